@@ -1,0 +1,42 @@
+# Two commands for everyone: `make demo` and `make test`. Each sets up .venv itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-all lint format bench clean
+
+demo: $(READY)
+	@echo "== core over a recorded evening of four agents"
+	@$(BIN)/policyguard simulate docs/demo/trace.jsonl --policy core
+	@echo
+	@echo "== the same with docs/demo/policy.yaml on top: a budget for web searches"
+	@$(BIN)/policyguard simulate docs/demo/trace.jsonl --policy docs/demo/policy.yaml
+
+test: $(READY)
+	$(BIN)/pytest -m "not slow" -n 2
+
+test-all: $(READY)
+	$(BIN)/pytest -n 2
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/cel.py
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("policyguard needs Python 3.11 or newer; set PYTHON=…" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""What ships: `core`, the defaults, and `packs`, one folder a pack."""

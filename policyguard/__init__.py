@@ -1,0 +1,61 @@
+"""A declarative policy engine for AI agents' tool calls.
+
+    from policyguard import Guard
+
+    session = Guard.load("core").session("run-1")
+    decision = session.check("read_file", {"path": "a.txt"})
+    if decision.allowed:
+        session.record(decision, result=...)
+
+The names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from policyguard.guard import Guard, Session
+    from policyguard.model.decision import Decision, Violation
+    from policyguard.model.diagnostic import Diagnostic, PolicyError
+    from policyguard.model.effect import Effect
+    from policyguard.model.errors import CallRefused
+    from policyguard.model.outcome import Outcome, Recorded
+
+_HOMES = {
+    "CallRefused": "policyguard.model.errors",
+    "Decision": "policyguard.model.decision",
+    "Diagnostic": "policyguard.model.diagnostic",
+    "Effect": "policyguard.model.effect",
+    "Guard": "policyguard.guard",
+    "Outcome": "policyguard.model.outcome",
+    "PolicyError": "policyguard.model.diagnostic",
+    "Recorded": "policyguard.model.outcome",
+    "Session": "policyguard.guard",
+    "Violation": "policyguard.model.decision",
+}
+
+__all__ = [
+    "CallRefused",
+    "Decision",
+    "Diagnostic",
+    "Effect",
+    "Guard",
+    "Outcome",
+    "PolicyError",
+    "Recorded",
+    "Session",
+    "Violation",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

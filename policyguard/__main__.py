@@ -1,0 +1,5 @@
+"""`python -m policyguard`."""
+
+from policyguard.cli import main
+
+main()

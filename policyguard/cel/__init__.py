@@ -1,0 +1,79 @@
+"""CEL, the Common Expression Language, compiled to Python functions.
+
+    declarations = Declarations({"call": record({"tool": STRING, "args": map_of(STRING, DYN)})})
+    program = compile("call.tool == 'search' && call.args.limit > 10", declarations, expect=BOOL)
+    program(call={"tool": "search", "args": {"limit": 20}})   # True
+
+The phases stand in modules of their own: `literals` and `parse` read the text, `check` finds what
+is wrong with it, `generate` writes Python, `runtime` names what that may use. `docs/cel.md` tells
+authors what they can write. Values are plain: None, bool, int, float, str, list, dict, and bytes,
+`Uint`, `Timestamp`, `Duration`.
+"""
+
+from __future__ import annotations
+
+from policyguard.cel.bounds import BOUNDS, Bounds
+from policyguard.cel.declarations import Declarations
+from policyguard.cel.errors import (
+    CelError,
+    CelEvaluationError,
+    CelLimitError,
+    OperationError,
+    Problem,
+)
+from policyguard.cel.functions import STANDARD, Function
+from policyguard.cel.program import Program, compile  # noqa: A004  # as in `re.compile`
+from policyguard.cel.times import Duration, Timestamp
+from policyguard.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+    Type,
+    list_of,
+    map_of,
+    name_of,
+    record,
+)
+from policyguard.cel.uint import Uint
+
+__all__ = [
+    "BOOL",
+    "BOUNDS",
+    "BYTES",
+    "DOUBLE",
+    "DURATION",
+    "DYN",
+    "INT",
+    "NULL",
+    "STANDARD",
+    "STRING",
+    "TIMESTAMP",
+    "TYPE",
+    "UINT",
+    "Bounds",
+    "CelError",
+    "CelEvaluationError",
+    "CelLimitError",
+    "Declarations",
+    "Duration",
+    "Function",
+    "OperationError",
+    "Problem",
+    "Program",
+    "Timestamp",
+    "Type",
+    "Uint",
+    "compile",
+    "list_of",
+    "map_of",
+    "name_of",
+    "record",
+]

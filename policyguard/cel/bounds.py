@@ -1,0 +1,44 @@
+"""What one expression may cost. Documented, fixed, and never silent.
+
+The figures bound the author's mistakes at compile time (`source`, `depth`, `macro_nesting`) and
+hostile data at run time (the rest). Going over one at run time raises `CelLimitError`, which no
+`&&`, `||`, `?:` or macro absorbs: an expression that has not been decided must not look decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["BOUNDS", "Bounds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The engine's limits. cel-spec asks for less than each of them (langdef.md, "Limits")."""
+
+    source: int = 8 * 1024
+    """Code points of one expression."""
+
+    depth: int = 32
+    """Levels of the syntax tree. A chain of `&&` or of `||` is one level; parentheses are none."""
+
+    macro_nesting: int = 4
+    """Macros inside the bodies of macros. Each level multiplies the iterations."""
+
+    iterations: int = 10_000
+    """Elements that all macros of one evaluation visit. A macro counts its list in full, even
+    when it stops early, so that the limit depends on the size of the data and not on its order."""
+
+    compared: int = 100_000
+    """Elements that one comparison of lists or maps visits. This is also what ends the
+    comparison of data that contains itself."""
+
+    string: int = 1024 * 1024
+    """Code points (or bytes) of a string that an expression builds."""
+
+    elements: int = 100_000
+    """Elements of a list that an expression builds."""
+
+
+BOUNDS: Final = Bounds()

@@ -1,0 +1,161 @@
+"""Which function a call means, and what is wrong where it means none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policyguard.cel.declarations import Declarations
+from policyguard.cel.errors import OperationError
+from policyguard.cel.functions import NOT_YET, Function
+from policyguard.cel.parse import MACROS
+from policyguard.cel.problems import Problems, did_you_mean
+from policyguard.cel.tree import Call, Constant, Node
+from policyguard.cel.types import DYN, Type, accepts
+from policyguard.engines.regex import RegexError
+
+__all__ = ["UNPREPARED", "Target", "resolve_call"]
+
+UNPREPARED: Final = object()
+"""Stands where nothing has been computed at compile time."""
+
+# Conversions of a literal whose failure is a mistake in the policy: done at compile time.
+_FOLDED: Final = {"duration": "'90s' or '1h30m'", "timestamp": "'2026-01-31T09:30:00Z'"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The signatures that fit a call: more than one only where a type is not known."""
+
+    functions: tuple[Function, ...]
+    result: Type
+    argument: Any = UNPREPARED
+    """What the last argument, a literal, has been prepared to."""
+    value: Any = UNPREPARED
+    """The value of the whole call, where it is known already."""
+
+
+def resolve_call(
+    call: Call,
+    receiver: Type | None,
+    arguments: Sequence[Type],
+    declarations: Declarations,
+    problems: Problems,
+    *,
+    strict: bool,
+) -> Target | None:
+    """The function that `call` means; None, and a problem noted, where there is none."""
+    named = declarations.overloads.get(call.name, ())
+    called = [function for function in named if (function.receiver is None) == (receiver is None)]
+    counted = [function for function in called if len(function.parameters) == len(arguments)]
+    fitting = tuple(
+        function
+        for function in counted
+        if (receiver is None or accepts(function.receiver or DYN, receiver))
+        and all(map(accepts, function.parameters, arguments))
+    )
+    if not fitting:
+        if strict:
+            _explain(call, receiver, arguments, named, called, counted, declarations, problems)
+        return None
+    results = {function.result for function in fitting}
+    result = results.pop() if len(results) == 1 else DYN
+    if call.name in _FOLDED and len(call.arguments) == 1 and receiver is None:
+        return Target(fitting, result, value=_fold(call, fitting, problems))
+    return Target(fitting, result, argument=_prepare(call, fitting, problems))
+
+
+def _prepare(call: Call, fitting: Sequence[Function], problems: Problems) -> Any:
+    """What the functions that take a literal make of it at compile time."""
+    function = next((function for function in fitting if function.constant is not None), None)
+    if function is None or function.constant is None:
+        return UNPREPARED
+    literal = call.arguments[-1]
+    if not isinstance(literal, Constant) or not isinstance(literal.value, str):
+        if not function.needs_literal:
+            return UNPREPARED
+        message = f"`{call.name}` takes a string that stands in the expression"
+        problems.error("not-constant", message, literal.span)
+        return UNPREPARED
+    try:
+        prepared = function.constant(literal.value)
+    except RegexError as error:
+        help_ = "RE2 has no look-around and no back-references" if "(?" in error.reason else None
+        problems.error("bad-regex", f"the pattern is not RE2: {error.reason}", literal.span, help_)
+    except ValueError as error:
+        problems.error("bad-argument", str(error), literal.span)
+    else:
+        return UNPREPARED if prepared is None else prepared
+    return UNPREPARED
+
+
+def _fold(call: Call, fitting: Sequence[Function], problems: Problems) -> Any:
+    literal = call.arguments[0]
+    if not isinstance(literal, Constant) or literal.value.__class__ not in (str, int):
+        return UNPREPARED
+    try:
+        return fitting[0].implementation(literal.value)
+    except OperationError as error:
+        help_ = f"write it as {_FOLDED[call.name]}" if error.kind == "invalid-argument" else None
+        problems.error("bad-literal", str(error), literal.span, help_)
+        return UNPREPARED
+
+
+def _explain(
+    call: Call,
+    receiver: Type | None,
+    arguments: Sequence[Type],
+    named: Sequence[Function],
+    called: Sequence[Function],
+    counted: Sequence[Function],
+    declarations: Declarations,
+    problems: Problems,
+) -> None:
+    """Note why no function fits."""
+    name = call.name
+    if counted:
+        operands = ", ".join(map(str, arguments))
+        shown = f"{receiver}.{name}({operands})" if receiver is not None else f"{name}({operands})"
+        known = ", ".join(f"`{function}`" for function in counted[:4])
+        span = _culprit(call, receiver, arguments, counted).span
+        problems.error("no-such-overload", f"there is no `{shown}`", span, f"there is {known}")
+    elif called:
+        counts = sorted({len(function.parameters) for function in called})
+        takes = " or ".join(map(str, counts))
+        plural = "" if counts == [1] else "s"
+        message = f"`{name}` takes {takes} argument{plural}, not {len(arguments)}"
+        problems.error("wrong-argument-count", message, call.name_span)
+    elif named:
+        form = f"value.{name}(…)" if receiver is None else f"{name}(value)"
+        message = f"`{name}` is not called like this"
+        problems.error("no-such-overload", message, call.name_span, f"write `{form}`")
+    elif name in NOT_YET:
+        problems.error("not-available", f"`{name}` is not available yet", call.name_span)
+    elif name in MACROS:
+        problems.error("bad-macro", f"`{name}` is not used like this", call.span)
+    else:
+        known_names = (*declarations.overloads, *MACROS)
+        message = f"unknown function `{name}`"
+        help_ = did_you_mean(name, known_names)
+        problems.error("undeclared-reference", message, call.name_span, help_)
+
+
+def _culprit(
+    call: Call, receiver: Type | None, arguments: Sequence[Type], counted: Sequence[Function]
+) -> Node:
+    """The one operand that fits no signature, or the call where it is not one alone."""
+    operands: list[Node] = list(call.arguments)
+    types = list(arguments)
+    signatures = [list(function.parameters) for function in counted]
+    if receiver is not None and call.receiver is not None:
+        operands.insert(0, call.receiver)
+        types.insert(0, receiver)
+        for signature, function in zip(signatures, counted, strict=True):
+            signature.insert(0, function.receiver or DYN)
+    wrong = [
+        operand
+        for position, operand in enumerate(operands)
+        if not any(accepts(signature[position], types[position]) for signature in signatures)
+    ]
+    return wrong[0] if len(wrong) == 1 else call

@@ -1,0 +1,520 @@
+"""Checks a tree against declarations, and finds out what its names mean.
+
+The rules are those of cel-spec's checker (langdef.md, "Gradual Type Checking") with `dyn` for
+whatever is known only at run time, plus what a policy needs so that it cannot silently do nothing:
+fields of records, vocabularies, comparisons that can never hold, patterns that do not compile. A
+mistake is noted, its type becomes `dyn`, and checking goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from policyguard.cel.calls import Target, resolve_call
+from policyguard.cel.declarations import Declarations
+from policyguard.cel.problems import Problems, did_you_mean
+from policyguard.cel.tree import (
+    Binary,
+    Broken,
+    Call,
+    Comprehension,
+    Conditional,
+    Constant,
+    Has,
+    Identifier,
+    Index,
+    ListLiteral,
+    Logic,
+    MapLiteral,
+    Node,
+    Select,
+    Unary,
+    Variable,
+    dotted,
+)
+from policyguard.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    NULL,
+    NUMBERS,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+    ListType,
+    MapType,
+    NameType,
+    RecordType,
+    Type,
+    comparable,
+    join,
+    list_of,
+    map_of,
+)
+from policyguard.cel.uint import Uint
+from policyguard.cel.values import TYPE_NAMES, TypeValue
+
+__all__ = ["Checked", "check"]
+
+Place = tuple[Any, ...]
+"""A variable (its name, or the `Variable` of a macro) and the fields selected from it."""
+
+_CONSTANT_TYPES: Final[dict[type, Type]] = {
+    type(None): NULL,
+    bool: BOOL,
+    int: INT,
+    Uint: UINT,
+    float: DOUBLE,
+    str: STRING,
+    bytes: BYTES,
+}
+_ORDERED: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
+_KEYS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
+# Arithmetic on two different types, or with a result of another type. Otherwise both operands
+# have one of the types in `_SAME`, and so has the result.
+_MIXED: Final[dict[tuple[str, Type, Type], Type]] = {
+    ("+", TIMESTAMP, DURATION): TIMESTAMP,
+    ("+", DURATION, TIMESTAMP): TIMESTAMP,
+    ("-", TIMESTAMP, DURATION): TIMESTAMP,
+    ("-", TIMESTAMP, TIMESTAMP): DURATION,
+}
+_SAME: Final[dict[str, frozenset[str]]] = {
+    "+": frozenset({"int", "uint", "double", "string", "bytes", "list", "duration"}),
+    "-": frozenset({"int", "uint", "double", "duration"}),
+    "*": frozenset({"int", "uint", "double"}),
+    "/": frozenset({"int", "uint", "double"}),
+    "%": frozenset({"int", "uint"}),
+}
+
+
+@dataclass(slots=True)
+class Checked:
+    """What the checker has found out."""
+
+    type: Type = DYN
+    reads: set[str] = field(default_factory=set)
+    references: dict[Node, str | TypeValue] = field(default_factory=dict)
+    """Identifiers and selections that name a declared variable, or a type."""
+    calls: dict[Call, Target] = field(default_factory=dict)
+    types: dict[Node, Type] = field(default_factory=dict)
+    """What each node is expected to be. At run time only what operators compute is certain."""
+
+
+def check(tree: Node, declarations: Declarations, problems: Problems, *, strict: bool) -> Checked:
+    """Check `tree` and note what is wrong with it in `problems`.
+
+    Without `strict` every type is `dyn`, and a name that is not declared is left to run time.
+    """
+    checker = _Checker(declarations, problems, strict)
+    checker.found.type = checker.check(tree)
+    return checker.found
+
+
+class _Checker:
+    def __init__(self, declarations: Declarations, problems: Problems, strict: bool) -> None:
+        self.declarations = declarations
+        self.problems = problems
+        self.strict = strict
+        self.found = Checked()
+        self.scopes: list[tuple[Variable, Type]] = []
+        self.present: frozenset[Place] = frozenset()
+
+    def check(self, node: Node, *, prefix: bool = False) -> Type:
+        """The type of `node`. `prefix`: what stands here is part of a longer path."""
+        checked: Type = getattr(self, f"check_{type(node).__name__.lower()}")(node)
+        result = checked if self.strict else DYN
+        self.found.types[node] = result
+        if not prefix and (place := self.place(node)) is not None and isinstance(place[0], str):
+            self.found.reads.add(".".join(place))
+        return result
+
+    def check_under(self, node: Node, present: Iterable[Place]) -> Type:
+        """The type of `node` where the fields in `present` are known to be there."""
+        outside = self.present
+        self.present = outside.union(present)
+        result = self.check(node)
+        self.present = outside
+        return result
+
+    def expect_bool(self, found: Type, node: Node, what: str) -> None:
+        if found not in (BOOL, DYN):
+            self.problems.error("not-bool", f"{what} must be bool, not {found}", node.span)
+
+    # Names and fields
+
+    def local(self, name: str) -> tuple[Variable, Type] | None:
+        return next((bound for bound in reversed(self.scopes) if bound[0].name == name), None)
+
+    def reference(self, root: Identifier, fields: list[str]) -> str | TypeValue | None:
+        """The variable or type that a dotted name means (cel-spec langdef.md, Name Resolution)."""
+        name = ".".join((root.name, *fields))
+        if self.local(root.name) is not None and not root.absolute:
+            return None
+        for namespace in ("",) if root.absolute else self.declarations.namespaces:
+            if namespace + name in self.declarations.variables:
+                return namespace + name
+        return TYPE_NAMES.get(name)
+
+    def refer(self, node: Node, meaning: str | TypeValue) -> Type:
+        self.found.references[node] = meaning
+        return self.declarations.variables[meaning] if isinstance(meaning, str) else TYPE
+
+    def place(self, node: Node) -> Place | None:
+        """Which part of which variable `node` is, if it is nothing but that."""
+        fields: list[str] = []
+        while True:
+            meaning = self.found.references.get(node)
+            if meaning is not None:
+                return (meaning, *reversed(fields)) if isinstance(meaning, str) else None
+            if isinstance(node, Has):
+                node = node.selection
+            elif isinstance(node, Select):
+                fields.append(node.field)
+                node = node.operand
+            elif isinstance(node, Index) and (key := _field_name(node.key)) is not None:
+                fields.append(key)
+                node = node.operand
+            elif isinstance(node, Identifier) and (bound := self.local(node.name)) is not None:
+                return (bound[0], *reversed(fields))
+            else:
+                return None
+
+    def check_identifier(self, node: Identifier) -> Type:
+        meaning = self.reference(node, [])
+        if meaning is not None:
+            return self.refer(node, meaning)
+        if not node.absolute and (bound := self.local(node.name)) is not None:
+            return bound[1]
+        if self.strict:
+            help_ = self.help_for_name(node.name)
+            message = f"unknown variable `{node.name}`"
+            self.problems.error("undeclared-reference", message, node.span, help_)
+        return DYN
+
+    def help_for_name(self, name: str) -> str | None:
+        for variable, declared in self.declarations.variables.items():
+            if isinstance(declared, RecordType) and name in declared.fields:
+                return f"did you mean `{variable}.{name}`?"
+        bound = [variable.name for variable, _ in self.scopes]
+        return did_you_mean(name, (*self.declarations.variables, *bound))
+
+    def check_select(self, node: Select) -> Type:
+        name = dotted(node)
+        if name is not None and (meaning := self.reference(*name)) is not None:
+            return self.refer(node, meaning)
+        return self.field_type(node, self.check(node.operand, prefix=True))
+
+    def field_type(self, node: Select | Index, operand: Type) -> Type:
+        """The type of a field that is read, noting where it does not exist or may be absent."""
+        if isinstance(node, Select):
+            name, span = node.field, node.field_span
+        else:
+            name, span = str(_constant(node.key)), node.key.span
+        if isinstance(operand, RecordType):
+            found = self.known_field(operand, name, span)
+            if found is not None and name in operand.optional:
+                self.warn_if_absent(node)
+            return found or DYN
+        if isinstance(operand, MapType):
+            if comparable(operand.key, STRING):
+                return operand.value
+        elif operand == DYN:
+            return DYN
+        help_ = "ask `.exists(x, …)` of a list" if isinstance(operand, ListType) else None
+        self.problems.error("unknown-field", f"a {operand} has no field `{name}`", span, help_)
+        return DYN
+
+    def known_field(self, owner: RecordType, name: str, span: Any) -> Type | None:
+        found = owner.fields.get(name)
+        if found is None:
+            message = f"`{owner}` has no field `{name}`"
+            self.problems.error("unknown-field", message, span, did_you_mean(name, owner.fields))
+        return found
+
+    def warn_if_absent(self, node: Node) -> None:
+        place = self.place(node)
+        if place is None or place in self.present:
+            return
+        root = place[0] if isinstance(place[0], str) else place[0].name
+        path = ".".join((root, *place[1:]))
+        message = f"`{path}` may be absent, and then the expression has no value"
+        self.problems.warning("maybe-absent", message, node.span, f"ask `has({path})` first")
+
+    def check_has(self, node: Has) -> Type:
+        selection = node.selection
+        operand = self.check(selection.operand, prefix=True)
+        span = selection.field_span
+        if isinstance(operand, RecordType):
+            found = self.known_field(operand, selection.field, span)
+            if found is not None and selection.field not in operand.optional:
+                message = f"`{selection.field}` is always there: `has` is always true"
+                self.problems.error("always-present", message, node.span)
+        elif operand != DYN and not isinstance(operand, MapType):
+            self.problems.error("no-such-overload", f"a {operand} has no fields", span)
+        return BOOL
+
+    def check_index(self, node: Index) -> Type:
+        field_name = _constant(node.key)
+        is_path = _field_name(node.key) is not None
+        operand = self.check(node.operand, prefix=is_path)
+        key = self.check(node.key)
+        if isinstance(operand, RecordType) and isinstance(field_name, str):
+            return self.field_type(node, operand)
+        if isinstance(operand, ListType):
+            if key != DYN and key not in NUMBERS:
+                message = f"a list is indexed by int, not by {key}"
+                self.problems.error("no-such-overload", message, node.key.span)
+            return operand.element
+        if isinstance(operand, RecordType):
+            return DYN
+        if isinstance(operand, MapType):
+            if not comparable(operand.key, key):
+                message = f"the keys of this map are {operand.key}, never {key}"
+                self.problems.error("no-such-overload", message, node.key.span)
+            self.check_name(operand.key, node.key)
+            return operand.value
+        if operand != DYN:
+            message = f"a {operand} cannot be indexed"
+            self.problems.error("no-such-overload", message, node.span)
+        return DYN
+
+    # Literals
+
+    def check_constant(self, node: Constant) -> Type:
+        return _CONSTANT_TYPES[node.value.__class__]
+
+    def check_broken(self, node: Broken) -> Type:  # the dispatch passes it
+        return DYN
+
+    def check_listliteral(self, node: ListLiteral) -> Type:
+        return list_of(self.common(node.items))
+
+    def check_mapliteral(self, node: MapLiteral) -> Type:
+        for key, _ in node.entries:
+            found = self.check(key)
+            if found.kind not in _KEYS:
+                message = f"a {found} cannot be the key of a map"
+                self.problems.error("no-such-overload", message, key.span)
+        keys = [self.found.types[key] for key, _ in node.entries]
+        value = self.common([value for _, value in node.entries])
+        return map_of(_join_all(keys), value)
+
+    def common(self, nodes: list[Node]) -> Type:
+        return _join_all([self.check(node) for node in nodes])
+
+    # Operators
+
+    def check_unary(self, node: Unary) -> Type:
+        operand = self.check(node.operand)
+        if node.operator == "!":
+            self.expect_bool(operand, node.operand, "the operand of `!`")
+            return BOOL
+        if operand not in (INT, DOUBLE, DYN):
+            message = f"`-` is not defined for {operand}"
+            self.problems.error("no-such-overload", message, node.span)
+            return DYN
+        return operand
+
+    def check_logic(self, node: Logic) -> Type:
+        # Both operators absorb errors from either side, so a `has()` guards every operand.
+        holds = node.operator == "&&"
+        guarded = [place for operand in node.operands for place in self.facts(operand, holds)]
+        for operand in node.operands:
+            found = self.check_under(operand, guarded)
+            self.expect_bool(found, operand, f"an operand of `{node.operator}`")
+        return BOOL
+
+    def facts(self, node: Node, holds: bool) -> list[Place]:
+        """The fields that are certainly there if `node` is true (or false, unless `holds`)."""
+        match node:
+            case Has(selection=selection) if holds:
+                place = self.place_before_check(selection)
+                return [place] if place is not None else []
+            case Unary(operator="!", operand=operand):
+                return self.facts(operand, not holds)
+            case Logic(operator=operator, operands=operands) if (operator == "&&") == holds:
+                return [place for operand in operands for place in self.facts(operand, holds)]
+        return []
+
+    def place_before_check(self, node: Node) -> Place | None:
+        """As `place`, for a node whose references have not been looked up yet."""
+        name = dotted(node)
+        if name is None:
+            return None
+        root, fields = name
+        if not root.absolute and (bound := self.local(root.name)) is not None:
+            return (bound[0], *fields)
+        for end in range(len(fields), -1, -1):
+            meaning = self.reference(root, fields[:end])
+            if meaning is not None:
+                return (meaning, *fields[end:])
+        return None
+
+    def check_conditional(self, node: Conditional) -> Type:
+        condition = self.check(node.condition)
+        self.expect_bool(condition, node.condition, "the condition of `?:`")
+        then = self.check_under(node.then, self.facts(node.condition, True))
+        otherwise = self.check_under(node.otherwise, self.facts(node.condition, False))
+        return join(then, otherwise)
+
+    def check_binary(self, node: Binary) -> Type:
+        left = self.check(node.left)
+        right = self.check(node.right)
+        match node.operator:
+            case "==" | "!=":
+                self.check_equality(node, left, right)
+                return BOOL
+            case "in":
+                self.check_membership(node, left, right)
+                return BOOL
+            case "<" | "<=" | ">" | ">=":
+                numbers = left in NUMBERS and right in NUMBERS
+                ordered = left.kind == right.kind and left.kind in _ORDERED
+                if not (numbers or ordered or _either_dyn(left, right, (*_ORDERED, *NUMBERS))):
+                    self.no_operator(node, left, right)
+                return BOOL
+        return self.arithmetic(node, left, right)
+
+    def check_equality(self, node: Binary, left: Type, right: Type) -> None:
+        if not comparable(left, right):
+            message = f"a {left} is never equal to a {right}"
+            self.problems.error("never-equal", message, node.span)
+        self.check_name(left, node.right)
+        self.check_name(right, node.left)
+
+    def check_name(self, vocabulary: Type, node: Node) -> None:
+        """Note a literal that is not in the vocabulary that it is compared with."""
+        name = _constant(node)
+        if not isinstance(vocabulary, NameType) or not isinstance(name, str):
+            return
+        if name not in vocabulary.known:
+            message = f"unknown {vocabulary.vocabulary} `{name}`"
+            help_ = did_you_mean(name, vocabulary.known)
+            self.problems.error("unknown-name", message, node.span, help_)
+
+    def check_membership(self, node: Binary, left: Type, right: Type) -> None:
+        if isinstance(node.right, ListLiteral):
+            for item in node.right.items:
+                self.check_name(left, item)
+        if isinstance(right, RecordType):
+            member: Type = STRING
+        elif isinstance(right, ListType):
+            member = right.element
+        elif isinstance(right, MapType):
+            member = right.key
+        elif right == DYN:
+            return
+        else:
+            help_ = "ask `.contains(…)` of a string" if right.kind == "string" else None
+            message = f"`in` looks into lists and maps, not into a {right}"
+            self.problems.error("no-such-overload", message, node.span, help_)
+            return
+        self.check_name(member, node.left)
+        if not comparable(left, member):
+            message = f"a {left} is never in a {right}"
+            self.problems.error("never-equal", message, node.span)
+
+    def arithmetic(self, node: Binary, left: Type, right: Type) -> Type:
+        operator = node.operator
+        if (mixed := _MIXED.get((operator, left, right))) is not None:
+            return mixed
+        if left.kind == right.kind and left.kind in _SAME[operator]:
+            return join(left, right)
+        possible = (*_SAME[operator], *(("timestamp",) if operator in "+-" else ()))
+        if not _either_dyn(left, right, possible):
+            self.no_operator(node, left, right)
+        return DYN
+
+    def no_operator(self, node: Binary, left: Type, right: Type) -> None:
+        help_ = None
+        if left in NUMBERS and right in NUMBERS:
+            help_ = "convert one side with `int(…)` or `double(…)`"
+        elif "string" in (left.kind, right.kind) and node.operator == "+":
+            help_ = "convert the other side with `string(…)`"
+        message = f"`{node.operator}` is not defined for {left} and {right}"
+        self.problems.error("no-such-overload", message, node.span, help_)
+
+    # Calls and macros
+
+    def check_call(self, node: Call) -> Type:
+        receiver = self.check(node.receiver) if node.receiver is not None else None
+        arguments = [self.check(argument) for argument in node.arguments]
+        target = resolve_call(
+            node, receiver, arguments, self.declarations, self.problems, strict=self.strict
+        )
+        if target is None:
+            return DYN
+        self.found.calls[node] = target
+        for function in target.functions:
+            for parameter, argument in zip(function.parameters, node.arguments, strict=True):
+                self.check_name(parameter, argument)
+        return target.result
+
+    def check_comprehension(self, node: Comprehension) -> Type:
+        source = self.check(node.source)
+        first, second = self.members(node, source)
+        if len(node.variables) == 2:
+            bound = list(zip(node.variables, (first, second), strict=True))
+        else:
+            element = second if isinstance(source, ListType) else first
+            bound = [(node.variables[0], element)]
+        self.scopes += bound
+        present: list[Place] = []
+        if node.condition is not None:
+            found = self.check(node.condition)
+            self.expect_bool(found, node.condition, f"the condition of `{node.macro}`")
+            present = self.facts(node.condition, True)
+        result = self.check_under(node.result, present) if node.result is not None else DYN
+        del self.scopes[len(self.scopes) - len(bound) :]
+        match node.macro:
+            case "map" | "transformList":
+                return list_of(result)
+            case "transformMap":
+                return map_of(first, result)
+            case "filter":
+                return list_of(bound[0][1])
+        return BOOL
+
+    def members(self, node: Comprehension, source: Type) -> tuple[Type, Type]:
+        """The types of index and element, or of key and value."""
+        if isinstance(source, ListType):
+            return INT, source.element
+        if isinstance(source, RecordType):
+            return STRING, DYN
+        if isinstance(source, MapType):
+            return source.key, source.value
+        if source != DYN:
+            message = f"`{node.macro}` goes over lists and maps, not over a {source}"
+            self.problems.error("no-such-overload", message, node.source.span)
+        return DYN, DYN
+
+
+def _constant(node: Node) -> object:
+    return node.value if isinstance(node, Constant) else None
+
+
+def _field_name(node: Node) -> str | None:
+    """The field that `x[node]` reads, where that could be written `x.field` as well."""
+    value = _constant(node)
+    return value if isinstance(value, str) and value.isidentifier() else None
+
+
+def _either_dyn(left: Type, right: Type, possible: Iterable[str | Type]) -> bool:
+    """Whether one side is `dyn`, and the other is of a kind that the operator takes at all."""
+    kinds = {item if isinstance(item, str) else item.kind for item in possible} | {"dyn"}
+    return DYN in (left, right) and left.kind in kinds and right.kind in kinds
+
+
+def _join_all(types: list[Type]) -> Type:
+    if not types:
+        return DYN
+    result = types[0]
+    for other in types[1:]:
+        result = join(result, other)
+    return result

@@ -1,0 +1,39 @@
+"""What an expression may name: variables with their types, and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from policyguard.cel.functions import STANDARD, Function
+from policyguard.cel.types import Type
+
+__all__ = ["Declarations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """The names that expressions are compiled against. Immutable; made once, used for many.
+
+    A variable's name may be dotted (`google.cloud.project`); the longest name wins. `container`
+    is the namespace in which names are looked up first (cel-spec langdef.md, "Name Resolution").
+    """
+
+    variables: Mapping[str, Type]
+    functions: Sequence[Function] = STANDARD
+    container: str = ""
+    overloads: Mapping[str, tuple[Function, ...]] = field(init=False, repr=False, compare=False)
+    namespaces: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        overloads: dict[str, tuple[Function, ...]] = {}
+        for function in self.functions:
+            overloads[function.name] = (*overloads.get(function.name, ()), function)
+        parts = self.container.split(".") if self.container else []
+        namespaces = (*(".".join(parts[:n]) + "." for n in range(len(parts), 0, -1)), "")
+        # `frozen` forbids plain assignment, also here.
+        object.__setattr__(self, "variables", MappingProxyType(dict(self.variables)))
+        object.__setattr__(self, "functions", tuple(self.functions))
+        object.__setattr__(self, "overloads", MappingProxyType(overloads))
+        object.__setattr__(self, "namespaces", namespaces)

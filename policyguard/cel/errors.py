@@ -1,0 +1,76 @@
+"""What can be wrong with an expression (before it runs) and what can go wrong (while it runs).
+
+`Problem` and `CelError` belong to compilation: values with a place, all of them at once.
+`CelEvaluationError` belongs to evaluation. Its subclass `OperationError` is what CEL calls an
+error value: `false && <error>` is false (cel-spec langdef.md, "Logical Operators"). The other
+subclass, `CelLimitError`, is never absorbed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from policyguard.model.errors import ExpressionError
+
+__all__ = [
+    "CelError",
+    "CelEvaluationError",
+    "CelLimitError",
+    "OperationError",
+    "Problem",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, or doubtful, in the text of an expression.
+
+    Lines and columns count from 1, in code points of the expression; the end is exclusive.
+    """
+
+    code: str
+    message: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    help: str | None = None
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        text = f"{self.line}:{self.column}: {self.severity}[{self.code}]: {self.message}"
+        return f"{text} ({self.help})" if self.help else text
+
+
+class CelError(ValueError):
+    """The expression cannot be used. `problems` holds everything found, warnings included."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems: tuple[Problem, ...] = tuple(problems)
+
+
+class CelEvaluationError(ExpressionError):
+    """The expression has no value for these variables.
+
+    `kind` is a slug: `no-such-key`, `no-such-overload`, `overflow`, `division-by-zero`,
+    `index-out-of-range`, `invalid-argument`, `duplicate-key`, `undeclared-reference`, or a
+    `limit-…`.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[type[CelEvaluationError], tuple[str, str]]:
+        return type(self), (self.kind, str(self))
+
+
+class OperationError(CelEvaluationError):
+    """An error value: `&&`, `||`, `all` and `exists` may absorb it."""
+
+
+class CelLimitError(CelEvaluationError):
+    """A bound of the engine has been reached (see `bounds`). Nothing absorbs it."""

@@ -1,0 +1,208 @@
+"""What a function is to the checker, and the functions that every expression may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from policyguard.cel import containers, conversions, paths, schedules, strings, times, urls
+from policyguard.cel.times import Duration, Timestamp
+from policyguard.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    TYPE,
+    UINT,
+    Type,
+    list_of,
+    map_of,
+)
+from policyguard.cel.values import no_overload, type_of
+from policyguard.engines.regex import Regex
+
+__all__ = ["NOT_YET", "STANDARD", "Function"]
+
+NOT_YET: Final = frozenset({"finds", "runs", "only_runs", "opaque", "sql"})
+"""Functions of the policy language that are not there yet; using one is an error that says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One signature of a function, and what it does.
+
+    `implementation` takes the receiver (if there is one) and the arguments. It returns a value of
+    the type `result` (that is relied on), and reports what it cannot do by a `ValueError` or
+    `TypeError`; anything that is not an error of that kind goes through to the caller.
+
+    `constant` marks functions whose last argument must be a string literal. It is called with the
+    literal at compile time; a `ValueError` from it becomes a compile error at the argument. What it
+    returns, unless None, is passed to the implementation in place of the literal. With
+    `needs_literal` off, other arguments are allowed too, and passed as they are.
+    """
+
+    name: str
+    receiver: Type | None
+    parameters: tuple[Type, ...]
+    result: Type
+    implementation: Callable[..., Any]
+    constant: Callable[[str], object] | None = None
+    needs_literal: bool = True
+    checked: bool = False
+    """Whether the implementation itself checks the types of what it gets. For all others that is
+    done before the call, for strings, bytes, bools, numbers and times."""
+
+    def __str__(self) -> str:
+        """The signature, as messages show it."""
+        arguments = ", ".join(map(str, self.parameters))
+        receiver = f"{self.receiver}." if self.receiver is not None else ""
+        return f"{receiver}{self.name}({arguments})"
+
+
+_LIST: Final = list_of(DYN)
+_MAP: Final = map_of(DYN, DYN)
+_STRINGS: Final = list_of(STRING)
+
+
+def _matches(text: Any, pattern: Regex) -> bool:
+    if text.__class__ is not str:
+        raise no_overload("matches", text)
+    return pattern.search(text)
+
+
+def _dyn(value: Any) -> Any:
+    return value
+
+
+def _timestamp_getter(name: str) -> Callable[..., int]:
+    part = times.TIMESTAMP_GETTERS[name]
+
+    def getter(moment: Any, zone: Any = "UTC") -> int:
+        if moment.__class__ is not Timestamp:
+            raise no_overload(name, moment)
+        return part(times.local_time(moment, times.zone(zone)))
+
+    return getter
+
+
+def _getter(name: str) -> Callable[..., int]:
+    """A method that timestamps and durations both have."""
+    of_timestamp = _timestamp_getter(name)
+    unit = times.DURATION_GETTERS[name]
+
+    def getter(value: Any, *zone: Any) -> int:
+        if value.__class__ is Duration and not zone:
+            whole: int = abs(value.ns) // unit
+            return whole if value.ns >= 0 else -whole
+        return of_timestamp(value, *zone)
+
+    return getter
+
+
+def _milliseconds(value: Any, *zone: Any) -> int:
+    """The milliseconds within the second, of a timestamp (the zone is no matter) or a duration."""
+    if value.__class__ is Duration and not zone:
+        whole: int = abs(value.ns) // 1_000_000 % 1000
+        return whole if value.ns >= 0 else -whole
+    if value.__class__ is Timestamp:
+        if zone:
+            times.zone(zone[0])
+        part: int = value.ns % times.SECOND // 1_000_000
+        return part
+    raise no_overload("getMilliseconds", value)
+
+
+def _conversions() -> Sequence[Function]:
+    taken = {
+        "bool": (BOOL, conversions.to_bool, (BOOL, STRING)),
+        "bytes": (BYTES, conversions.to_bytes, (BYTES, STRING)),
+        "double": (DOUBLE, conversions.to_double, (INT, UINT, DOUBLE, STRING)),
+        "duration": (DURATION, conversions.to_duration, (DURATION, STRING)),
+        "int": (INT, conversions.to_int, (INT, UINT, DOUBLE, STRING, TIMESTAMP)),
+        "string": (
+            STRING,
+            conversions.to_string,
+            (STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION),
+        ),
+        "timestamp": (TIMESTAMP, conversions.to_timestamp, (TIMESTAMP, STRING, INT)),
+        "uint": (UINT, conversions.to_uint, (INT, UINT, DOUBLE, STRING)),
+        "dyn": (DYN, _dyn, (DYN,)),
+        "type": (TYPE, type_of, (DYN,)),
+    }
+    return [
+        Function(name, None, (source,), result, convert)
+        for name, (result, convert, sources) in taken.items()
+        for source in sources
+    ]
+
+
+def _sizes() -> Sequence[Function]:
+    return [
+        function
+        for kind in (STRING, BYTES, _LIST, _MAP)
+        for function in (
+            Function("size", None, (kind,), INT, containers.size),
+            Function("size", kind, (), INT, containers.size),
+        )
+    ]
+
+
+def _times() -> Sequence[Function]:
+    functions = []
+    for name in (*times.TIMESTAMP_GETTERS, "getMilliseconds"):
+        if name == "getMilliseconds":
+            implementation: Callable[..., int] = _milliseconds
+        elif name in times.DURATION_GETTERS:
+            implementation = _getter(name)
+        else:
+            implementation = _timestamp_getter(name)
+        functions += [
+            Function(name, TIMESTAMP, (), INT, implementation),
+            Function(name, TIMESTAMP, (STRING,), INT, implementation),
+        ]
+        if name == "getMilliseconds" or name in times.DURATION_GETTERS:
+            functions.append(Function(name, DURATION, (), INT, implementation))
+    return functions
+
+
+_ALL: Final = (
+    *_conversions(),
+    *_sizes(),
+    *_times(),
+    Function("contains", STRING, (STRING,), BOOL, strings.contains),
+    Function("startsWith", STRING, (STRING,), BOOL, strings.starts_with),
+    Function("endsWith", STRING, (STRING,), BOOL, strings.ends_with),
+    Function("matches", STRING, (STRING,), BOOL, _matches, Regex),
+    Function("matches", None, (STRING, STRING), BOOL, _matches, Regex),
+    Function("charAt", STRING, (INT,), STRING, strings.char_at),
+    Function("indexOf", STRING, (STRING,), INT, strings.index_of),
+    Function("indexOf", STRING, (STRING, INT), INT, strings.index_of),
+    Function("join", _STRINGS, (), STRING, strings.join),
+    Function("join", _STRINGS, (STRING,), STRING, strings.join),
+    Function("lastIndexOf", STRING, (STRING,), INT, strings.last_index_of),
+    Function("lastIndexOf", STRING, (STRING, INT), INT, strings.last_index_of),
+    Function("lowerAscii", STRING, (), STRING, strings.lower_ascii),
+    Function("replace", STRING, (STRING, STRING), STRING, strings.replace),
+    Function("replace", STRING, (STRING, STRING, INT), STRING, strings.replace),
+    Function("reverse", STRING, (), STRING, strings.reverse),
+    Function("split", STRING, (STRING,), _STRINGS, strings.split),
+    Function("split", STRING, (STRING, INT), _STRINGS, strings.split),
+    Function("substring", STRING, (INT,), STRING, strings.substring),
+    Function("substring", STRING, (INT, INT), STRING, strings.substring),
+    Function("trim", STRING, (), STRING, strings.trim),
+    Function("upperAscii", STRING, (), STRING, strings.upper_ascii),
+    Function("email_domain", STRING, (), STRING, urls.email_domain),
+    Function("host", STRING, (), STRING, urls.host),
+    Function("host_in", STRING, (_STRINGS,), BOOL, urls.host_in),
+    Function("private", STRING, (), BOOL, urls.private),
+    Function("inside", STRING, (STRING,), BOOL, paths.inside),
+    Function("like", STRING, (STRING,), BOOL, paths.like, paths.Glob, needs_literal=False),
+    Function("during", TIMESTAMP, (STRING,), BOOL, schedules.during, schedules.Schedule),
+)
+STANDARD: Final[tuple[Function, ...]] = tuple(replace(function, checked=True) for function in _ALL)
+"""CEL's standard functions, its string extension, and those that policies need. `Declarations` has them unless told not to."""

@@ -1,0 +1,307 @@
+"""CEL's operators on plain Python values.
+
+Plain means `None`, `bool`, `int`, `Uint`, `float`, `str`, `bytes`, `list` (or `tuple`), `dict`,
+`Timestamp`, `Duration`. Two traps of Python decide how this module is written: `True == 1`, while
+CEL's `true == 1` is false, so classes are compared before values; and a container's `==` and `in`
+take an element for equal to itself, while NaN is not.
+
+What an operator is not defined for raises `OperationError`. The rules are those of cel-spec
+langdef.md, "Operators" and "Equality".
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, Final
+
+from policyguard.cel.bounds import BOUNDS
+from policyguard.cel.errors import CelLimitError, OperationError
+from policyguard.cel.times import Duration, Timestamp
+from policyguard.cel.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
+from policyguard.cel.values import describe, no_overload
+
+__all__ = [
+    "add",
+    "check_elements",
+    "check_size",
+    "divide",
+    "equals",
+    "greater",
+    "greater_or_equal",
+    "has_key",
+    "is_in",
+    "less",
+    "less_or_equal",
+    "modulo",
+    "multiply",
+    "negate",
+    "not_",
+    "not_bool",
+    "subtract",
+]
+
+_NUMBERS: Final = frozenset({int, float, Uint})
+_ORDERED: Final = frozenset({int, float, Uint, str, bytes, bool, Timestamp, Duration})
+_LISTS: Final = frozenset({list, tuple})
+
+
+def equals(left: Any, right: Any) -> bool:
+    """`left == right`. Values of types that have nothing in common are not equal, and no error."""
+    left_class = left.__class__
+    right_class = right.__class__
+    if left_class is right_class:
+        if left_class is list or left_class is dict or left_class is tuple:
+            return _equal_containers(left, right)
+        same: bool = left == right
+        return same
+    if left_class in _NUMBERS and right_class in _NUMBERS:
+        return _equal_numbers(left, right)
+    return left_class in _LISTS and right_class in _LISTS and _equal_containers(left, right)
+
+
+def _equal_numbers(left: Any, right: Any) -> bool:
+    """Numbers of different types, by value; beside a double the other is made one too.
+
+    Python would compare exactly. The specification's tests have 9223372036854775807 and
+    9223372036854775808.0 equal (`comparisons/lte_literal/lte_dyn_int_big_lossy_double`).
+    """
+    if left.__class__ is float or right.__class__ is float:
+        return float(left) == float(right)
+    same: bool = left == right
+    return same
+
+
+def _equal_containers(left: Any, right: Any) -> bool:
+    """Deep equality without recursion, so that neither depth nor a cycle can break it."""
+    remaining = BOUNDS.compared
+    pending = [(left, right)]
+    while pending:
+        left, right = pending.pop()
+        if len(left) != len(right):
+            return False
+        remaining -= len(left)
+        if remaining < 0:
+            raise CelLimitError(
+                "limit-compared", f"a comparison visits more than {BOUNDS.compared} elements"
+            )
+        if left.__class__ is dict:
+            pairs: list[tuple[Any, Any]] = []
+            for key, value in left.items():
+                if not has_key(right, key):
+                    return False
+                pairs.append((value, right[key]))
+        else:
+            pairs = list(zip(left, right, strict=True))
+        for one, other in pairs:
+            one_class = one.__class__
+            other_class = other.__class__
+            if one_class is dict or one_class in _LISTS:
+                if one_class is other_class or (one_class in _LISTS and other_class in _LISTS):
+                    pending.append((one, other))
+                else:
+                    return False
+            elif one_class is other_class:
+                if one != other:
+                    return False
+            elif (
+                one_class not in _NUMBERS
+                or other_class not in _NUMBERS
+                or not _equal_numbers(one, other)
+            ):
+                return False
+    return True
+
+
+def has_key(mapping: dict[Any, Any], key: Any) -> bool:
+    """Whether `key` is a key of `mapping`: numbers by value, `true` never the same as 1."""
+    key_class = key.__class__
+    if key_class is str:
+        return key in mapping
+    if key_class is bool:
+        return key in mapping and any(candidate is key for candidate in mapping)
+    if key_class in _NUMBERS:
+        return key in mapping and not any(
+            candidate.__class__ is bool and candidate == key for candidate in mapping
+        )
+    return False
+
+
+def is_in(element: Any, container: Any) -> bool:
+    """`element in container`: an element of a list, or a key of a map."""
+    if container.__class__ is list or container.__class__ is tuple:
+        if element.__class__ is str:
+            return element in container
+        return any(equals(element, candidate) for candidate in container)
+    if container.__class__ is dict:
+        return has_key(container, element)
+    raise no_overload("in", element, container)
+
+
+def _ordering(symbol: str, compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def ordered(left: Any, right: Any) -> bool:
+        left_class = left.__class__
+        right_class = right.__class__
+        if left_class is right_class:
+            if left_class in _ORDERED:
+                return compare(left, right)
+        elif left_class in _NUMBERS and right_class in _NUMBERS:
+            if left_class is float or right_class is float:
+                return compare(float(left), float(right))
+            return compare(left, right)
+        raise no_overload(symbol, left, right)
+
+    return ordered
+
+
+less: Final = _ordering("<", operator.lt)
+less_or_equal: Final = _ordering("<=", operator.le)
+greater: Final = _ordering(">", operator.gt)
+greater_or_equal: Final = _ordering(">=", operator.ge)
+
+
+def _int(value: int) -> int:
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise OperationError("overflow", "the result does not fit into a 64-bit integer")
+
+
+def _uint(value: int) -> Uint:
+    if 0 <= value <= UINT_MAX:
+        return Uint(value)
+    raise OperationError("overflow", "the result does not fit into a 64-bit unsigned integer")
+
+
+def add(left: Any, right: Any) -> Any:
+    """`left + right`: numbers of one type, strings, bytes, lists, timestamps with durations."""
+    left_class = left.__class__
+    right_class = right.__class__
+    if left_class is right_class:
+        if left_class is int:
+            return _int(left + right)
+        if left_class is str or left_class is bytes:
+            check_size(len(left) + len(right))
+            return left + right
+        if left_class is float:
+            return left + right
+        if left_class is Uint:
+            return _uint(int(left) + int(right))
+        if left_class is Duration:
+            return Duration.from_ns(left.ns + right.ns)
+    if left_class in _LISTS and right_class in _LISTS:
+        check_elements(len(left) + len(right))
+        return [*left, *right]
+    if left_class is Timestamp and right_class is Duration:
+        return Timestamp.from_ns(left.ns + right.ns)
+    if left_class is Duration and right_class is Timestamp:
+        return Timestamp.from_ns(left.ns + right.ns)
+    raise no_overload("+", left, right)
+
+
+def subtract(left: Any, right: Any) -> Any:
+    """`left - right`: numbers of one type, timestamps, durations."""
+    left_class = left.__class__
+    right_class = right.__class__
+    if left_class is right_class:
+        if left_class is int:
+            return _int(left - right)
+        if left_class is float:
+            return left - right
+        if left_class is Uint:
+            return _uint(int(left) - int(right))
+        if left_class is Timestamp or left_class is Duration:
+            return Duration.from_ns(left.ns - right.ns)
+    elif left_class is Timestamp and right_class is Duration:
+        return Timestamp.from_ns(left.ns - right.ns)
+    raise no_overload("-", left, right)
+
+
+def multiply(left: Any, right: Any) -> Any:
+    """`left * right`: numbers of one type."""
+    left_class = left.__class__
+    if left_class is right.__class__:
+        if left_class is int:
+            return _int(left * right)
+        if left_class is float:
+            return left * right
+        if left_class is Uint:
+            return _uint(int(left) * int(right))
+    raise no_overload("*", left, right)
+
+
+def divide(left: Any, right: Any) -> Any:
+    """`left / right`: integers round towards zero; doubles follow IEEE 754, so 1.0 / 0.0 is ∞."""
+    left_class = left.__class__
+    if left_class is right.__class__:
+        if left_class is int:
+            quotient = abs(left) // abs(_divisor(right))
+            return _int(quotient if (left < 0) == (right < 0) else -quotient)
+        if left_class is float:
+            if right != 0.0:
+                return left / right
+            if left == 0.0 or math.isnan(left):
+                return math.nan
+            return math.copysign(math.inf, left) * math.copysign(1.0, right)
+        if left_class is Uint:
+            return Uint(int(left) // _divisor(int(right)))
+    raise no_overload("/", left, right)
+
+
+def modulo(left: Any, right: Any) -> Any:
+    """`left % right`: integers; the result has the sign of `left`."""
+    left_class = left.__class__
+    if left_class is right.__class__:
+        if left_class is int:
+            rest = abs(left) % abs(_divisor(right))
+            return -rest if left < 0 else rest
+        if left_class is Uint:
+            return Uint(int(left) % _divisor(int(right)))
+    raise no_overload("%", left, right)
+
+
+def _divisor(value: int) -> int:
+    if value == 0:
+        raise OperationError("division-by-zero", "division by zero")
+    return value
+
+
+def negate(value: Any) -> Any:
+    """`-value`: int and double."""
+    if value.__class__ is int:
+        return _int(-value)
+    if value.__class__ is float:
+        return -value
+    raise no_overload("-", value)
+
+
+def not_(value: Any) -> bool:
+    """`!value`."""
+    if value is True:
+        return False
+    if value is False:
+        return True
+    raise no_overload("!", value)
+
+
+def not_bool(value: Any) -> bool:
+    """Refuse what stands where a condition must stand."""
+    raise OperationError(
+        "no-such-overload", f"a condition must be true or false, not {describe(value)}"
+    )
+
+
+def check_size(size: int) -> None:
+    """Refuse to build a string or bytes longer than the bound."""
+    if size > BOUNDS.string:
+        raise CelLimitError(
+            "limit-string", f"the expression builds a string longer than {BOUNDS.string}"
+        )
+
+
+def check_elements(count: int) -> None:
+    """Refuse to build a list longer than the bound."""
+    if count > BOUNDS.elements:
+        raise CelLimitError(
+            "limit-elements", f"the expression builds a list longer than {BOUNDS.elements}"
+        )

@@ -1,0 +1,392 @@
+"""The text of an expression → its tree. The only module that imports cel-python (`celpy`).
+
+cel-python gives a concrete syntax tree with ten levels between an expression and a name; here it
+becomes the tree of `tree.py`, with macros expanded and the bounds on depth applied. What surprised
+us about cel-python 0.5: see `literals.py` for its lexer; besides, importing it takes 90 ms (so it
+is imported when the first expression is compiled), making an `Environment` raises the
+interpreter's recursion limit (parsing does not need that: it is put back), reserved words and
+`x{a: 1}` parse without complaint, and `1.` is a number to it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from policyguard.cel.bounds import BOUNDS
+from policyguard.cel.literals import QuotedName, read_literals
+from policyguard.cel.tree import (
+    Binary,
+    Broken,
+    Call,
+    Comprehension,
+    Conditional,
+    Constant,
+    Has,
+    Identifier,
+    Index,
+    ListLiteral,
+    Logic,
+    MapLiteral,
+    Node,
+    Select,
+    Span,
+    Unary,
+    Variable,
+)
+from policyguard.cel.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
+
+if TYPE_CHECKING:
+    from lark import Token, Tree
+
+__all__ = ["MACROS", "Report", "parse"]
+
+Report = Callable[[str, str, Span, str | None], None]
+"""Takes a problem: its code, its message, its place, and help or None."""
+
+MACROS: Final = frozenset(
+    {
+        "all",
+        "exists",
+        "existsOne",
+        "exists_one",
+        "filter",
+        "has",
+        "map",
+        "transformList",
+        "transformMap",
+    }
+)
+"""The names that are macros, with the right number of arguments."""
+
+_RESERVED: Final = frozenset(
+    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "in", "let")
+    + ("loop", "namespace", "package", "return", "var", "void", "while")
+)
+_TRANSPARENT: Final = frozenset(
+    ("expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary")
+    + ("member", "primary", "paren_expr")
+)
+_OPERATORS: Final = {
+    "relation_lt": "<",
+    "relation_le": "<=",
+    "relation_gt": ">",
+    "relation_ge": ">=",
+    "relation_eq": "==",
+    "relation_ne": "!=",
+    "relation_in": "in",
+    "addition_add": "+",
+    "addition_sub": "-",
+    "multiplication_mul": "*",
+    "multiplication_div": "/",
+    "multiplication_mod": "%",
+}
+_HELP_FOR_WORDS: Final = {
+    "and": "write `&&`",
+    "or": "write `||`",
+    "not": "write `!`",
+    "=": "write `==` to compare",
+    "&": "write `&&`",
+    "|": "write `||`",
+    "is": "write `==`",
+    "if": "write `condition ? value : other`",
+    "None": "write `null`",
+}
+
+_lock = threading.Lock()
+_environment: Any = None
+
+
+def parse(source: str, report: Report) -> Node | None:
+    """The tree of `source`, or None where it is not CEL at all.
+
+    Every mistake goes to `report(code, message, span, help)`; the tree has `Broken` in its place.
+    """
+    if len(source) > BOUNDS.source:
+        message = f"the expression has {len(source)} characters; {BOUNDS.source} are allowed"
+        report("too-long", message, Span(0, len(source)), None)
+        return None
+    mistakes = 0
+
+    def counted(code: str, message: str, span: Span, help_: str | None) -> None:
+        nonlocal mistakes
+        mistakes += 1
+        report(code, message, span, help_)
+
+    literals = read_literals(source, counted)
+    concrete = _concrete_tree(source, literals.masked, report if not mistakes else _silent)
+    return None if concrete is None else _Reader(literals.values, report).read(concrete, 1)
+
+
+def _silent(code: str, message: str, span: Span, help_: str | None) -> None:
+    """Swallow a syntax error that only follows from a literal that could not be read."""
+
+
+def _concrete_tree(source: str, masked: str, report: Report) -> Tree[Token] | None:
+    global _environment
+    import celpy  # 90 ms, which a run without any expression need not pay
+    from celpy.celparser import CELParseError
+
+    try:
+        # The parser keeps the text that it reads as an attribute: one at a time.
+        with _lock:
+            if _environment is None:
+                limit = sys.getrecursionlimit()
+                _environment = celpy.Environment()
+                sys.setrecursionlimit(limit)
+            tree: Tree[Token] = _environment.compile(masked)
+            return tree
+    except CELParseError as error:
+        _report_syntax(error.__context__, source, report)
+        return None
+
+
+def _report_syntax(error: Any, source: str, report: Report) -> None:
+    """Say where lark's `UnexpectedToken` or `UnexpectedCharacters` stands, and what may help."""
+    token = getattr(error, "token", None)
+    if token is not None and token.type != "$END":
+        start, word = token.start_pos, source[token.start_pos : token.end_pos]
+    elif token is None and 0 <= getattr(error, "pos_in_stream", -1) < len(source):
+        start = error.pos_in_stream
+        word = source[start]
+    else:
+        end = len(source.rstrip())
+        what = "the expression is empty" if not end else "the expression ends too early"
+        report("syntax", what, Span(end, end + 1), None)
+        return
+    before = source[:start].split()
+    help_ = _HELP_FOR_WORDS.get(word) or (_HELP_FOR_WORDS.get(before[-1]) if before else None)
+    printable = word if word.isprintable() else word.encode("unicode_escape").decode("ascii")
+    shown = "a string" if word[0] in "\"'" else f"`{printable}`"
+    report("syntax", f"unexpected {shown}", Span(start, start + len(word)), help_)
+
+
+class _Reader:
+    """Reads one concrete tree. Recursion is as deep as the tree of ours: at most `BOUNDS.depth`."""
+
+    def __init__(
+        self, literals: dict[int, str | bytes | bool | QuotedName], report: Report
+    ) -> None:
+        self.literals = literals
+        self.report = report
+        self.nesting = 0
+        self.too_deep = False
+
+    def read(self, tree: Tree[Token], depth: int) -> Node:
+        while len(tree.children) == 1 and tree.data in _TRANSPARENT:
+            tree = tree.children[0]  # type: ignore[assignment]  # these rules have rules below them
+        span = _span(tree)
+        if depth > BOUNDS.depth:
+            if not self.too_deep:
+                self.too_deep = True
+                message = f"the expression is nested deeper than {BOUNDS.depth} levels"
+                self.report("too-deep", message, span, None)
+            return Broken(span)
+        kind: str = tree.data
+        node: Node = getattr(self, f"read_{_READERS.get(kind, kind)}")(tree, span, depth + 1)
+        return node
+
+    def read_all(self, trees: Sequence[Any], depth: int) -> list[Node]:
+        return [self.read(tree, depth) for tree in trees]
+
+    def broken(self, code: str, message: str, span: Span, help_: str | None = None) -> Broken:
+        self.report(code, message, span, help_)
+        return Broken(span)
+
+    # Operators
+
+    def read_conditional(self, tree: Any, span: Span, depth: int) -> Node:
+        condition, then, otherwise = self.read_all(tree.children, depth)
+        return Conditional(span, condition, then, otherwise)
+
+    def read_logic(self, tree: Any, span: Span, depth: int) -> Node:
+        rule = tree.data
+        operands = []
+        # The grammar nests a chain to the left. Walking down it without recursion keeps twenty
+        # operands at one level, and `(a && b) && c` becomes the same chain, which it equals.
+        while tree.data == rule and len(tree.children) == 2:
+            operands.append(tree.children[1])
+            tree = tree.children[0]
+            while len(tree.children) == 1 and tree.data in _TRANSPARENT and tree.data != rule:
+                tree = tree.children[0]
+        operands.append(tree)
+        operands.reverse()
+        nodes = self.read_all(operands, depth)
+        return Logic(span, "||" if rule == "conditionalor" else "&&", nodes)
+
+    def read_binary(self, tree: Any, span: Span, depth: int) -> Node:
+        operator, right = tree.children
+        left = operator.children[0]
+        name = _OPERATORS[operator.data]
+        return Binary(span, name, self.read(left, depth), self.read(right, depth))
+
+    def read_unary(self, tree: Any, span: Span, depth: int) -> Node:
+        operator, operand = tree.children
+        rule = operator.data
+        count = 1
+        while operand.data == "unary" and len(operand.children) == 2:
+            if operand.children[0].data != rule:
+                break
+            count += 1
+            operand = operand.children[1]
+        # Two of a kind undo each other: `!!!x` is `!x`. Two are kept, so that `!!x` is still
+        # refused where x is no bool, and `--x` still overflows.
+        node = self.read(operand, depth)
+        for _ in range(2 - count % 2):
+            node = Unary(span, "!" if rule == "unary_not" else "-", node)
+        return node
+
+    # Names, fields, calls
+
+    def read_ident(self, tree: Any, span: Span, depth: int, absolute: bool = False) -> Node:
+        name = tree.children[0]
+        if isinstance(self.literals.get(name.start_pos), QuotedName):
+            return self.broken("syntax", "a name in backticks stands only after a dot", span)
+        if name in _RESERVED:
+            help_ = _HELP_FOR_WORDS.get(name)
+            return self.broken("syntax", f"`{name}` is a reserved word", span, help_)
+        return Identifier(span, str(name), absolute)
+
+    def read_dot_ident(self, tree: Any, span: Span, depth: int) -> Node:
+        return self.read_ident(tree, span, depth, absolute=True)
+
+    def read_member_dot(self, tree: Any, span: Span, depth: int) -> Node:
+        operand, field = tree.children
+        quoted = self.literals.get(field.start_pos)
+        name = quoted.name if isinstance(quoted, QuotedName) else str(field)
+        return Select(span, self.read(operand, depth), name, _token_span(field))
+
+    def read_member_index(self, tree: Any, span: Span, depth: int) -> Node:
+        operand, key = tree.children
+        return Index(span, self.read(operand, depth), self.read(key, depth))
+
+    def read_member_object(self, tree: Any, span: Span, depth: int) -> Node:
+        help_ = "write a map: {'field': value}"
+        return self.broken("syntax", "messages are not supported", span, help_)
+
+    def read_member_dot_arg(self, tree: Any, span: Span, depth: int) -> Node:
+        receiver, name, *rest = tree.children
+        arguments = rest[0].children if rest else []
+        if name in MACROS and (macro := _MACRO_SHAPES.get((str(name), len(arguments)))):
+            return self.read_macro(receiver, str(name), macro, arguments, span, depth)
+        return Call(
+            span,
+            self.read(receiver, depth),
+            str(name),
+            _token_span(name),
+            self.read_all(arguments, depth),
+        )
+
+    def read_ident_arg(self, tree: Any, span: Span, depth: int) -> Node:
+        name, *rest = tree.children
+        arguments = self.read_all(rest[0].children if rest else [], depth)
+        if name == "has" and tree.data == "ident_arg":
+            if len(arguments) == 1 and isinstance(arguments[0], Select):
+                return Has(span, arguments[0])
+            return self.broken("bad-macro", "`has` takes a field, such as `has(a.b)`", span)
+        return Call(span, None, str(name), _token_span(name), arguments)
+
+    def read_macro(
+        self,
+        receiver: Any,
+        name: str,
+        shape: tuple[Any, int, bool, bool],
+        arguments: list[Any],
+        span: Span,
+        depth: int,
+    ) -> Node:
+        macro, variable_count, has_condition, has_result = shape
+        source = self.read(receiver, depth)
+        variables: list[Variable] = []
+        for argument in arguments[:variable_count]:
+            node = self.read(argument, depth)
+            if not isinstance(node, Identifier) or node.absolute:
+                return self.broken("bad-macro", f"`{name}` takes a plain name here", node.span)
+            if any(node.name == variable.name for variable in variables):
+                return self.broken("bad-macro", f"`{node.name}` is bound twice", node.span)
+            variables.append(Variable(node.name, node.span))
+        self.nesting += 1
+        if self.nesting > BOUNDS.macro_nesting:
+            self.nesting -= 1
+            message = f"macros are nested deeper than {BOUNDS.macro_nesting} levels"
+            return self.broken("too-deep", message, span)
+        body = self.read_all(arguments[variable_count:], depth)
+        self.nesting -= 1
+        condition = body[0] if has_condition else None
+        result = body[-1] if has_result else None
+        return Comprehension(span, macro, source, variables, condition, result)
+
+    # Values
+
+    def read_list_lit(self, tree: Any, span: Span, depth: int) -> Node:
+        items = tree.children[0].children if tree.children else []
+        return ListLiteral(span, self.read_all(items, depth))
+
+    def read_map_lit(self, tree: Any, span: Span, depth: int) -> Node:
+        parts = self.read_all(tree.children[0].children if tree.children else [], depth)
+        return MapLiteral(span, list(zip(parts[::2], parts[1::2], strict=True)))
+
+    def read_literal(self, tree: Any, span: Span, depth: int) -> Node:
+        token = tree.children[0]
+        text = str(token)
+        match token.type:
+            case "INT_LIT":
+                value = int(text, 16 if "x" in text.lower() else 10)
+                if INT_MIN <= value <= INT_MAX:
+                    return Constant(span, value)
+                return self.broken("number-range", f"`{text}` does not fit into 64 bits", span)
+            case "UINT_LIT":
+                value = int(text[:-1], 16 if "x" in text.lower() else 10)
+                if 0 <= value <= UINT_MAX:
+                    return Constant(span, Uint(value))
+                return self.broken("number-range", f"`{text}` is not an unsigned integer", span)
+            case "FLOAT_LIT":
+                if text.endswith(".") or ".e" in text.lower():
+                    return self.broken("syntax", f"`{text}` needs a digit after the point", span)
+                return Constant(span, float(text))
+            case "NULL_LIT":
+                return Constant(span, None)
+        literal = self.literals.get(token.start_pos)
+        return Constant(span, literal) if isinstance(literal, str | bytes | bool) else Broken(span)
+
+
+# Which reader reads which of the grammar's rules, where the names differ.
+_READERS: Final = {
+    "expr": "conditional",
+    "conditionalor": "logic",
+    "conditionaland": "logic",
+    "relation": "binary",
+    "addition": "binary",
+    "multiplication": "binary",
+    "dot_ident_arg": "ident_arg",
+}
+
+# Macro and number of arguments → (what it is, variables, has a condition, has a result).
+# cel-spec langdef.md, "Macros"; two variables: cel-spec tests/simple/testdata/macros2.textproto.
+_MACRO_SHAPES: Final = {
+    ("all", 2): ("all", 1, True, False),
+    ("all", 3): ("all", 2, True, False),
+    ("exists", 2): ("exists", 1, True, False),
+    ("exists", 3): ("exists", 2, True, False),
+    ("exists_one", 2): ("exists_one", 1, True, False),
+    ("existsOne", 2): ("exists_one", 1, True, False),
+    ("existsOne", 3): ("exists_one", 2, True, False),
+    ("filter", 2): ("filter", 1, True, False),
+    ("map", 2): ("map", 1, False, True),
+    ("map", 3): ("map", 1, True, True),
+    ("transformList", 3): ("transformList", 2, False, True),
+    ("transformList", 4): ("transformList", 2, True, True),
+    ("transformMap", 3): ("transformMap", 2, False, True),
+    ("transformMap", 4): ("transformMap", 2, True, True),
+}
+
+
+def _span(tree: Any) -> Span:
+    meta = tree.meta
+    return Span(meta.start_pos, meta.end_pos)
+
+
+def _token_span(token: Any) -> Span:
+    return Span(token.start_pos, token.end_pos)

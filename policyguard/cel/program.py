@@ -1,0 +1,90 @@
+"""From the text of an expression to something that can be called."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from policyguard.cel.check import check
+from policyguard.cel.declarations import Declarations
+from policyguard.cel.errors import CelError, Problem
+from policyguard.cel.generate import TooManyBlocksError, generate
+from policyguard.cel.parse import parse
+from policyguard.cel.problems import Problems
+from policyguard.cel.runtime import RUNTIME
+from policyguard.cel.tree import Span
+from policyguard.cel.types import DYN, Type, accepts
+
+__all__ = ["Program", "compile"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Program:
+    """A compiled expression. Immutable, keeps no state, and is safe to share between threads."""
+
+    source: str
+    function: Callable[..., Any]
+    """The generated function. It takes the variables in `parameters` by position."""
+    parameters: tuple[str, ...]
+    """The variables that the expression reads, in the order of their declaration."""
+    reads: frozenset[str]
+    """The fields that it reads, as dotted paths; a variable used as a whole stands as its name."""
+    type: Type
+    warnings: tuple[Problem, ...]
+    code: str
+    """The generated Python."""
+
+    def __call__(self, **values: Any) -> Any:
+        """The value of the expression for these variables; those it does not read may be left out.
+
+        `CelEvaluationError` where it has none.
+        """
+        return self.function(*[values[name] for name in self.parameters])
+
+    def __repr__(self) -> str:
+        return f"Program({self.source!r})"
+
+
+def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as in `re.compile`
+    source: str, declarations: Declarations, *, check: bool = True, expect: Type | None = None
+) -> Program:
+    """Compile `source`, or raise `CelError` with everything that is wrong with it.
+
+    Without `check` types are left to run time, and so are names that are not declared. With
+    `expect` the expression must be of that type, or `dyn`.
+    """
+    return _compile(source, declarations, check, expect)
+
+
+def _compile(source: str, declarations: Declarations, strict: bool, expect: Type | None) -> Program:
+    problems = Problems(source)
+    tree = parse(source, problems.error)
+    if tree is None:
+        raise CelError(problems.all)
+    checked = check(tree, declarations, problems, strict=strict)
+    if expect is not None and not accepts(expect, checked.type):
+        code = "not-bool" if expect.kind == "bool" else "wrong-type"
+        message = f"the expression must be {expect}, but is {checked.type}"
+        problems.error(code, message, tree.span)
+    if problems.broken:
+        raise CelError(problems.all)
+    try:
+        generated = generate(tree, checked, declarations, source)
+    except TooManyBlocksError:
+        message = "too many operators inside each other"
+        problems.error("too-deep", message, Span(0, len(source)))
+        raise CelError(problems.all) from None
+    # The text is ours: names are checked identifiers, everything else a `repr` or a comment.
+    namespace = {**RUNTIME, **generated.names, "__builtins__": {}}
+    exec(builtins.compile(generated.code, "<cel>", "exec"), namespace)  # noqa: S102  # see above
+    return Program(
+        source=source,
+        function=namespace["evaluate"],
+        parameters=generated.parameters,
+        reads=frozenset(checked.reads),
+        type=checked.type if strict else DYN,
+        warnings=problems.all,
+        code=generated.code,
+    )

@@ -1,0 +1,119 @@
+"""The names that generated functions may use, and how they report errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final
+
+from policyguard.cel import containers, operators, strings
+from policyguard.cel.errors import OperationError
+from policyguard.cel.values import describe
+
+__all__ = ["ERRORS", "RUNTIME"]
+
+ERRORS: Final = (
+    OperationError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    ValueError,
+    ZeroDivisionError,
+    OverflowError,
+)
+"""What `&&`, `||`, `all` and `exists` absorb. Generated code lets Python itself find most errors:
+a subscript raises `KeyError` for a field that is not there and `TypeError` for what is no map."""
+
+
+def reason(error: Exception) -> tuple[str, str]:
+    """Kind and message of an error that was raised where an operator may absorb it.
+
+    A tuple, because an exception kept in a variable keeps the frame alive that keeps it.
+    """
+    if isinstance(error, OperationError):
+        return error.kind, str(error)
+    if isinstance(error, KeyError):
+        key = error.args[0] if error.args else ""
+        return "no-such-key", f"there is no `{str(key)[:80]}`"
+    if isinstance(error, TypeError | AttributeError):
+        return "no-such-overload", "an operation is not defined for this type"
+    return "invalid-argument", str(error)[:200]
+
+
+def failed(why: tuple[str, str]) -> OperationError:
+    """The error that `reason` has taken down."""
+    return OperationError(*why)
+
+
+def undeclared(what: str) -> Any:
+    """Stands for a name that is not declared, in expressions compiled without checking."""
+    raise OperationError("undeclared-reference", f"`{what}` is not declared")
+
+
+def expect(kind: type, value: Any) -> Any:
+    """`value`, if it is a `kind`: an argument of a function that relies on its type."""
+    if value.__class__ is kind:
+        return value
+    raise OperationError("no-such-overload", f"an argument cannot be a {describe(value)}")
+
+
+def dispatch(overloads: tuple[tuple[tuple[type | None, ...], Callable[..., Any]], ...]) -> Any:
+    """One function out of several that differ in the classes of their operands."""
+
+    def call(*operands: Any) -> Any:
+        for classes, implementation in overloads:
+            if all(
+                expected is None or operand.__class__ is expected
+                for expected, operand in zip(classes, operands, strict=True)
+            ):
+                return implementation(*operands)
+        types = ", ".join(map(describe, operands))
+        raise OperationError("no-such-overload", f"the function is not defined for {types}")
+
+    return call
+
+
+RUNTIME: Final[MappingProxyType[str, Any]] = MappingProxyType(
+    {
+        "ERRORS": ERRORS,
+        "add": operators.add,
+        "contains": strings.contains,
+        "divide": operators.divide,
+        "elements": containers.elements,
+        "ends_with": strings.ends_with,
+        "equals": operators.equals,
+        "expect": expect,
+        "failed": failed,
+        "greater": operators.greater,
+        "greater_or_equal": operators.greater_or_equal,
+        "has_field": containers.has_field,
+        "index": containers.index,
+        "is_in": operators.is_in,
+        "len": len,
+        "less": operators.less,
+        "less_or_equal": operators.less_or_equal,
+        "make_map": containers.make_map,
+        "modulo": operators.modulo,
+        "multiply": operators.multiply,
+        "negate": operators.negate,
+        "not_": operators.not_,
+        "not_bool": operators.not_bool,
+        "pairs": containers.pairs,
+        "reason": reason,
+        "size": containers.size,
+        "starts_with": strings.starts_with,
+        "subtract": operators.subtract,
+        "too_many_iterations": containers.too_many_iterations,
+        "undeclared": undeclared,
+        # Classes, under the names that CEL gives them: generated code compares classes often.
+        "bool": bool,
+        "bytes": bytes,
+        "dict": dict,
+        "float": float,
+        "int": int,
+        "list": list,
+        "str": str,
+    }
+)
+"""The global names of every generated function. It gets no builtins besides these."""

@@ -1,0 +1,185 @@
+"""Functions on strings, by code points.
+
+`contains`, `startsWith`, `endsWith` are CEL's own (cel-spec langdef.md, "Standard Definitions");
+the rest are the specification's string extension (cel-spec tests `string_ext`), without `format`
+and `quote`. What they build is bounded by `bounds`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from policyguard.cel.bounds import BOUNDS
+from policyguard.cel.errors import OperationError
+from policyguard.cel.operators import check_elements, check_size
+from policyguard.cel.values import no_overload
+
+__all__ = [
+    "char_at",
+    "contains",
+    "ends_with",
+    "index_of",
+    "join",
+    "last_index_of",
+    "lower_ascii",
+    "replace",
+    "reverse",
+    "split",
+    "starts_with",
+    "substring",
+    "trim",
+    "upper_ascii",
+]
+
+_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+# Unicode's White_Space property. Python's own `strip` also takes the separators U+001C to U+001F.
+_WHITE_SPACE: Final = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+
+
+def _strings(name: str, *values: Any) -> None:
+    for value in values:
+        if value.__class__ is not str:
+            raise no_overload(name, *values)
+
+
+def _position(name: str, value: Any) -> int:
+    if value.__class__ is not int:
+        raise no_overload(name, value)
+    position: int = value
+    return position
+
+
+def _out_of_range(position: int, text: str) -> OperationError:
+    message = f"{position} is not a position in a string of {len(text)}"
+    return OperationError("index-out-of-range", message)
+
+
+def contains(text: Any, part: Any) -> bool:
+    """`text.contains(part)`."""
+    _strings("contains", text, part)
+    return part in text
+
+
+def starts_with(text: Any, prefix: Any) -> bool:
+    """`text.startsWith(prefix)`."""
+    _strings("startsWith", text, prefix)
+    return bool(text.startswith(prefix))
+
+
+def ends_with(text: Any, suffix: Any) -> bool:
+    """`text.endsWith(suffix)`."""
+    _strings("endsWith", text, suffix)
+    return bool(text.endswith(suffix))
+
+
+def lower_ascii(text: Any) -> str:
+    """`text.lowerAscii()`: A to Z in lower case, everything else as it is."""
+    _strings("lowerAscii", text)
+    return str(text.lower() if text.isascii() else text.translate(_LOWER))
+
+
+def upper_ascii(text: Any) -> str:
+    """`text.upperAscii()`: a to z in upper case, everything else as it is."""
+    _strings("upperAscii", text)
+    return str(text.upper() if text.isascii() else text.translate(_UPPER))
+
+
+def trim(text: Any) -> str:
+    """`text.trim()`: without white space (as Unicode defines it) at both ends."""
+    _strings("trim", text)
+    return str(text.strip(_WHITE_SPACE))
+
+
+def reverse(text: Any) -> str:
+    """`text.reverse()`: the code points in reverse order."""
+    _strings("reverse", text)
+    return str(text[::-1])
+
+
+def char_at(text: Any, position: Any) -> str:
+    """`text.charAt(position)`; empty at the very end."""
+    _strings("charAt", text)
+    at = _position("charAt", position)
+    if not 0 <= at <= len(text):
+        raise _out_of_range(at, text)
+    return str(text[at : at + 1])
+
+
+def substring(text: Any, start: Any, end: Any = None) -> str:
+    """`text.substring(start)` or `text.substring(start, end)`; the end is exclusive."""
+    _strings("substring", text)
+    first = _position("substring", start)
+    last = len(text) if end is None else _position("substring", end)
+    for position in (first, last):
+        if not 0 <= position <= len(text):
+            raise _out_of_range(position, text)
+    if first > last:
+        raise OperationError("index-out-of-range", f"a substring from {first} to {last}")
+    return str(text[first:last])
+
+
+def index_of(text: Any, part: Any, offset: Any = 0) -> int:
+    """`text.indexOf(part)` or `text.indexOf(part, offset)`; -1 where it does not occur."""
+    _strings("indexOf", text, part)
+    first = _position("indexOf", offset)
+    if first < 0:
+        raise _out_of_range(first, text)
+    if not part:
+        return first
+    return int(text.find(part, first))
+
+
+def last_index_of(text: Any, part: Any, offset: Any = None) -> int:
+    """`text.lastIndexOf(part)`, or the last that begins at `offset` or before; -1 for none."""
+    _strings("lastIndexOf", text, part)
+    if offset is None:
+        return int(text.rfind(part))
+    last = _position("lastIndexOf", offset)
+    if last < 0:
+        raise _out_of_range(last, text)
+    if not part:
+        return last
+    return -1 if last >= len(text) else int(text.rfind(part, 0, last + len(part)))
+
+
+def replace(text: Any, old: Any, new: Any, count: Any = -1) -> str:
+    """`text.replace(old, new)`, or only the first `count` of them."""
+    _strings("replace", text, old, new)
+    limit = _position("replace", count)
+    occurrences: int = text.count(old)
+    if limit >= 0:
+        occurrences = min(occurrences, limit)
+    check_size(len(text) + occurrences * (len(new) - len(old)))
+    return str(text.replace(old, new, occurrences))
+
+
+def split(text: Any, separator: Any, count: Any = -1) -> list[str]:
+    """`text.split(separator)`, or into `count` parts at most; an empty separator splits all."""
+    _strings("split", text, separator)
+    limit = _position("split", count)
+    if limit == 0:
+        return []
+    if not separator:
+        parts = len(text) if limit < 0 else min(limit, len(text))
+        check_elements(parts)
+        return [*text[: parts - 1], text[parts - 1 :]] if parts else []
+    if limit < 0:
+        check_elements(text.count(separator) + 1)
+    else:
+        check_elements(min(limit, BOUNDS.elements))
+    result: list[str] = text.split(separator, limit - 1 if limit > 0 else -1)
+    return result
+
+
+def join(parts: Any, separator: Any = "") -> str:
+    """`parts.join()` or `parts.join(separator)`: a list of strings as one."""
+    _strings("join", separator)
+    if parts.__class__ is not list and parts.__class__ is not tuple:
+        raise no_overload("join", parts)
+    _strings("join", *parts)
+    check_size(sum(map(len, parts)) + len(separator) * len(parts))
+    return str(separator.join(parts))

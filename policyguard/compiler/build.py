@@ -1,0 +1,107 @@
+"""From a checked policy to an Evaluator."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from policyguard.cel import Duration, Timestamp
+from policyguard.compiler import derived
+from policyguard.compiler.expressions import Expressions, reads_any
+from policyguard.compiler.plans import Planner
+from policyguard.compiler.sameness import Errors, Signatures, results
+from policyguard.compiler.tags import checker
+from policyguard.engines.fingerprint import Fingerprinter, NotJson
+from policyguard.evaluator.evaluator import Evaluator, Identity
+from policyguard.evaluator.observe import Observer
+from policyguard.model.errors import ArgumentsError
+from policyguard.model.limits import RepeatLimit
+from policyguard.model.policy import Policy
+
+
+def build(policy: Policy, expressions: Expressions) -> Evaluator:
+    """Compile a policy without errors."""
+    planner = Planner(policy, expressions)
+    settings = policy.classify.fingerprint
+    fingerprinter = Fingerprinter(
+        os.urandom(32),
+        ignore=settings.ignore,
+        fold=settings.fold,
+        tolerance=settings.tolerance,
+        depth=policy.bounds.argument_depth,
+        size=policy.bounds.argument_bytes,
+    )
+    reads = expressions.all_reads()
+    plans = policy.bounds.plans
+    return Evaluator(
+        name=policy.name,
+        digest=policy.digest,
+        observe_only=policy.mode == "observe",
+        allow_on_internal_error=policy.on_internal_error == "allow",
+        bounds=policy.bounds,
+        candidates=lru_cache(plans)(planner.candidates),
+        plan=lru_cache(plans)(planner.plan),
+        identify=_identify(fingerprinter),
+        close=fingerprinter.close,
+        targets=_targets(policy, reads),
+        derive=_derive(policy, reads),
+        observer=_observer(policy, expressions, fingerprinter),
+        budgets=planner.budgets,
+        lists={name: list(items) for name, items in policy.lists.items()},
+        params={name: param.value for name, param in policy.params.items()},
+        check_tags=checker(policy),
+        reads_elapsed=reads_any(reads, "session.elapsed"),
+        reads_counts=_counts(expressions),
+        reads_changed=reads_any(reads, "outcome.changed"),
+        instant=Timestamp.from_ns,
+        span=Duration.from_ns,
+    )
+
+
+def _identify(fingerprinter: Fingerprinter) -> Any:
+    def identify(tool: str, server: str, args: dict[str, Any]) -> Identity:
+        try:
+            return Identity(*fingerprinter.call(tool, server, args))
+        except NotJson as error:
+            raise ArgumentsError(str(error)) from None
+
+    return identify
+
+
+def _targets(policy: Policy, reads: frozenset[str]) -> Any:
+    by_target = any(
+        isinstance(level.repeat, RepeatLimit) and level.repeat.same == "target"
+        for level in policy.limits.values()
+    )
+    if not by_target and not reads_any(reads, "call.targets"):
+        return None
+    return derived.targets(policy.classify.targets)
+
+
+def _derive(policy: Policy, reads: frozenset[str]) -> tuple[tuple[str, derived.Derive], ...]:
+    known = {
+        "command": derived.command(policy.classify.shell.arguments),
+        "strings": derived.strings,
+    }
+    return tuple(item for item in known.items() if reads_any(reads, f"call.{item[0]}"))
+
+
+def _observer(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter) -> Observer:
+    rules = []
+    for number, rule in enumerate(policy.blame):
+        when = expressions.get("blame", number, "when")
+        if when is not None:
+            rules.append((f"blame/{rule.id}", when, rule.blame))
+    return Observer(
+        failed_when=expressions.get("outcomes", "failed_when"),
+        signature=Signatures(policy.signatures, policy.bounds).first,
+        blame_rules=tuple(rules),
+        same_result=results(fingerprinter, policy.classify.fingerprint.result_chars),
+        same_error=Errors(fingerprinter).same,
+        span=Duration.from_ns,
+    )
+
+
+def _counts(expressions: Expressions) -> bool:
+    return any(".count" in source for source in expressions.sources())

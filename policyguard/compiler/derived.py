@@ -1,0 +1,54 @@
+"""What is read out of a call's arguments: its shell command, its strings, what it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Derive = Callable[[dict[str, Any]], Any]
+
+
+def command(names: tuple[str, ...]) -> Derive:
+    """The shell command in the first of these arguments; a list of words is joined by spaces."""
+
+    def derive(args: dict[str, Any]) -> str:
+        for name in names:
+            value = args.get(name)
+            if isinstance(value, str):
+                return value
+            if isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value):
+                return " ".join(value)
+        return ""
+
+    return derive
+
+
+def targets(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[str, ...]]:
+    """The strings in these arguments: what the call touches."""
+
+    def derive(args: dict[str, Any]) -> tuple[str, ...]:
+        found: list[str] = []
+        for name in names:
+            value = args.get(name)
+            if isinstance(value, str):
+                found.append(value)
+            elif isinstance(value, (list, tuple)):
+                found += [item for item in value if isinstance(item, str)]
+        return tuple(found)
+
+    return derive
+
+
+def strings(args: dict[str, Any]) -> list[str]:
+    """Every string value in the arguments, at any depth (which the fingerprint has bounded)."""
+    found: list[str] = []
+    waiting: list[Any] = [args]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, dict):
+            waiting.extend(reversed(value.values()))
+        elif isinstance(value, (list, tuple)):
+            waiting.extend(reversed(value))
+    return found

@@ -1,0 +1,100 @@
+"""The ids of a policy's entries, and how `disable` takes entries away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.engines.yaml_tree import Mapping, Node, Path, Scalar, Sequence, child, without
+from policyguard.model.diagnostic import Diagnostic, did_you_mean
+
+_MAPS = (
+    "params",
+    "tags",
+    "lists",
+    "patterns",
+    "marks",
+    "budgets",
+    "rules",
+    "result_rules",
+    "exceptions",
+)
+_LISTS = ("signatures", "blame")
+
+
+def disable(inherited: Mapping, layer: Mapping) -> tuple[Mapping, list[Diagnostic]]:
+    """Take away from `inherited` what `layer` disables.
+
+    An id is written in full (`rules/no-push`, `limits/default/repeat`, `classes/poll`) or by a
+    trailing part that only one entry has.
+    """
+    wanted = layer.get("disable")
+    found: list[Diagnostic] = []
+    if not isinstance(wanted, Mapping):
+        return inherited, found
+    known = _ids(inherited)
+    drop: set[Path] = set()
+    for key, _ in wanted.entries:
+        full = [name for name in known if name == key.text or name.endswith(f"/{key.text}")]
+        if key.text in known:
+            full = [key.text]
+        if not full:
+            message = f"nothing that is inherited has the id `{key.text}`"
+            short = {name.rpartition("/")[2] for name in known}
+            hint = did_you_mean(key.text, known) or did_you_mean(key.text, short)
+            found.append(
+                key.source.diagnostic("reference/unknown-id", message, key.span, hint=hint)
+            )
+        elif len(full) > 1:
+            message = f"`{key.text}` is the id of several entries"
+            hint = "write one of " + ", ".join(f"`{name}`" for name in full)
+            found.append(
+                key.source.diagnostic("reference/ambiguous-id", message, key.span, hint=hint)
+            )
+        else:
+            drop.update(known[full[0]])
+    cut = without(inherited, frozenset(drop))
+    return (cut if isinstance(cut, Mapping) else inherited), found
+
+
+def _ids(tree: Mapping) -> dict[str, list[Path]]:
+    """Every entry's full id, and where it stands; several classes entries share theirs."""
+    found: dict[str, list[Path]] = {}
+    for section in _MAPS:
+        entries = tree.get(section)
+        if isinstance(entries, Mapping):
+            for name in entries:
+                found[f"{section}/{name}"] = [(section, name)]
+    for section in _LISTS:
+        for place, name in _named(tree.get(section), "id"):
+            found[f"{section}/{name}"] = [(section, place)]
+    classify = tree.get("classify")
+    for place, name in _named(child(classify, "classes") if classify else None, "class"):
+        found.setdefault(f"classes/{name}", []).append(("classify", "classes", place))
+    for level, path in _levels(tree.get("limits")):
+        found.setdefault(f"limits/{level}", []).append(path[:-1])
+        found[f"limits/{level}/{path[-1]}"] = [path]
+    return found
+
+
+def _named(entries: Node | None, key: str) -> Iterator[tuple[int, str]]:
+    if isinstance(entries, Sequence):
+        for place, entry in enumerate(entries.items):
+            name = entry.get(key) if isinstance(entry, Mapping) else None
+            if isinstance(name, Scalar):
+                yield place, name.text
+
+
+def _levels(limits: Node | None) -> Iterator[tuple[str, Path]]:
+    """Every kind of every level: the level's name, and the path to the kind."""
+    if not isinstance(limits, Mapping):
+        return
+    for group, value in limits.entries:
+        if not isinstance(value, Mapping):
+            continue
+        if group.text == "default":
+            yield from (("default", ("limits", "default", kind)) for kind in value)
+        else:
+            for name, level in value.entries:
+                for kind in level if isinstance(level, Mapping) else ():
+                    path = ("limits", group.text, name.text, kind)
+                    yield f"{group.text}:{name.text}", path

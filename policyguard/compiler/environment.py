@@ -1,0 +1,198 @@
+"""What the policy's expressions may name, and of which type: POLICY_LANGUAGE §5 as declarations.
+
+Each place of the language has its own: a rule judges before the call and sees no outcome, a blame
+rule sees all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policyguard.cel import Declarations
+from policyguard.cel.functions import STANDARD, Function
+from policyguard.cel.types import (
+    BOOL,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    Type,
+    list_of,
+    map_of,
+    name_of,
+    record,
+)
+from policyguard.model.policy import Policy, Tag, Value
+
+_JSON = map_of(STRING, DYN)
+_TAG_TYPES = {
+    "string": STRING,
+    "int": INT,
+    "double": DOUBLE,
+    "bool": BOOL,
+    "list(string)": list_of(STRING),
+    "timestamp": TIMESTAMP,
+}
+
+NOT_ALIVE = {
+    "call.paths": "4",
+    "call.urls": "4",
+    "mark": "4",
+    "session.progress": "2",
+}
+"""Variables and fields of the language that a later step brings to life, and the step."""
+
+
+class Environment:
+    """The declarations for each place where CEL may stand."""
+
+    def __init__(self, policy: Policy) -> None:
+        classes = {entry.class_ for entry in policy.classify.classes}
+        tags = record({name: _tag(tag) for name, tag in policy.tags.items()}, name="tags")
+        self._session = _session(tags)
+        common = {
+            "call": _call(classes, tags),
+            "session": self._session,
+            "tags": tags,
+            "lists": record(
+                {name: list_of(_element(items)) for name, items in policy.lists.items()},
+                name="lists",
+            ),
+            "params": record(
+                {name: _value(param.value) for name, param in policy.params.items()}, name="params"
+            ),
+            "now": TIMESTAMP,
+        }
+        known = {signature.id for signature in policy.signatures}
+        functions = (*STANDARD, *_counters(self._session, classes))
+        self.before = Declarations(common, functions)
+        """Before the call: rules, classes, keys."""
+        self.raw = Declarations({**common, "outcome": _outcome(None)}, functions)
+        """While an outcome is being told: its signature and blame are not known yet."""
+        self.after = Declarations({**common, "outcome": _outcome(known)}, functions)
+        """After it: blame rules, budgets."""
+
+
+def _call(classes: set[str], tags: Type) -> Type:
+    strings = list_of(STRING)
+    return record(
+        {
+            "tool": STRING,
+            "server": STRING,
+            "class": name_of("class", frozenset({*classes, ""})),
+            "command": STRING,
+            "agent": STRING,
+            "session": STRING,
+            "batch": STRING,
+            "args": _JSON,
+            "targets": strings,
+            "strings": strings,
+            "tags": tags,
+            "hints": record(
+                dict.fromkeys(HINTS, BOOL),
+                optional=frozenset(HINTS),
+                name="hints",
+            ),
+        },
+        name="call",
+    )
+
+
+HINTS = ("read_only", "destructive", "idempotent", "open_world")
+"""What a tool's server says of it (MCP `ToolAnnotations`)."""
+
+
+def _outcome(signatures: set[str] | None) -> Type:
+    judged = {}
+    if signatures is not None:
+        judged = {
+            "signature": name_of("signature", frozenset({*signatures, ""})),
+            "blame": name_of("blame", frozenset({"agent", "harness", "unknown", ""})),
+        }
+    return record(
+        {
+            "ok": BOOL,
+            "state": name_of("state", frozenset({"success", "failure", "pending"})),
+            "error": STRING,
+            "text": STRING,
+            "chars": INT,
+            "exit_code": INT,
+            "status": INT,
+            "tokens": INT,
+            "cost": DOUBLE,
+            "score": DOUBLE,
+            "duration": DURATION,
+            "retry_after": DURATION,
+            "meta": _JSON,
+            "changed": BOOL,
+            **judged,
+        },
+        optional=frozenset({"score"}),
+        name="outcome",
+    )
+
+
+def _session(tags: Type) -> Type:
+    return record(
+        {
+            "id": STRING,
+            "user": STRING,
+            "agent": STRING,
+            "cwd": STRING,
+            "roles": list_of(STRING),
+            "turn": INT,
+            "calls": INT,
+            "failures": INT,
+            "tokens": INT,
+            "depth": INT,
+            "children": INT,
+            "running": INT,
+            "cost": DOUBLE,
+            "elapsed": DURATION,
+            "tags": tags,
+        },
+        name="session",
+    )
+
+
+def _counters(session: Type, classes: set[str]) -> tuple[Function, ...]:
+    """`session.count(tool)` and `session.count_class(class)`: admitted calls, 0 if never."""
+
+    def known(name: str) -> None:
+        if name not in classes:
+            raise ValueError(f"unknown class `{name}`")
+
+    return (
+        Function("count", session, (STRING,), INT, _count("#tools"), None),
+        Function("count_class", session, (STRING,), INT, _count("#classes"), known),
+    )
+
+
+def _count(table: str) -> Any:
+    def count(facts: Mapping[str, Any], name: str) -> int:
+        counts = facts.get(table)
+        return counts.get(name, 0) if counts else 0
+
+    return count
+
+
+def _tag(tag: Tag) -> Type:
+    if tag.one_of and all(isinstance(value, str) for value in tag.one_of):
+        return name_of("value", frozenset(str(value) for value in tag.one_of))
+    return _TAG_TYPES[tag.type]
+
+
+def _value(value: Value) -> Type:
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int):
+        return INT
+    return DOUBLE if isinstance(value, float) else STRING
+
+
+def _element(items: tuple[Value, ...]) -> Type:
+    types = {_value(item) for item in items}
+    return types.pop() if len(types) == 1 else DYN

@@ -1,0 +1,90 @@
+"""The examples beside rules are run at load: a rule that does not do what it shows is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from policyguard.compiler.layers import Layered
+from policyguard.evaluator.evaluator import Evaluator, Request
+from policyguard.evaluator.session import SessionState
+from policyguard.model.decision import Fault
+from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.entry import Example
+from policyguard.model.errors import ArgumentsError
+from policyguard.model.event import Started
+from policyguard.model.policy import Policy, Rule
+
+
+def run_examples(policy: Policy, layered: Layered, evaluator: Evaluator) -> Iterator[Diagnostic]:
+    """Try every rule on its own examples; yield one error for each that fails.
+
+    An example judges its own rule only. A tag that it does not give has its default, else is
+    absent.
+    """
+    for rule in policy.rules:
+        for kind, examples, wanted in (
+            ("match", rule.examples.match, True),
+            ("no_match", rule.examples.no_match, False),
+        ):
+            for number, example in enumerate(examples):
+                matched, faults = _matches(policy, rule, example, evaluator)
+                if matched is not wanted:
+                    span = layered.where(("rules", rule.id, "examples", kind, number))
+                    yield Diagnostic(
+                        code=f"example/{'no-match' if wanted else 'match'}",
+                        severity="error",
+                        message=_message(rule, example, matched=matched),
+                        span=span,
+                        help=f"its condition failed: {faults[0].error}" if faults else None,
+                        lines=layered.lines(span),
+                    )
+
+
+def _matches(
+    policy: Policy, rule: Rule, example: Example, evaluator: Evaluator
+) -> tuple[bool, list[Fault]]:
+    tags = {name: tag.default for name, tag in policy.tags.items() if tag.default is not None}
+    started = Started(
+        session="example",
+        at=_nanoseconds(example.at),
+        agent=example.agent,
+        user=example.user,
+        roles=example.roles,
+        tags={**tags, **example.tags},
+    )
+    session = SessionState(started, None)
+    session.facts.update(example.session)
+    try:
+        attempt, view = evaluator.prepare(
+            session, Request(example.tool, _arguments(policy, example)), started.at
+        )
+    except ArgumentsError:
+        return True, []  # refused before any rule is asked
+    judge = next((one for one in attempt.plan.rules if one.id == f"rules/{rule.id}"), None)
+    if judge is None:
+        return False, []
+    faults: list[Fault] = []
+    return judge.judge(view, faults) is not None, faults
+
+
+def _arguments(policy: Policy, example: Example) -> dict[str, Any]:
+    if example.args is not None:
+        return dict(example.args)
+    names = policy.classify.shell.arguments or ("command",)
+    return {names[0]: example.command}
+
+
+def _nanoseconds(at: str | None) -> int | None:
+    """An RFC 3339 time as nanoseconds; the schema has checked its form."""
+    if at is None:
+        return None
+    return round(datetime.fromisoformat(at).timestamp()) * 1_000_000_000
+
+
+def _message(rule: Rule, example: Example, *, matched: bool) -> str:
+    call = example.tool if example.command is None else f"{example.tool}: {example.command}"
+    if matched:
+        return f"rule `{rule.id}` matches `{call}`, which its examples say it does not"
+    return f"rule `{rule.id}` does not match `{call}`, which its examples say it does"

@@ -1,0 +1,153 @@
+"""All CEL of a policy, checked where it stands and compiled.
+
+Each expression is known by its path in the merged policy, such as `("rules", "no-push", "when")`.
+A mistake in one hides none in the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+from policyguard.cel import BOOL, DYN, CelError, Declarations, Problem, Program, Type
+from policyguard.cel import compile as compile_cel
+from policyguard.compiler.environment import NOT_ALIVE, Environment
+from policyguard.compiler.layers import Layered
+from policyguard.evaluator.view import Expression
+from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.policy import Policy
+
+Path = tuple[str | int, ...]
+
+
+class Place(NamedTuple):
+    """One expression of the policy: where it stands, its text, and what it is checked against."""
+
+    path: Path
+    source: str
+    declarations: Declarations
+    expect: Type
+
+
+class Expressions:
+    """The compiled programs by path, and as the evaluator wants them."""
+
+    def __init__(self, programs: dict[Path, Program]) -> None:
+        self._programs = programs
+
+    def program(self, *path: str | int) -> Program | None:
+        """The program at a path; None where the policy has none (or one that does not compile)."""
+        return self._programs.get(path)
+
+    def get(self, *path: str | int) -> Expression | None:
+        """The same as a function of a view."""
+        program = self._programs.get(path)
+        return _expression(program) if program is not None else None
+
+    def reads(self, *path: str | int) -> frozenset[str]:
+        """The dotted fields that the expression at a path reads."""
+        program = self._programs.get(path)
+        return program.reads if program is not None else frozenset()
+
+    def sources(self) -> Iterator[str]:
+        """The texts of all expressions."""
+        return (program.source for program in self._programs.values())
+
+    def all_reads(self) -> frozenset[str]:
+        """The dotted fields that any expression reads."""
+        return frozenset(field for program in self._programs.values() for field in program.reads)
+
+
+def compile_expressions(policy: Policy, layered: Layered) -> tuple[Expressions, list[Diagnostic]]:
+    """Compile every expression of a policy; the diagnostics are errors and warnings of all."""
+    programs: dict[Path, Program] = {}
+    found: list[Diagnostic] = []
+    for place in _places(policy, Environment(policy)):
+        try:
+            program = compile_cel(place.source, place.declarations, expect=place.expect)
+        except CelError as error:
+            problems = error.problems
+        else:
+            programs[place.path] = program
+            problems = program.warnings
+        found += [_diagnostic(problem, place, layered) for problem in problems]
+    return Expressions(programs), found
+
+
+def reads_any(reads: frozenset[str], field: str) -> bool:
+    """Whether one of the dotted fields is `field` or lies in it, or holds it as a whole."""
+    return any(
+        read == field or read.startswith(f"{field}.") or field.startswith(f"{read}.")
+        for read in reads
+    )
+
+
+def _places(policy: Policy, environment: Environment) -> Iterator[Place]:
+    before, after = environment.before, environment.after
+    for number, entry in enumerate(policy.classify.classes):
+        if entry.when is not None:
+            yield Place(("classify", "classes", number, "when"), entry.when, before, BOOL)
+    changing = policy.classify.state_changing
+    if isinstance(changing, str):
+        yield Place(("classify", "state_changing"), changing, before, BOOL)
+    if policy.outcomes.failed_when is not None:
+        path = ("outcomes", "failed_when")
+        yield Place(path, policy.outcomes.failed_when, environment.raw, BOOL)
+    for number, rule in enumerate(policy.blame):
+        yield Place(("blame", number, "when"), rule.when, after, BOOL)
+    for level, limits in policy.limits.items():
+        repeat = limits.repeat
+        if repeat is not None and repeat != "none" and repeat.key is not None:
+            yield Place(("limits", *_level(level), "repeat", "key"), repeat.key, before, DYN)
+    for budget in policy.budgets:
+        if budget.when is not None:
+            yield Place(("budgets", budget.id, "when"), budget.when, after, BOOL)
+        if budget.sum is not None:
+            yield Place(("budgets", budget.id, "sum"), budget.sum, after, DYN)
+        for number, key in enumerate(budget.per.keys):
+            yield Place(("budgets", budget.id, "per", number + 1), key, before, DYN)
+    for guard in policy.rules:
+        if guard.when is not None:
+            yield Place(("rules", guard.id, "when"), guard.when, before, BOOL)
+        if guard.unless is not None:
+            yield Place(("rules", guard.id, "unless"), guard.unless, before, BOOL)
+
+
+def _level(level: str) -> tuple[str, ...]:
+    """The path of a level of limits: `tools:web_*` stands under `tools`, `web_*`."""
+    kind, separator, name = level.partition(":")
+    return (kind, name) if separator else (kind,)
+
+
+def _diagnostic(problem: Problem, place: Place, layered: Layered) -> Diagnostic:
+    span = layered.inside(
+        place.path, problem.line, problem.column, problem.end_line, problem.end_column
+    )
+    code, message, help_ = f"cel/{problem.code}", problem.message, problem.help
+    for name, step in NOT_ALIVE.items():
+        field = name.rpartition(".")[2]
+        if problem.code in ("undeclared-reference", "unknown-field") and f"`{field}`" in message:
+            code = "cel/not-alive"
+            message = (
+                f"`{name}` is part of the language but not alive in this version (step {step})"
+            )
+            help_ = None
+    return Diagnostic(
+        code=code,
+        severity=problem.severity,
+        message=message,
+        span=span,
+        help=help_,
+        lines=layered.lines(span),
+    )
+
+
+def _expression(program: Program) -> Expression:
+    function, names = program.function, program.parameters
+    if not names:
+        return lambda view: function()
+    values = attrgetter(*names)
+    if len(names) == 1:
+        return lambda view: function(values(view))
+    return lambda view: function(*values(view))

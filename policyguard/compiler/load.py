@@ -1,0 +1,210 @@
+"""Find the files of a policy and put them in order: what is extended comes before what extends.
+
+A name is a pack (`core`, `ml-training`, `packs/ml-training`) or a file, seen from the folder of
+the file that names it. A file outside may extend any other file there is, also through `..`: who
+can write it could as well copy the text. A file inside a pack may extend packs and files of its
+own folder. Nothing is ever fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import NamedTuple
+
+from policyguard.engines.source import LARGEST, Source
+from policyguard.engines.yaml_source import parse
+from policyguard.engines.yaml_tree import Mapping, Node, Scalar
+from policyguard.engines.yaml_tree import Sequence as NodeList
+from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean
+
+DEEPEST = 16
+"""How many files may extend one another in a row."""
+
+_PACK = re.compile(r"(?:packs/)?[A-Za-z0-9][A-Za-z0-9_-]*")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class Layer(NamedTuple):
+    """One file of a policy, parsed."""
+
+    source: Source
+    root: Node
+
+
+class Loaded(NamedTuple):
+    """The layers, the last one on top; `complete` is whether every file could be read."""
+
+    layers: list[Layer]
+    diagnostics: list[Diagnostic]
+    complete: bool
+
+
+def load(names: Sequence[str | Path]) -> Loaded:
+    """Read policies and all that they extend. Several are read as if extended in this order."""
+    loader = _Loader()
+    for name in names:
+        shown = str(name)
+        start = Source(shown, "")
+        asked = _Asked(shown, start, start.span(0, 0))
+        loader.visit(asked, _find(name, None), ())
+    return loader.loaded()
+
+
+def load_text(text: str | bytes, file: str) -> Loaded:
+    """Read a policy that is given as text. What it extends is looked for from `file`'s folder."""
+    loader = _Loader()
+    loader.take(text, _File(file, os.path.abspath(file), None), ())  # noqa: PTH100 - resolves no link
+    return loader.loaded()
+
+
+class _File(NamedTuple):
+    """A file to read. `shown` is its name in reports, `key` tells it from all others.
+
+    `folder` is the pack's folder for a file in a pack, else None.
+    """
+
+    shown: str
+    key: str
+    folder: Traversable | None
+
+    @property
+    def path(self) -> Traversable:
+        if self.folder is not None:
+            return self.folder.joinpath(self.shown.rpartition("/")[2])
+        return Path(self.shown)
+
+
+class _Asked(NamedTuple):
+    """Who asked for a file: the name in its words, and where it stands."""
+
+    name: str
+    source: Source
+    span: Span
+
+    def refused(self, code: str, message: str, hint: str | None = None) -> Diagnostic:
+        return self.source.diagnostic(code, message, self.span, hint=hint)
+
+
+class _Refused(NamedTuple):
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class _Loader:
+    def __init__(self) -> None:
+        self._layers: list[Layer] = []
+        self._diagnostics: list[Diagnostic] = []
+        self._done: set[str] = set()
+        self._complete = True
+
+    def loaded(self) -> Loaded:
+        return Loaded(self._layers, self._diagnostics, self._complete)
+
+    def visit(self, asked: _Asked, found: _File | _Refused, chain: tuple[_File, ...]) -> None:
+        """Read a file and, before it, what it extends. `chain` leads here, from the outside in."""
+        if isinstance(found, _Refused):
+            self._refuse(asked, found)
+        elif found.key in (file.key for file in chain):
+            keys = [file.key for file in chain]
+            circle = [*chain[keys.index(found.key) :], found]
+            shown = " → ".join(file.shown for file in circle)
+            self._refuse(
+                asked, _Refused("load/extends-cycle", f"`{found.shown}` extends itself: {shown}")
+            )
+        elif len(chain) >= DEEPEST:
+            message = f"more than {DEEPEST} files extend one another in a row"
+            self._refuse(asked, _Refused("load/too-deep", message))
+        elif found.key not in self._done:
+            self._done.add(found.key)
+            data = _read(found)
+            if isinstance(data, _Refused):
+                self._refuse(asked, data)
+            else:
+                self.take(data, found, chain)
+
+    def take(self, data: bytes | str, file: _File, chain: tuple[_File, ...]) -> None:
+        """Parse a file's text, read what it extends, and put it on top."""
+        parsed = parse(data, file.shown)
+        self._diagnostics += parsed.diagnostics
+        if parsed.root is None:
+            self._complete = False
+            return
+        for item in _extends(parsed.root):
+            asked = _Asked(item.text, parsed.source, item.span)
+            self.visit(asked, _find(item.text, file), (*chain, file))
+        self._layers.append(Layer(parsed.source, parsed.root))
+
+    def _refuse(self, asked: _Asked, refused: _Refused) -> None:
+        self._complete = False
+        self._diagnostics.append(asked.refused(*refused))
+
+
+def _extends(root: Node) -> Iterable[Scalar]:
+    items = root.get("extends") if isinstance(root, Mapping) else None
+    if not isinstance(items, NodeList):
+        return ()
+    return [
+        item for item in items.items if isinstance(item, Scalar) and isinstance(item.value, str)
+    ]
+
+
+def _find(name: str | Path, origin: _File | None) -> _File | _Refused:
+    """The file that `name` means in the file `origin`, or in the caller's folder."""
+    if isinstance(name, str):
+        if _ADDRESS.match(name):
+            return _Refused("load/address", f"`{name}` is an address; policies are never fetched")
+        if _PACK.fullmatch(name):
+            return _pack(name)
+        if origin is not None and origin.folder is not None:
+            if "/" in name or "\\" in name:
+                return _Refused("load/outside-pack", f"`{name}` lies outside of the pack")
+            shown = f"{origin.shown.rpartition('/')[0]}/{name}"
+            return _File(shown, shown, origin.folder)
+    folder = os.path.dirname(origin.shown) if origin is not None else ""  # noqa: PTH120 - text only
+    shown = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118 - pathlib keeps `..`
+    return _File(shown, os.path.realpath(shown), None)
+
+
+def _pack(name: str) -> _File | _Refused:
+    packs = resources.files("policyguard.policies")
+    bare = name.removeprefix("packs/")
+    inside = "core" if name == "core" else f"packs/{bare}"
+    folder = packs.joinpath(*inside.split("/"))
+    if not folder.joinpath("policy.yaml").is_file():
+        known = ["core", *_shipped(packs.joinpath("packs"))]
+        hint = did_you_mean(bare, known)
+        if hint is None and Path(name).exists():
+            hint = f"a file is written with its folder: `./{name}`"
+        return _Refused("load/not-found", f"no pack is named `{name}`", hint)
+    shown = f"pack:{inside}/policy.yaml"
+    return _File(shown, shown, folder)
+
+
+def _shipped(folder: Traversable) -> list[str]:
+    return sorted(pack.name for pack in folder.iterdir()) if folder.is_dir() else []
+
+
+def _read(file: _File) -> bytes | _Refused:
+    try:
+        if file.path.is_dir():
+            return _Refused("load/not-a-file", f"`{file.shown}` is a folder")
+        if not file.path.is_file():
+            return _Refused("load/not-found", f"no file `{file.shown}`", _neighbour(file))
+        with file.path.open("rb") as handle:
+            return handle.read(LARGEST + 1)
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        return _Refused("load/unreadable", f"`{file.shown}`: {reason.lower()}")
+
+
+def _neighbour(file: _File) -> str | None:
+    folder = file.folder or Path(file.shown).parent
+    if not folder.is_dir():
+        return None
+    return did_you_mean(file.path.name, (entry.name for entry in folder.iterdir()))

@@ -1,0 +1,109 @@
+"""How a layer is laid over what it inherits.
+
+Sections and maps of entries are merged key by key, and what stands under a key is replaced as a
+whole: a rule is never half of one layer and half of another. In a first-match list an entry with
+a known id replaces it in its place; new ones go before the inherited, so that they are asked
+first. Classes and envelopes have no id, and always go before. Everything else is replaced.
+"""
+
+from __future__ import annotations
+
+from policyguard.compiler.lists import change
+from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence
+from policyguard.model.diagnostic import Diagnostic
+
+_BY_KEY: frozenset[tuple[str, ...]] = frozenset(
+    tuple(path.split())
+    for path in (
+        "",
+        "params",
+        "tags",
+        "lists",
+        "patterns",
+        "classify",
+        "classify shell",
+        "classify shell options",
+        "classify fingerprint",
+        "classify fingerprint tolerance",
+        "outcomes",
+        "outcomes meta",
+        "marks",
+        "limits",
+        "limits default",
+        "limits classes",
+        "limits classes *",
+        "limits tools",
+        "limits tools *",
+        "budgets",
+        "learn",
+        "learn weaken",
+        "learn parameters",
+        "radius",
+        "progress",
+        "rules",
+        "result_rules",
+        "exceptions",
+        "journal",
+        "bounds",
+    )
+)
+_FIRST_MATCH = frozenset(
+    {("classify", "classes"), ("outcomes", "envelope"), ("signatures",), ("blame",)}
+)
+_OWN = frozenset({"extends", "disable"})
+"""Keys that say something about a layer itself and are not inherited."""
+
+
+def merge(inherited: Mapping, layer: Mapping) -> tuple[Mapping, list[Diagnostic]]:
+    """Lay `layer` over `inherited`. Both are valid as far as the schema can tell."""
+    merger = _Merger()
+    own = layer.with_entries((key, value) for key, value in layer.entries if key.text not in _OWN)
+    return merger.by_key(inherited, own, ()), merger.diagnostics
+
+
+class _Merger:
+    def __init__(self) -> None:
+        self.diagnostics: list[Diagnostic] = []
+
+    def by_key(self, inherited: Mapping, layer: Mapping, path: tuple[str, ...]) -> Mapping:
+        entries: dict[str, tuple[Scalar, Node]] = {
+            key.text: (key, value) for key, value in inherited.entries
+        }
+        for key, value in layer.entries:
+            old = inherited.get(key.text)
+            new = self._value(old, key, value, (*path, key.text))
+            if new is not None:
+                entries[key.text] = (key, new)
+        return layer.with_entries(entries.values())
+
+    def _value(
+        self, old: Node | None, key: Scalar, new: Node, path: tuple[str, ...]
+    ) -> Node | None:
+        """What stands under a key afterwards; None to leave what is there."""
+        if path[0] == "lists" and len(path) == 2 and isinstance(new, Mapping):
+            changed, found = change(old, key, new)
+            self.diagnostics += found
+            return changed
+        if isinstance(new, Mapping) and _merged_by_key(path):
+            base = old if isinstance(old, Mapping) else new.with_entries(())
+            return self.by_key(base, new, path)
+        if path in _FIRST_MATCH and isinstance(old, Sequence) and isinstance(new, Sequence):
+            return _first_match(old, new)
+        return new
+
+
+def _merged_by_key(path: tuple[str, ...]) -> bool:
+    return path in _BY_KEY or (*path[:-1], "*") in _BY_KEY
+
+
+def _first_match(inherited: Sequence, layer: Sequence) -> Sequence:
+    known = {identity for item in inherited.items if (identity := _identity(item))}
+    replacing = {identity: item for item in layer.items if (identity := _identity(item)) in known}
+    fresh = [item for item in layer.items if _identity(item) not in replacing]
+    kept = [replacing.get(_identity(item) or "", item) for item in inherited.items]
+    return layer.with_items([*fresh, *kept])
+
+
+def _identity(item: Node) -> str | None:
+    found = item.get("id") if isinstance(item, Mapping) else None
+    return found.text if isinstance(found, Scalar) else None

@@ -1,0 +1,145 @@
+"""The values of a policy's params: the environment's where it gives one, else the default.
+
+A value outside of its bounds is refused, never moved to the nearest one inside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as Environ
+from typing import NamedTuple
+
+from policyguard.compiler import scalars
+from policyguard.engines.yaml_tree import Mapping, Node, Scalar
+from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.policy import Value
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+_DECIMAL = re.compile(r"[-+]?[0-9]{1,18}\.[0-9]{1,18}")
+
+
+class Params(NamedTuple):
+    """The value of each param that has one, and which variables of the environment were read."""
+
+    values: dict[str, Value]
+    environ: dict[str, str]
+    diagnostics: list[Diagnostic]
+
+
+def read(section: Node | None, environ: Environ[str, str]) -> Params:
+    """Read the `params` of a merged policy."""
+    params = Params({}, {}, [])
+    if isinstance(section, Mapping):
+        for key, entry in section.entries:
+            if isinstance(entry, Scalar):
+                params.values[key.text] = scalars.number(_given(entry))
+            elif isinstance(entry, Mapping):
+                _read(key, entry, environ, params)
+    return params
+
+
+def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Params) -> None:
+    default, variable = _scalar(entry, "default"), _scalar(entry, "env")
+    if default is None:
+        return
+    bounds = {name: found for name in ("min", "max") if (found := _scalar(entry, name))}
+    if wrong := _wrong_bounds(default, bounds):
+        params.diagnostics.append(wrong)
+        return
+    value = scalars.number(_given(default))
+    if beyond := _beyond(value, bounds):
+        message = f"the default of `{key.text}` is {beyond}"
+        params.diagnostics.append(_error(default, "scalar/param", message))
+        return
+    if variable is not None and variable.text in environ:
+        text = environ[variable.text]
+        params.environ[variable.text] = text
+        taken = _from_text(text, value)
+        shown = f"`{variable.text}` in the environment is `{_cut(text)}`"
+        if taken is None:
+            message, hint = f"{shown}, not {_wanted(value)}", None
+        elif beyond := _beyond(taken, bounds):
+            message, hint = f"{shown}, {beyond}", _range(bounds)
+        else:
+            value, message, hint = taken, "", None
+        if message:
+            params.diagnostics.append(_error(variable, "scalar/environment", message, hint))
+            return
+    params.values[key.text] = value
+
+
+def _wrong_bounds(default: Scalar, bounds: dict[str, Scalar]) -> Diagnostic | None:
+    kind = scalars.kind(_given(default))
+    for name, bound in bounds.items():
+        if kind not in ("number", "duration"):
+            return _error(bound, "scalar/param", f"`{name}` is for numbers and durations")
+        if scalars.kind(_given(bound)) != kind:
+            message = f"`{name}` is not a {kind} as the default is"
+            return _error(bound, "scalar/param", message)
+    if len(bounds) == 2 and _size(_given(bounds["min"])) > _size(_given(bounds["max"])):
+        return _error(bounds["min"], "scalar/param", "`min` is above `max`")
+    return None
+
+
+def _beyond(value: Value, bounds: dict[str, Scalar]) -> str | None:
+    if "min" in bounds and _size(value) < _size(_given(bounds["min"])):
+        return f"below the minimum {bounds['min'].text}"
+    if "max" in bounds and _size(value) > _size(_given(bounds["max"])):
+        return f"above the maximum {bounds['max'].text}"
+    return None
+
+
+def _size(value: Value) -> float:
+    if isinstance(value, str):
+        found = scalars.duration(value)
+        return found if found is not None else scalars.count(value) or 0
+    return value
+
+
+def _range(bounds: dict[str, Scalar]) -> str:
+    return " and ".join(
+        f"at {'least' if name == 'min' else 'most'} {bound.text}" for name, bound in bounds.items()
+    )
+
+
+def _from_text(text: str, default: Value) -> Value | None:
+    """The value that an environment variable's text stands for; None: not of the default's kind."""
+    match scalars.kind(default):
+        case "boolean":
+            return {"true": True, "false": False}.get(text)
+        case "duration":
+            return text if scalars.duration(text) is not None else None
+        case "text":
+            return text
+    found = scalars.count(text)
+    if found is None and _INTEGER.fullmatch(text):
+        found = int(text)
+    if found is None and isinstance(default, float) and _DECIMAL.fullmatch(text):
+        return float(text)
+    return found
+
+
+def _wanted(default: Value) -> str:
+    if isinstance(default, bool):
+        return "`true` or `false`"
+    if isinstance(default, int):
+        return "a whole number"
+    return "a number" if isinstance(default, float) else "a duration"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def _given(scalar: Scalar) -> Value:
+    """The value of a scalar that the schema has found to have one."""
+    return "" if scalar.value is None else scalar.value
+
+
+def _scalar(entry: Mapping, key: str) -> Scalar | None:
+    found = entry.get(key)
+    return found if isinstance(found, Scalar) else None
+
+
+def _error(at: Scalar, code: str, message: str, hint: str | None = None) -> Diagnostic:
+    return at.source.diagnostic(code, message, at.span, hint=hint)

@@ -1,0 +1,72 @@
+"""When two results, and two errors, are the same; and which signature an error has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.engines.regex import Regex, RegexSet
+from policyguard.model.policy import Bounds, Signature
+
+_ACCIDENTS = (
+    r"0x[0-9a-fA-F]+",  # addresses
+    r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b",  # UUIDs
+    r"\b[0-9a-fA-F]{7,64}\b",  # hashes
+    r"(?:~|\.{1,2})?/[\w.@%+=:,~/-]+",  # paths
+    r"\d+(?:[.:,-]\d+)*",  # numbers, times, versions
+)
+"""What may differ between two appearances of one error. This is the meaning of "the same error",
+not a setting; the order matters, for what comes first is masked first."""
+
+
+class Errors:
+    """Tells errors apart with their accidents masked, over the head of a long text."""
+
+    def __init__(self, fingerprinter: Fingerprinter) -> None:
+        self._fingerprinter = fingerprinter
+        self._mask = Regex("|".join(_ACCIDENTS))
+
+    def same(self, error: str) -> str:
+        """The fingerprint of an error, its accidents masked."""
+        head = error if len(error) <= HEAD else error[: HEAD // 2] + error[-HEAD // 2 :]
+        return self._fingerprinter.text(self._mask.replace(head, "#"))
+
+
+HEAD = 2048
+"""Characters of an error that tell which error it is (half from the head, half from the tail)."""
+
+
+def results(fingerprinter: Fingerprinter, chars: int | None) -> Callable[[str], str]:
+    """Tells results apart by their first `chars` characters, or (None) by all of them."""
+    if chars is None:
+        return fingerprinter.text
+    return lambda text: fingerprinter.text(text[:chars])
+
+
+class Signatures:
+    """The policy's signatures, first match wins: over failures, and over successes."""
+
+    def __init__(self, signatures: tuple[Signature, ...], bounds: Bounds) -> None:
+        self._failing = _Set([s for s in signatures if s.on in ("error", "any")], bounds)
+        self._passing = _Set([s for s in signatures if s.on in ("success", "any")], bounds)
+
+    def first(self, text: str, failed: bool) -> tuple[str, str] | None:
+        """The first signature that fits, and its blame."""
+        return (self._failing if failed else self._passing).first(text)
+
+
+class _Set:
+    def __init__(self, signatures: list[Signature], bounds: Bounds) -> None:
+        self._known = [(signature.id, signature.blame) for signature in signatures]
+        self._set = None
+        if signatures:
+            patterns = [signature.pattern for signature in signatures]
+            self._set = RegexSet(patterns, head=TEXT, tail=TEXT)
+
+    def first(self, text: str) -> tuple[str, str] | None:
+        place = self._set.first(text) if self._set is not None else None
+        return self._known[place] if place is not None else None
+
+
+TEXT = 65536
+"""Characters at the head, and at the tail, of a text that signatures are looked for in."""

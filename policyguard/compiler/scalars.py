@@ -1,0 +1,52 @@
+"""Durations and counts as the language writes them: `60s`, `500k`."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from policyguard.model.policy import Value
+
+_DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d)")
+_COUNT = re.compile(r"([0-9]+)([kM])")
+_NANOSECONDS = {
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86400 * 10**9,
+}
+_TIMES = {"k": 1000, "M": 1_000_000}
+
+Kind = Literal["boolean", "number", "duration", "text"]
+
+
+def duration(text: str) -> int | None:
+    """Nanoseconds of a duration, or None where `text` is none."""
+    found = _DURATION.fullmatch(text)
+    return int(found[1]) * _NANOSECONDS[found[2]] if found else None
+
+
+def count(text: str) -> int | None:
+    """The number that `500k` or `2M` stands for, or None where `text` is none."""
+    found = _COUNT.fullmatch(text)
+    return int(found[1]) * _TIMES[found[2]] if found else None
+
+
+def number(value: Value) -> Value:
+    """A number as it is or as `500k` means it, a whole one as int; any other value unchanged."""
+    if isinstance(value, str):
+        found = count(value)
+        return value if found is None else found
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    return value
+
+
+def kind(value: Value) -> Kind:
+    """What a value is for the language."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float) or count(value) is not None:
+        return "number"
+    return "text" if duration(value) is None else "duration"

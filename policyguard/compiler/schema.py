@@ -1,0 +1,108 @@
+"""The schema of the policy language, and which part of it holds for a value.
+
+Besides checking, the schema says three things of a place: its `default`, how its text is read
+(`x-scalar`), and with which step of the language it comes to life (`x-step`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from policyguard.engines.json_schema import Schema
+
+Shape = dict[str, Any]
+"""A schema object, or several that hold for the same value laid over one another."""
+
+
+@cache
+def document() -> Shape:
+    """The schema as it is published."""
+    text = resources.files("policyguard.schemas").joinpath("policy.schema.json").read_text("utf-8")
+    read: Shape = json.loads(text)
+    return read
+
+
+@cache
+def checker() -> Schema:
+    """The schema, ready to be applied."""
+    return Schema(document())
+
+
+def fit(schema: Shape, value: object) -> Shape:
+    """What `schema` says of `value`: references followed, the branch for its kind chosen.
+
+    Where several parts speak, the outermost wins.
+    """
+    merged: Shape = {}
+    for part in _parts(schema, value):
+        for keyword, said in part.items():
+            if keyword == "properties":
+                merged[keyword] = {**said, **merged.get(keyword, {})}
+            else:
+                merged.setdefault(keyword, said)
+    return merged
+
+
+def below(shape: Shape, step: str | int) -> Shape:
+    """The schema of the value under a key, or at a place in a list; empty where it says nothing."""
+    if isinstance(step, int):
+        found = shape.get("items", {})
+    else:
+        found = shape.get("properties", {}).get(step, shape.get("additionalProperties", {}))
+    return found if isinstance(found, dict) else {}
+
+
+def resolved(schema: Shape) -> Shape:
+    """`schema` with what it refers to laid under it."""
+    if "$ref" not in schema:
+        return schema
+    return {**resolved(_definition(schema["$ref"])), **schema}
+
+
+def _parts(schema: Shape, value: object) -> Iterator[Shape]:
+    yield schema
+    if "$ref" in schema:
+        yield from _parts(_definition(schema["$ref"]), value)
+    for branch in schema.get("anyOf", ()):
+        if _admits(branch, value):
+            yield from _parts(branch, value)
+            break
+    if "if" in schema:
+        needed = schema["if"]["required"]
+        holds = isinstance(value, dict) and all(key in value for key in needed)
+        yield from _parts(schema["then" if holds else "else"], value)
+
+
+def _definition(reference: str) -> Shape:
+    found: Shape = document()["$defs"][reference.removeprefix("#/$defs/")]
+    return found
+
+
+def _admits(branch: Shape, value: object) -> bool:
+    """Whether `branch` is for values of this kind. One that only names keys is for none."""
+    branch = resolved(branch)
+    if "anyOf" in branch and "type" not in branch:
+        return any(_admits(inner, value) for inner in branch["anyOf"])
+    if "const" in branch:
+        return bool(branch["const"] == value)
+    if "enum" in branch:
+        return value in branch["enum"]
+    kinds = branch.get("type", ())
+    return kind(value) in ((kinds,) if isinstance(kinds, str) else kinds)
+
+
+def kind(value: object) -> str:
+    """JSON Schema's word for the type of `value`; whole numbers are `number`, as all are."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"

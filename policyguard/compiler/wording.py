@@ -1,0 +1,213 @@
+"""How a value that the schema refuses is put into words."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from policyguard.compiler import schema
+from policyguard.engines import yaml_core
+from policyguard.engines.json_schema import Problem
+from policyguard.engines.yaml_tree import Node, Scalar
+from policyguard.model.diagnostic import did_you_mean
+
+
+class Words(NamedTuple):
+    """Code, message and help of a diagnostic."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+_KINDS = {
+    "array": "a list",
+    "boolean": "`true` or `false`",
+    "integer": "a whole number",
+    "null": "nothing",
+    "number": "a number",
+    "object": "a map",
+    "string": "text",
+}
+_SCALARS = {
+    "cel": "a CEL expression",
+    "duration": "a duration",
+    "count": "a whole number",
+    "number": "a number",
+    "amount": "a number or a duration",
+    "regex": "a regular expression",
+    "glob": "a glob",
+}
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
+_NUMERIC = ("count", "number", "amount", "duration")
+_LONGEST = 60
+
+
+def words(problem: Problem, node: Node | None) -> Words:
+    """Put `problem` into words. `node` is the value that it is about, where there is one."""
+    match problem.keyword:
+        case "additionalProperties":
+            return _unknown_key(problem)
+        case "propertyNames":
+            return _name(problem)
+        case "required":
+            missing = next(key for key in problem.expected if key not in problem.value)
+            return Words("schema/missing-key", f"{_owner(problem)} needs `{missing}`")
+        case "dependentRequired":
+            return _dependent(problem)
+        case "not":
+            first, second = problem.expected["required"]
+            return Words("schema/conflict", f"`{first}` and `{second}` exclude each other")
+        case "anyOf" | "oneOf" if all("required" in branch for branch in problem.expected):
+            return _choice(problem)
+        case "minItems" | "minLength" | "minProperties":
+            return Words("schema/empty", f"{_owner(problem)} is empty")
+        case "maxLength":
+            return Words("schema/too-long", f"longer than {problem.expected:,} characters")
+        case "maxProperties":
+            return Words("schema/conflict", "several calls in one example", "write one `- ` a call")
+        case "minimum":
+            message = f"{quoted(problem.value)} is too small: at least {problem.expected}"
+            return Words("schema/value", message)
+        case "pattern":
+            return _pattern(problem, node)
+        case _:
+            return _misfit(problem, node)
+
+
+def quoted(value: object) -> str:
+    """A value of the author's in backticks, cut where it is long; a list or map by its kind."""
+    if isinstance(value, dict | list):
+        return _KINDS[schema.kind(value)]
+    text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+    text = text.split("\n", 1)[0]
+    return f"`{text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}`"
+
+
+def _owner(problem: Problem) -> str:
+    named = [step for step in problem.path if isinstance(step, str)]
+    return f"`{named[-1]}`" if named else "the policy"
+
+
+def _unknown_key(problem: Problem) -> Words:
+    key = str(problem.path[-1])
+    known = list(problem.schema.get("properties", ()))
+    hint = did_you_mean(key, known)
+    if hint is None and len(known) <= 8:
+        hint = "known here: " + ", ".join(f"`{name}`" for name in known)
+    return Words("schema/unknown-key", f"unknown key `{key}`", hint)
+
+
+def _name(problem: Problem) -> Words:
+    message = f"{quoted(problem.path[-1])} cannot be a name here"
+    return Words("schema/name", message, problem.schema.get("x-hint"))
+
+
+def _dependent(problem: Problem) -> Words:
+    given, needed = next(
+        (key, other)
+        for key, others in problem.expected.items()
+        for other in others
+        if key in problem.value and other not in problem.value
+    )
+    return Words("schema/missing-key", f"`{given}` needs `{needed}` beside it")
+
+
+def _choice(problem: Problem) -> Words:
+    keys = [key for branch in problem.expected for key in branch["required"]]
+    given = [f"`{key}`" for key in keys if key in problem.value]
+    names = ", ".join(f"`{key}`" for key in keys)
+    if len(given) > 1:
+        return Words(
+            "schema/conflict",
+            f"{_owner(problem)} has {' and '.join(given)}; exactly one of them is allowed",
+        )
+    amount = "one" if problem.keyword == "oneOf" else "at least one"
+    return Words("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}")
+
+
+def _pattern(problem: Problem, node: Node | None) -> Words:
+    scalar = problem.schema.get("x-scalar", "")
+    found = _written_otherwise(scalar, node)
+    if found:
+        return found
+    hint = problem.schema.get("x-hint")
+    if scalar in _SCALARS:
+        message = f"{quoted(problem.value)} is not {_SCALARS[scalar]}"
+        return Words(f"scalar/{scalar}", message, hint)
+    if problem.expected == r"\S":
+        return Words("schema/empty", f"{_owner(problem)} needs a reason", hint)
+    return Words("schema/value", f"{quoted(problem.value)} has not the form wanted here", hint)
+
+
+def _misfit(problem: Problem, node: Node | None) -> Words:
+    """A value of the wrong kind, or one that is none of those listed."""
+    value = problem.value
+    wanted = _wanted(problem.keyword, problem.expected, problem.schema)
+    trapped = _written_otherwise(wanted.reads, node)
+    if trapped:
+        return trapped
+    if wanted.values and isinstance(value, str):
+        hint = did_you_mean(value, wanted.values)
+        return Words("schema/value", f"{quoted(value)} is not {wanted.text}", hint)
+    if wanted.reads == "duration" and schema.kind(value) == "number":
+        message = f"{quoted(value)} is a number where a duration is meant"
+        return Words("scalar/duration", message, f"write `{value}s`")
+    hint = None
+    if isinstance(value, str) and "a list" in wanted.text and len(value) <= _LONGEST:
+        hint = f"write `[{value}]`"
+    elif "text" in wanted.text and isinstance(node, Scalar) and node.text:
+        hint = f'if it is text, quote it: `"{node.text}"`'
+    found = "nothing" if value is None else quoted(value)
+    return Words("schema/type", f"expected {wanted.text}, found {found}", hint)
+
+
+class _Wanted(NamedTuple):
+    text: str
+    values: tuple[str, ...] = ()
+    reads: str = ""
+
+
+def _wanted(keyword: str, expected: Any, around: schema.Shape | Any) -> _Wanted:
+    if keyword in ("anyOf", "oneOf"):
+        branches = [_branch(branch) for branch in expected]
+        values = tuple(value for branch in branches for value in branch.values)
+        return _Wanted(" or ".join(branch.text for branch in branches), values)
+    if keyword in ("enum", "const"):
+        values = tuple(str(value) for value in (expected if keyword == "enum" else [expected]))
+        listed = ", ".join(f"`{value}`" for value in values)
+        reads = "number" if schema.kind(expected) == "number" else ""
+        return _Wanted(f"one of {listed}" if len(values) > 1 else listed, values, reads)
+    scalar = around.get("x-scalar", "")
+    kinds = (expected,) if isinstance(expected, str) else tuple(expected)
+    reads = scalar if scalar in _NUMERIC else "boolean" if kinds == ("boolean",) else ""
+    if scalar in _SCALARS:
+        return _Wanted(_SCALARS[scalar], (), reads)
+    return _Wanted(" or ".join(_KINDS[kind] for kind in kinds), (), reads)
+
+
+def _branch(branch: schema.Shape) -> _Wanted:
+    shape = schema.resolved(branch)
+    for keyword in ("const", "enum", "type"):
+        if keyword in shape:
+            return _wanted(keyword, shape[keyword], shape)
+    return _wanted("anyOf", shape["anyOf"], shape)
+
+
+def _written_otherwise(reads: str, node: Node | None) -> Words | None:
+    """Text where a boolean or a number is wanted, and which YAML 1.1 would have read as one."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return None
+    if reads in _NUMERIC and node.style and _NUMBER.fullmatch(node.text):
+        written = f"{node.text}s" if reads == "duration" else node.text
+        message = f"`{node.style}{node.text}{node.style}` is text, because of its quotes"
+        return Words("scalar/quoted-number", message, f"write `{written}`")
+    trap = None if node.style else yaml_core.trap(node.text)
+    if trap and trap.kind == "boolean" and reads == "boolean":
+        message = f"`{node.text}` is text in YAML 1.2, not a boolean"
+        return Words("yaml/boolean-trap", message, f"write `{trap.instead}`")
+    if trap and trap.kind == "number" and reads in _NUMERIC:
+        message = f"`{node.text}` is text in YAML 1.2, not a number"
+        return Words("yaml/number-trap", message, f"write `{trap.instead}`")
+    return None

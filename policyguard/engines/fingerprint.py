@@ -1,0 +1,169 @@
+"""Canonical fingerprints: when two calls, two results or two errors are the same.
+
+Deterministic MessagePack keeps apart what JSON text mixes up (1, 1.0 and true); what it cannot
+hold (integers above 64 bits, lone surrogates) goes through ASCII JSON, told apart by a first byte.
+Fingerprints are keyed, so that short secrets in arguments cannot be guessed from them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_packer = msgspec.msgpack.Encoder(order="deterministic")
+_FLAT = frozenset({str, int, bool, type(None)})
+
+
+class NotJson(ValueError):  # noqa: N818 - names what the value is
+    """A value that JSON cannot hold, or that is too large or too deep."""
+
+
+class Fingerprinter:
+    """Tells calls apart under a policy's `classify.fingerprint` and `bounds`.
+
+    `ignore` and `fold` name arguments: a plain name at any depth, a dotted one from the top.
+    `tolerance` names top-level arguments whose numbers are left out and returned beside the
+    fingerprint. `depth` and `size` (bytes, packed) bound the arguments.
+    """
+
+    def __init__(
+        self,
+        key: bytes,
+        *,
+        ignore: tuple[str, ...],
+        fold: tuple[str, ...],
+        tolerance: Mapping[str, float],
+        depth: int,
+        size: int,
+    ) -> None:
+        self._key = key[:64]
+        self._ignore = frozenset(ignore)
+        self._fold = frozenset(fold)
+        self._names = self._ignore | self._fold
+        self._tolerance = dict(sorted(tolerance.items()))
+        self._depth = depth
+        self._size = size
+
+    def call(
+        self, tool: str, server: str, args: dict[str, Any]
+    ) -> tuple[str, str, tuple[float, ...]]:
+        """The fingerprint of a call; without its tolerant numbers, where it has any; and these.
+
+        Raises `NotJson` with the reason.
+        """
+        told: Any = args
+        for name, value in args.items():
+            if value.__class__ not in _FLAT or name.__class__ is not str:
+                told = self._tidy(args, 1, "")
+                break
+        else:
+            if self._names and not self._names.isdisjoint(args):
+                told = self._tidy(args, 1, "")
+        if self._tolerance:
+            return self._tolerant(tool, server, told)
+        return self._digest(self._pack((tool, server, told))), "", ()
+
+    def text(self, text: str) -> str:
+        """The fingerprint of a text."""
+        return self._digest(text.encode("utf-8", "surrogatepass"))
+
+    def _tolerant(
+        self, tool: str, server: str, args: dict[str, Any]
+    ) -> tuple[str, str, tuple[float, ...]]:
+        present = [name for name in self._tolerance if args.get(name).__class__ in (int, float)]
+        exact = self._digest(self._pack((tool, server, args)))
+        if not present:
+            return exact, "", ()
+        rest = {name: value for name, value in args.items() if name not in present}
+        like = self._digest(self._pack((tool, server, rest, present)))
+        numbers = (float(args[name]) if name in present else 0.0 for name in self._tolerance)
+        return exact, like, tuple(numbers)
+
+    def close(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
+        """Whether each number lies within the tolerance of the one that came first."""
+        return all(
+            abs(number - anchor) <= share * abs(anchor)
+            for anchor, number, share in zip(like, numbers, self._tolerance.values(), strict=True)
+        )
+
+    def _pack(self, value: Any) -> bytes:
+        try:
+            packed = b"M" + _packer.encode(value)
+        except (OverflowError, UnicodeEncodeError):
+            packed = b"J" + _ascii(value)
+        except RecursionError:
+            raise NotJson("they are nested too deep") from None
+        if len(packed) > self._size:
+            raise NotJson(f"they are larger than {self._size} bytes")
+        return packed
+
+    def _digest(self, data: bytes) -> str:
+        return hashlib.blake2b(data, digest_size=16, key=self._key).hexdigest()
+
+    def _tidy(self, value: Any, depth: int, path: str) -> Any:
+        """Check that a value is JSON, leave out what is ignored, fold what is folded."""
+        kind = value.__class__
+        if kind in _FLAT:
+            return value
+        if kind is float:
+            if not math.isfinite(value):
+                raise NotJson(f"`{path or 'a value'}` is {value}, which JSON does not know")
+            return value
+        if depth > self._depth:
+            raise NotJson(f"they are nested deeper than {self._depth} levels")
+        if isinstance(value, Mapping):
+            tidy = {}
+            for name, item in value.items():
+                if name.__class__ is not str:
+                    raise NotJson(f"the key {name!r:.40} is not a string")
+                inner = f"{path}.{name}" if path else name
+                if name in self._ignore or inner in self._ignore:
+                    self._tidy(item, depth + 1, inner)  # ignored, but JSON all the same
+                    continue
+                told = self._tidy(item, depth + 1, inner)
+                if (name in self._fold or inner in self._fold) and told.__class__ is str:
+                    told = " ".join(told.casefold().split())
+                tidy[name] = told
+            return tidy
+        if isinstance(value, (list, tuple)):
+            return [self._tidy(item, depth + 1, path) for item in value]
+        if isinstance(value, (str, int, float)):  # a subclass: an enum, numpy's str …
+            return self._tidy(_plain(value), depth, path)
+        raise NotJson(f"`{path or 'a value'}` is a Python `{kind.__name__}`, not JSON")
+
+
+def _plain(value: str | int | float) -> str | int | float:
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+def _ascii(value: Any) -> bytes:
+    try:
+        return json.dumps(value, sort_keys=True, allow_nan=False).encode()
+    except ValueError:  # CPython writes no integer of more than 4,300 digits
+        raise NotJson("an integer has too many digits") from None
+
+
+def text_of(result: Any) -> str:
+    """What a tool gave, as text: text as it is, nothing as "", anything else as JSON."""
+    if result is None:
+        return ""
+    if isinstance(result, str):
+        return result
+    if isinstance(result, (bytes, bytearray)):
+        return bytes(result).decode("utf-8", "replace")
+    try:
+        return msgspec.json.encode(result, enc_hook=_opaque).decode()
+    except (ValueError, TypeError, OverflowError, RecursionError, UnicodeError):
+        return str(result)
+
+
+def _opaque(value: object) -> str:
+    return str(value)

@@ -1,0 +1,106 @@
+"""JSON Schema 2020-12 validation, every problem at once. The only module that imports `jsonschema`.
+
+What surprised us:
+
+- A value that fits no branch of an `anyOf` yields one error that says just that; the reasons hang
+  below it, branch by branch. Here the branch that was meant speaks for all.
+- One error lists all unknown keys of an object; here each key has its own.
+- Its `pattern` is Python's `re`, so the schemas keep their patterns simple. There `$` also matches
+  before a final line break, which a policy must not smuggle in; here it is the very end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jsonschema
+from jsonschema.exceptions import ValidationError
+
+Path = tuple[str | int, ...]
+
+
+class Problem(NamedTuple):
+    """What one keyword of the schema has against one value.
+
+    `path` leads to the value, for `additionalProperties` and `propertyNames` to the key.
+    `expected` is the keyword's own value, `schema` the object in which it stands.
+    """
+
+    path: Path
+    keyword: str
+    expected: Any
+    value: Any
+    schema: Mapping[str, Any]
+
+
+def _pattern(
+    _validator: object, pattern: str, value: object, _schema: object
+) -> Iterator[ValidationError]:
+    if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), value):
+        yield ValidationError("")
+
+
+_Validator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]  # untyped stub
+    jsonschema.Draft202012Validator, {"pattern": _pattern}
+)
+
+
+class Schema:
+    """A JSON Schema, ready to be applied."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._validator = _Validator(document)
+
+    def problems(self, value: object) -> list[Problem]:
+        """Everything that is wrong with `value`, in the order in which it stands there."""
+        return [
+            problem for error in self._validator.iter_errors(value) for problem in _problems(error)
+        ]
+
+
+def _problems(error: ValidationError) -> Iterator[Problem]:
+    keyword = str(error.validator)
+    path: Path = tuple(error.absolute_path)
+    value: Any = error.instance
+    if "propertyNames" in error.relative_schema_path:
+        yield Problem((*path, value), "propertyNames", *_rest(error))
+    elif keyword == "additionalProperties":
+        known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
+        for key in value:
+            if key not in known:
+                yield Problem((*path, key), keyword, *_rest(error))
+    elif keyword in ("anyOf", "oneOf") and (meant := _meant(error)) is not None:
+        for below in meant:
+            yield from _problems(below)
+    else:
+        yield Problem(path, keyword, *_rest(error))
+
+
+def _rest(error: ValidationError) -> tuple[Any, Any, Mapping[str, Any]]:
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
+    return error.validator_value, error.instance, schema
+
+
+def _meant(error: ValidationError) -> list[ValidationError] | None:
+    """Return the errors of the branch that the author most likely meant.
+
+    That is the one branch which the value's kind (text, list, map …) fits; None where there is
+    no such branch, or where the branches only say which keys are needed.
+    """
+    alternatives: Any = error.validator_value
+    if all(branch.keys() == {"required"} for branch in alternatives):
+        return None
+    branches: dict[int, list[ValidationError]] = {}
+    for below in error.context or ():
+        branches.setdefault(int(below.relative_schema_path[0]), []).append(below)
+    fitting = [errors for errors in branches.values() if _fits(errors)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _fits(errors: Iterable[ValidationError]) -> bool:
+    """Whether a branch with these errors is at least for values of this kind."""
+    return not any(
+        error.validator in ("type", "const", "enum") and not error.relative_path for error in errors
+    )

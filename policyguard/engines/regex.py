@@ -1,0 +1,180 @@
+r"""RE2, the only regular expression engine that policyguard runs on text from outside.
+
+RE2 is linear in the text: no pattern and no input can make it backtrack. This is the only module
+that imports `re2`. What surprised us (each has a test in `tests/engines/test_regex.py`):
+
+- `Set.Match` returns the matching ids *in no order*: the first match is `min(ids)`.
+- A `Set` that runs out of DFA memory returns an empty list and no error. So `\z`, which always
+  matches, stands last in every set; when it is missing, the patterns are tried one by one.
+- A `str` with a lone surrogate raises. Texts are passed as UTF-8 with `?` in its place, which is
+  one byte for one code point, so that positions still agree.
+- The Python wrapper costs five times as much as the match. `search` calls the compiled object
+  that the wrapper keeps; captures are switched off, because nobody here reads them.
+- Error messages are bytes, and RE2 also prints them unless `log_errors` is off.
+- `Set.Add` does not say why it refuses a pattern: each pattern is compiled alone first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import re2
+
+__all__ = ["Regex", "RegexError", "RegexSet"]
+
+_UNANCHORED = re2._Anchor.UNANCHORED
+_NO_SPAN = (-1, -1)
+_CONTINUATION = range(0x80, 0xC0)
+
+
+class RegexError(ValueError):
+    """A pattern that RE2 does not accept; `reason` is RE2's own words."""
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        super().__init__(f"`{pattern}` is not a regular expression: {reason}")
+        self.pattern = pattern
+        self.reason = reason
+
+
+class Regex:
+    """One compiled pattern. Immutable, and safe to share between threads."""
+
+    __slots__ = ("_match", "pattern")
+
+    def __init__(self, pattern: str) -> None:
+        """Compile `pattern`; `RegexError` says why it cannot be."""
+        self.pattern = pattern
+        self._match = _compile(pattern)._regexp.Match
+
+    def __repr__(self) -> str:
+        return f"Regex({self.pattern!r})"
+
+    def search(self, text: str) -> bool:
+        """Whether the pattern matches anywhere in `text`."""
+        data = text.encode("utf-8", "replace")
+        found: bool = self._match(_UNANCHORED, data, 0, len(data))[0] != _NO_SPAN
+        return found
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Where the leftmost match begins and ends, in code points; None where there is none."""
+        data = text.encode("utf-8", "replace")
+        start, end = self._match(_UNANCHORED, data, 0, len(data))[0]
+        if start < 0:
+            return None
+        before = _code_points(data[:start])
+        return before, before + _code_points(data[start:end])
+
+    def replace(self, text: str, replacement: str) -> str:
+        r"""`text` with every match replaced by `replacement`, taken literally.
+
+        Lone surrogates come back as `?`, unless nothing matches: then `text` itself comes back.
+        """
+        data = text.encode("utf-8", "replace")
+        new = replacement.encode("utf-8", "replace")
+        match = self._match
+        size = len(data)
+        pieces: list[bytes] = []
+        copied = position = 0
+        while position <= size:
+            start, end = match(_UNANCHORED, data, position, size)[0]
+            if start < 0:
+                break
+            pieces += (data[copied:start], new)
+            copied = end
+            position = end if end > start else _next_code_point(data, end)
+        if not pieces:
+            return text
+        pieces.append(data[copied:])
+        return b"".join(pieces).decode("utf-8", "replace")
+
+
+class RegexSet:
+    """Many patterns searched in one pass; the first in list order that matches wins.
+
+    The cost grows with the text, not with the number of patterns. Texts longer than `head + tail`
+    characters are searched in their first `head` and last `tail` characters only: an error's
+    cause stands at its beginning or at its end, and a tool's output has no upper limit.
+    """
+
+    __slots__ = ("_canary", "_cap", "_head", "_patterns", "_set", "_tail")
+
+    def __init__(
+        self,
+        patterns: Sequence[str],
+        *,
+        head: int = 64 * 1024,
+        tail: int = 64 * 1024,
+        memory: int = 8 * 1024 * 1024,
+    ) -> None:
+        """Compile `patterns`; `RegexError` names the first that cannot be.
+
+        `memory` is what RE2 may use for the automaton, in bytes; with less, more texts are
+        searched pattern by pattern, with the same answers.
+        """
+        self._patterns = tuple(Regex(pattern) for pattern in patterns)
+        self._head = head
+        self._tail = tail
+        self._cap = head + tail
+        self._canary = len(self._patterns)
+        self._set: Any = _compile_set(patterns, memory)
+
+    def __len__(self) -> int:
+        return len(self._patterns)
+
+    def first(self, text: str) -> int | None:
+        """The index of the first pattern, in list order, that matches; None where none does."""
+        if len(text) > self._cap:
+            # The newline keeps a match from bridging what has been cut out.
+            text = f"{text[: self._head]}\n{text[len(text) - self._tail :]}"
+        if self._set is not None:
+            found: list[int] = self._set.Match(text.encode("utf-8", "replace"))
+            if self._canary in found:
+                first = min(found)
+                return None if first == self._canary else first
+        return next(
+            (index for index, pattern in enumerate(self._patterns) if pattern.search(text)), None
+        )
+
+
+def _options(memory: int | None = None) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    if memory is not None:
+        options.max_mem = memory
+    return options
+
+
+_OPTIONS = _options()
+
+
+def _compile(pattern: str) -> Any:
+    if not pattern.isascii() and any("\ud800" <= letter <= "\udfff" for letter in pattern):
+        raise RegexError(pattern.encode("ascii", "backslashreplace").decode(), "lone surrogate")
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "not accepted"
+        text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        raise RegexError(pattern, text) from None
+
+
+def _compile_set(patterns: Sequence[str], memory: int) -> Any:
+    """RE2's own set with the canary last, or None where it is too large to be compiled."""
+    compiled = re2._re2.Set(_UNANCHORED, _options(memory))
+    for pattern in (*patterns, r"\z"):
+        if compiled.Add(pattern.encode()) < 0:
+            return None
+    return compiled if compiled.Compile() else None
+
+
+def _code_points(data: bytes) -> int:
+    return len(data.decode("utf-8", "replace"))
+
+
+def _next_code_point(data: bytes, position: int) -> int:
+    position += 1
+    while position < len(data) and data[position] in _CONTINUATION:
+        position += 1
+    return position

@@ -1,0 +1,132 @@
+"""The text of a policy file, and where things stand in it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from policyguard.model.diagnostic import Diagnostic, Severity, Span
+
+LARGEST = 1024 * 1024
+"""Bytes that a policy file may have."""
+
+_SHOWN = 8
+"""Source lines that a diagnostic carries at most."""
+
+_REPORTED = 20
+"""Unreadable characters that are reported at most; a binary file is full of them."""
+
+# YAML 1.1 readers take these three for line breaks, YAML 1.2 readers do not: what is a comment to
+# the one is a rule to the other.
+_UNREADABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    r"""A file's name and its text. Line breaks are all `\n`, offsets count code points."""
+
+    file: str
+    text: str
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines, without their breaks."""
+        return self.text.split("\n")
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self.lines:
+            starts.append(starts[-1] + len(line) + 1)
+        return starts
+
+    def span(self, start: int, end: int) -> Span:
+        """The stretch from offset `start` to offset `end`, which is not part of it."""
+        line, end_line = (bisect_right(self._starts, place) for place in (start, end))
+        return Span(
+            self.file,
+            line,
+            start - self._starts[line - 1] + 1,
+            end_line,
+            end - self._starts[end_line - 1] + 1,
+        )
+
+    def diagnostic(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *,
+        hint: str | None = None,
+        severity: Severity = "error",
+    ) -> Diagnostic:
+        """A finding at `span` of this file, with the lines that show it."""
+        lines = self.lines[span.line - 1 : min(span.end_line, span.line - 1 + _SHOWN)]
+        return Diagnostic(
+            code=code,
+            severity=severity,
+            message=message,
+            span=span,
+            help=hint,
+            lines=tuple(lines),
+        )
+
+
+def read(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic]]:
+    """Take `data` for UTF-8 text, with or without a byte order mark, and any line breaks.
+
+    A diagnostic says what keeps it from being a policy's text; the source is then whatever could
+    be read, to show the place in, and must not be parsed.
+    """
+    if isinstance(data, str):
+        data = data.encode("utf-8", "surrogatepass")
+    if len(data) > LARGEST:
+        source = Source(file, "")
+        message = f"the file has {len(data):,} bytes; a policy has at most {LARGEST:,}"
+        return source, [source.diagnostic("load/too-large", message, source.span(0, 0))]
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        source = Source(file, "")
+        message = "the file is not UTF-8; it looks like UTF-16"
+        found = source.diagnostic(
+            "yaml/encoding", message, source.span(0, 0), hint="save it as UTF-8"
+        )
+        return source, [found]
+    text, bad = _decode(data)
+    source = Source(file, text)
+    if bad is not None:
+        message = f"byte 0x{data[bad]:02x} is not UTF-8"
+        place = len(_plain(data[:bad].decode("utf-8")))
+        span = source.span(place, place + 1)
+        return source, [
+            source.diagnostic("yaml/encoding", message, span, hint="save the file as UTF-8")
+        ]
+    return source, [
+        source.diagnostic(
+            "yaml/control-character",
+            f"U+{ord(found[0]):04X} stands in the text, where it cannot be seen",
+            source.span(found.start(), found.end()),
+            hint=f'write `"{_escape(found[0])}"` in double quotes, or take it out',
+        )
+        for found in islice(_UNREADABLE.finditer(text), _REPORTED)
+    ]
+
+
+def _decode(data: bytes) -> tuple[str, int | None]:
+    try:
+        return _plain(data.decode("utf-8")), None
+    except UnicodeDecodeError as error:
+        return _plain(data.decode("utf-8", "replace")), error.start
+
+
+def _plain(text: str) -> str:
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,300 @@
+"""YAML text to a located tree. The only module that imports `yaml`.
+
+Only the parser's events are used. What surprised us, and is met here:
+
+- The loader keeps the last of two equal keys, silently; here that is an error.
+- It reads YAML 1.1: `on` and `no` are booleans, even as keys. `yaml_core` reads scalars instead.
+- It composes documents recursively: 200,000 brackets end the process. Events do not recurse, and
+  depth is bounded here.
+- Aliases make cycles, and documents that grow exponentially. What they expand to is counted.
+- A block collection ends, for the parser, where the next thing begins; here it ends with its last
+  child. A block scalar's mark stands at its `|`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import yaml
+
+from policyguard.engines import yaml_core
+from policyguard.engines.source import Source, read
+from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence
+from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.model.policy import Value
+
+DEEPEST = 64
+"""How deep collections may nest."""
+
+LARGEST = 100_000
+"""How many nodes a document may have, aliases written out."""
+
+# libyaml's parser where it is installed; the pure Python one reports the same events.
+_Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_ANCHOR = re.compile(r"&\S+[ \t\n]*")
+_QUOTED = "@`%*&!|>"
+
+
+class Parsed(NamedTuple):
+    """A file's tree, or None where there is none to go on with; what was found; and the text."""
+
+    source: Source
+    root: Node | None
+    diagnostics: list[Diagnostic]
+
+
+def parse(data: bytes | str, file: str) -> Parsed:
+    """Parse one YAML document. `file` is the name that diagnostics show.
+
+    Never raises. Syntax errors, excessive size or depth, and several documents end the parsing;
+    after anything else (a duplicate key, a tag, a key that is not a string) it goes on.
+    """
+    source, diagnostics = read(data, file)
+    if diagnostics:
+        return Parsed(source, None, diagnostics)
+    builder = _Builder(source)
+    try:
+        root = builder.build()
+    except _Stop as stop:
+        return Parsed(source, None, [*builder.diagnostics, stop.diagnostic])
+    except yaml.YAMLError as error:
+        return Parsed(source, None, [*builder.diagnostics, _syntax(source, error)])
+    return Parsed(source, root, builder.diagnostics)
+
+
+class _Stop(Exception):  # noqa: N818 - not an error: the way out of the loop over events
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        self.diagnostic = diagnostic
+
+
+class _Anchored(NamedTuple):
+    node: Node
+    size: int
+    height: int
+
+
+class _Open:
+    """A collection whose end has not been seen. For a mapping, `children` alternate."""
+
+    def __init__(self, event: yaml.CollectionStartEvent, start: int) -> None:
+        self.mapping = isinstance(event, yaml.MappingStartEvent)
+        self.flow = bool(event.flow_style)
+        self.anchor: str | None = event.anchor
+        self.start = start
+        self.children: list[Node] = []
+        self.size = 1
+        self.height = 1
+
+    def add(self, node: Node, size: int, height: int) -> None:
+        self.children.append(node)
+        self.size += size
+        self.height = max(self.height, height + 1)
+
+
+class _Builder:
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._open: list[_Open] = []
+        self._anchors: dict[str, _Anchored | None] = {}
+        self._expanded = 0
+        self.diagnostics: list[Diagnostic] = []
+
+    def build(self) -> Node | None:
+        parser = _Parser(self._source.text)
+        try:
+            root: Node | None = None
+            while parser.check_event():
+                event = parser.get_event()
+                if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+                    self._stop(
+                        "yaml/several-documents",
+                        "a second document begins here",
+                        event,
+                        hint="a policy is one document; take the `---` out",
+                    )
+                root = self._take(event) or root
+        finally:
+            parser.dispose()
+        if root is None:
+            self._report("yaml/empty", "there is no policy in the file", self._source.span(0, 0))
+        return root
+
+    def _take(self, event: yaml.Event) -> Node | None:
+        """Add what the event brings; the node, where it completes the document."""
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._refuse_tag(event)
+            if len(self._open) >= DEEPEST:
+                self._too_deep(event)
+            if event.anchor:
+                self._anchors[event.anchor] = None
+            self._open.append(_Open(event, self._content(event)))
+            return None
+        if isinstance(event, yaml.CollectionEndEvent):
+            closed = self._open.pop()
+            node = self._close(closed, event)
+            found = _Anchored(node, closed.size, closed.height)
+            anchor = closed.anchor
+        elif isinstance(event, yaml.AliasEvent):
+            found, anchor = self._alias(event), None
+        elif isinstance(event, yaml.ScalarEvent):
+            found, anchor = _Anchored(self._scalar(event), 1, 0), event.anchor
+        else:
+            return None
+        if anchor:
+            self._anchors[anchor] = found
+        self._expanded += 1 if not isinstance(event, yaml.AliasEvent) else found.size
+        if self._expanded > LARGEST:
+            self._stop(
+                "yaml/too-large", f"the document has more than {LARGEST:,} values here", event
+            )
+        if not self._open:
+            return found.node
+        self._open[-1].add(*found)
+        return None
+
+    def _alias(self, event: yaml.AliasEvent) -> _Anchored:
+        name = event.anchor
+        if name not in self._anchors:
+            self._report(
+                "yaml/unknown-anchor",
+                f"no `&{name}` stands before this `*{name}`",
+                _span(self._source, event),
+                hint=f'if it is a name, quote it: `"*{name}"`',
+            )
+            return _Anchored(self._nothing(event), 1, 0)
+        found = self._anchors[name]
+        if found is None:
+            self._report(
+                "yaml/alias-cycle",
+                f"`*{name}` stands inside of `&{name}`",
+                _span(self._source, event),
+            )
+            return _Anchored(self._nothing(event), 1, 0)
+        if len(self._open) + found.height > DEEPEST:
+            self._too_deep(event)
+        return found
+
+    def _nothing(self, event: yaml.NodeEvent) -> Scalar:
+        start, end = _offsets(event)
+        text = self._source.text[start:end]
+        return Scalar(self._source, start, end, "", text, text)
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        self._refuse_tag(event)
+        start, end = self._content(event), _offsets(event)[1]
+        style = event.style or ""
+        if style in ("|", ">"):
+            end = start + len(self._source.text[start:end].rstrip())
+        text: str = event.value
+        return Scalar(self._source, start, max(start, end), style, text, self._value(event, text))
+
+    def _value(self, event: yaml.ScalarEvent, text: str) -> Value | None:
+        if event.style or event.tag:
+            return text
+        try:
+            return yaml_core.resolve(text)
+        except yaml_core.NotANumber as error:
+            self._report(
+                "yaml/number",
+                f"`{text}` {error}",
+                _span(self._source, event),
+                hint=f'if it is text, quote it: `"{text}"`',
+            )
+            return text
+
+    def _close(self, closed: _Open, event: yaml.CollectionEndEvent) -> Node:
+        end = closed.start
+        if closed.flow:
+            _, end = _offsets(event)
+        elif closed.children:
+            end = max(child.end for child in closed.children if child.source is self._source)
+        if not closed.mapping:
+            return Sequence(self._source, closed.start, end, tuple(closed.children))
+        entries: dict[str, tuple[Scalar, Node]] = {}
+        for key, value in zip(closed.children[::2], closed.children[1::2], strict=True):
+            if not isinstance(key, Scalar):
+                self._report("yaml/key", "a key must be text, not a list or a map", key.span)
+            elif key.text in entries:
+                first = entries[key.text][0].span.line
+                self._report(
+                    "yaml/duplicate-key",
+                    f"the key `{key.text}` stands here a second time",
+                    key.span,
+                    hint=f"the first one is in line {first}",
+                )
+            else:
+                self._check_key(key)
+                entries[key.text] = (key, value)
+        return Mapping(self._source, closed.start, max(end, closed.start), tuple(entries.values()))
+
+    def _check_key(self, key: Scalar) -> None:
+        if not isinstance(key.value, str):
+            self._report(
+                "yaml/key",
+                f"the key `{key.text}` is not text",
+                key.span,
+                hint=f'quote it: `"{key.text}"`',
+            )
+        elif key.text == "<<" and not key.style:
+            self._report(
+                "yaml/merge-key",
+                "YAML 1.2 has no merge key `<<`",
+                key.span,
+                hint="use `extends`, or an alias as the whole value",
+            )
+
+    def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
+        if event.tag:
+            self._report(
+                "yaml/tag",
+                f"the tag `{event.tag}` is not part of the language",
+                _span(self._source, event, first_line=True),
+                hint='quotes make text: `"5"`',
+            )
+
+    def _content(self, event: yaml.NodeEvent) -> int:
+        """Where the node itself begins, behind its anchor."""
+        start, _ = _offsets(event)
+        anchor = _ANCHOR.match(self._source.text, start) if event.anchor else None
+        return anchor.end() if anchor else start
+
+    def _report(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
+        self.diagnostics.append(self._source.diagnostic(code, message, span, hint=hint))
+
+    def _stop(self, code: str, message: str, event: yaml.Event, hint: str | None = None) -> None:
+        span = _span(self._source, event)
+        raise _Stop(self._source.diagnostic(code, message, span, hint=hint))
+
+    def _too_deep(self, event: yaml.Event) -> None:
+        self._stop("yaml/too-deep", f"nested more than {DEEPEST} deep", event)
+
+
+def _offsets(event: yaml.Event) -> tuple[int, int]:
+    start, end = event.start_mark, event.end_mark
+    return (start.index if start else 0), (end.index if end else 0)
+
+
+def _span(source: Source, event: yaml.Event, *, first_line: bool = False) -> Span:
+    start, end = _offsets(event)
+    if first_line:
+        line_end = source.text.find("\n", start)
+        end = min(end, line_end if line_end >= 0 else end)
+    return source.span(start, max(start, end))
+
+
+def _syntax(source: Source, error: yaml.YAMLError) -> Diagnostic:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or "cannot be read as YAML"
+    context = getattr(error, "context", None)
+    place = min(mark.index if mark else 0, len(source.text))
+    character = source.text[place : place + 1]
+    hint = None
+    if character == "\t":
+        hint = "indent with spaces"
+    elif character and character in _QUOTED:
+        hint = f"quote names that begin with `{character}`"
+    message = f"{problem} {context}" if context else str(problem)
+    span = source.span(place, min(place + 1, len(source.text)))
+    return source.diagnostic("yaml/syntax", " ".join(message.split()), span, hint=hint)

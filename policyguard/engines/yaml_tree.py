@@ -1,0 +1,173 @@
+"""A policy file as a tree in which every key and every value knows where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from policyguard.engines.source import Source
+from policyguard.engines.yaml_places import Places, places
+from policyguard.model.diagnostic import Span
+from policyguard.model.policy import Value
+
+Path = tuple[str | int, ...]
+"""The way from the root to a value: keys of mappings, and places in sequences from 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """A single value. `text` is its text before it was taken for a number, a boolean or null.
+
+    `style` is `'`, `"`, `|`, `>`, or empty for a plain scalar. `start` and `end` are offsets in
+    the source; they hold the scalar alone, without an anchor.
+    """
+
+    source: Source
+    start: int
+    end: int
+    style: str
+    text: str
+    value: Value | None
+
+    @cached_property
+    def span(self) -> Span:
+        """Where it stands; a block scalar from its `|` to the end of its text."""
+        return self.source.span(self.start, self.end)
+
+    @cached_property
+    def _places(self) -> Places | None:
+        return places(self.source.text, self.start, self.end, self.style, self.text)
+
+    def inside(self, line: int, column: int, end_line: int, end_column: int) -> Span:
+        """Where a stretch of the *value* stands in the file.
+
+        Lines and columns count from 1 within the value, as an engine that was given the value
+        reports them; the end is exclusive. What lies beyond the value is its end.
+        """
+        found = self._places
+        if found is None:
+            return self.span
+        begin, end = self._offset(line, column), self._offset(end_line, end_column)
+        start = found.begin(begin)
+        return self.source.span(start, found.end(end) if end > begin else start)
+
+    def stretch(self, start: int, end: int) -> Span:
+        """As `inside`, for offsets in the value."""
+        found = self._places
+        if found is None:
+            return self.span
+        return self.source.span(found.begin(start), found.end(max(end, start)))
+
+    def _offset(self, line: int, column: int) -> int:
+        lines = self.text.split("\n")
+        before = sum(len(text) + 1 for text in lines[: line - 1])
+        width = len(lines[line - 1]) if line <= len(lines) else 0
+        return min(before + min(column - 1, width), len(self.text))
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence:
+    """A list."""
+
+    source: Source
+    start: int
+    end: int
+    items: tuple[Node, ...]
+
+    @cached_property
+    def span(self) -> Span:
+        """Where it stands, from its first item (or bracket) to the end of its last."""
+        return self.source.span(self.start, self.end)
+
+    def with_items(self, items: Iterable[Node]) -> Sequence:
+        """The same place with other items."""
+        return replace(self, items=tuple(items))
+
+
+@dataclass(frozen=True, eq=False)
+class Mapping:
+    """Keys, which are all strings and unique, with their values, in order."""
+
+    source: Source
+    start: int
+    end: int
+    entries: tuple[tuple[Scalar, Node], ...]
+    _index: dict[str, tuple[Scalar, Node]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        index = {key.text: (key, value) for key, value in self.entries}
+        object.__setattr__(self, "_index", index)
+
+    @cached_property
+    def span(self) -> Span:
+        """Where it stands, from its first key (or brace) to the end of its last value."""
+        return self.source.span(self.start, self.end)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._index
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index)
+
+    def get(self, key: str) -> Node | None:
+        """The value under `key`."""
+        found = self._index.get(key)
+        return found[1] if found else None
+
+    def key(self, key: str) -> Scalar:
+        """The node of `key` itself."""
+        return self._index[key][0]
+
+    def with_entries(self, entries: Iterable[tuple[Scalar, Node]]) -> Mapping:
+        """The same place with other entries."""
+        return Mapping(self.source, self.start, self.end, tuple(entries))
+
+
+Node = Scalar | Sequence | Mapping
+
+
+def plain(node: Node) -> Any:
+    """The tree as dicts, lists and scalars."""
+    if isinstance(node, Mapping):
+        return {key.text: plain(value) for key, value in node.entries}
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    return node.value
+
+
+def child(node: Node, step: str | int) -> Node | None:
+    """The value under a key or at a place of `node`, if there is one."""
+    if isinstance(node, Mapping) and isinstance(step, str):
+        return node.get(step)
+    if isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+        return node.items[step]
+    return None
+
+
+def descend(node: Node, path: Path) -> tuple[Node, Path]:
+    """Follow `path` as far as it exists; also what is left of it."""
+    for depth, step in enumerate(path):
+        below = child(node, step)
+        if below is None:
+            return node, path[depth:]
+        node = below
+    return node, ()
+
+
+def without(node: Node, drop: frozenset[Path], path: Path = ()) -> Node:
+    """The tree without what stands at the paths in `drop`; `path` leads to `node`."""
+    if isinstance(node, Mapping):
+        return node.with_entries(
+            (key, without(value, drop, (*path, key.text)))
+            for key, value in node.entries
+            if (*path, key.text) not in drop
+        )
+    if isinstance(node, Sequence):
+        return node.with_items(
+            without(item, drop, (*path, index))
+            for index, item in enumerate(node.items)
+            if (*path, index) not in drop
+        )
+    return node

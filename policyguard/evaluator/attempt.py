@@ -1,0 +1,59 @@
+"""A call on its way through the evaluator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from policyguard.evaluator.plan import Plan
+    from policyguard.model.decision import Fault
+    from policyguard.model.event import Charge
+
+
+class Attempt:
+    """What is known of a call before it runs, once it has been classified.
+
+    `keys` holds, for each limit that tells sameness by something else than the fingerprint, what
+    it tells it by; `charges` what the call takes from budgets at admission. `at` is nanoseconds
+    or None (a record without time).
+    """
+
+    __slots__ = (
+        "args",
+        "at",
+        "batch",
+        "changing",
+        "charges",
+        "estimate",
+        "faults",
+        "fingerprint",
+        "hints",
+        "id",
+        "keys",
+        "like",
+        "numbers",
+        "plan",
+        "server",
+        "tags",
+        "targets",
+        "tool",
+    )
+
+    id: str
+    tool: str
+    args: dict[str, Any]
+    server: str
+    batch: str
+    tags: dict[str, Any]
+    hints: dict[str, bool]
+    estimate: dict[str, float]
+    at: int | None
+    plan: Plan
+    fingerprint: str
+    like: str
+    numbers: tuple[float, ...]
+    targets: tuple[str, ...]
+    changing: bool
+    keys: dict[str, str]
+    charges: list[Charge]
+    faults: list[Fault]

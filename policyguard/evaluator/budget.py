@@ -1,0 +1,292 @@
+"""`budgets`: how much of something a scope may use, in all or per window of time.
+
+Calls, `sum` of an argument and calls at once are drawn when the call is admitted, so parallel calls
+cannot overshoot; tokens, cost and whatever reads the outcome are known afterwards: such a call is
+admitted while what was used is below the limit, and drawn when it has completed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from policyguard.evaluator.account import UNIT, Account, Book
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.view import Expression, View
+from policyguard.evaluator.wording import Template, seconds, show
+from policyguard.model.decision import Fault, Violation
+from policyguard.model.effect import Effect
+from policyguard.model.errors import ExpressionError
+from policyguard.model.event import Charge
+from policyguard.model.outcome import Outcome
+
+
+class Budget:
+    """One compiled budget.
+
+    `kind` is calls, tokens, cost, time, at_once or sum; `max` is in units of 1e-9 (time: ns);
+    `scope` is turn, session, agent, user, project or global; `keys` are the further parts of
+    `per`. `agents` tells whether an agent's name is one of those that own this budget. `most` caps
+    the draws remembered in a window, `most_keys` the accounts.
+    """
+
+    __slots__ = (
+        "agents",
+        "effect",
+        "id",
+        "instead",
+        "keys",
+        "kind",
+        "max",
+        "message",
+        "most",
+        "most_keys",
+        "observe",
+        "post_paid",
+        "reads_time",
+        "scope",
+        "selective",
+        "sum",
+        "when",
+        "when_post_paid",
+        "within",
+    )
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's name in the language
+        *,
+        kind: str,
+        max: int,  # noqa: A002 - the field's name in the language
+        scope: str,
+        keys: tuple[Expression, ...],
+        within: int | None,
+        when: Expression | None,
+        when_post_paid: bool,
+        sum: Expression | None,  # noqa: A002 - the field's name in the language
+        sum_post_paid: bool,
+        agents: Callable[[str], bool],
+        selective: bool,
+        effect: Effect,
+        message: Template | None,
+        instead: Template | None,
+        observe: bool,
+        reads_time: bool,
+        most: int,
+        most_keys: int,
+    ) -> None:
+        self.id = id
+        self.kind = kind
+        self.max = max
+        self.scope = scope
+        self.keys = keys
+        self.within = within
+        self.when = when
+        self.when_post_paid = when_post_paid
+        self.sum = sum
+        self.post_paid = kind in ("tokens", "cost") or sum_post_paid or when_post_paid
+        self.agents = agents
+        self.selective = selective
+        self.effect = effect
+        self.message = message
+        self.instead = instead
+        self.observe = observe
+        self.reads_time = reads_time or within is not None
+        self.most = most
+        self.most_keys = most_keys
+
+    def judge(
+        self, book: Book, session: SessionState, attempt: Attempt, view: View, faults: list[Fault]
+    ) -> Violation | None:
+        """What the budget has against the attempt; where nothing, its charges join the attempt's.
+
+        What cannot be decided counts against the call: an error in `when` counts as true, one in
+        `sum` or a key refuses.
+        """
+        if self.reads_time and attempt.at is None:
+            return None  # a record without times: no window can be told, and the report says so
+        if self.when is not None and not self.when_post_paid and not self._counts(view, faults):
+            return None
+        try:
+            amount = self._ahead(attempt, view)
+            suffix = self._suffix(view)
+        except ExpressionError as error:
+            faults.append(Fault(self.id, str(error)))
+            return self._violation(view, None, 0, f"the budget cannot be reckoned: {error}")
+        for scope in self.scopes(session):
+            key = scope + suffix
+            account = book.get(self.id, key)
+            if account is None and suffix and book.size(self.id) >= self.most_keys:
+                return self._violation(view, None, 0, "the budget has too many different keys")
+            granted = self._granted(book, scope, suffix)
+            violation = self._over(account, granted, amount, session, attempt, view)
+            if violation is not None:
+                return violation
+            attempt.charges.append(Charge(self.id, key, amount))
+        return None
+
+    def _counts(self, view: View, faults: list[Fault]) -> bool:
+        assert self.when is not None  # noqa: S101 - both callers have asked
+        try:
+            answer = self.when(view)
+        except ExpressionError as error:
+            faults.append(Fault(self.id, str(error)))
+            return True
+        if answer is False:
+            return False
+        if answer is not True:
+            faults.append(Fault(self.id, "`when` is not a bool"))
+        return True
+
+    def _ahead(self, attempt: Attempt, view: View) -> int:
+        """What the call draws at admission."""
+        if self.kind in ("calls", "at_once"):
+            return 0 if self.post_paid else UNIT
+        if self.kind == "sum" and self.sum is not None and not self.post_paid:
+            return _amount(self.sum(view))
+        if self.kind in ("tokens", "cost"):
+            return _amount(attempt.estimate.get(self.kind, 0))
+        return 0
+
+    def _suffix(self, view: View) -> str:
+        parts = []
+        for key in self.keys:
+            value = key(view)
+            if not isinstance(value, str):
+                raise ExpressionError("a key of `per` is not a string")
+            parts.append(f"\x1f{value}")
+        return "".join(parts)
+
+    def scopes(self, session: SessionState) -> Iterator[str]:
+        """The keys of the scopes that pay for this session's calls.
+
+        For turn and session, those of the session and of all its ancestors whose agent owns the
+        budget.
+        """
+        if self.scope in ("session", "turn"):
+            owner: SessionState | None = session
+            while owner is not None:
+                if self.agents(owner.agent):
+                    yield owner.id if self.scope == "session" else f"{owner.id}\x1e{owner.turn}"
+                owner = owner.parent
+        elif self.agents(session.agent):
+            yield session.scopes[self.scope]
+
+    def _granted(self, book: Book, scope: str, suffix: str) -> int:
+        account = book.get(self.id, scope) if suffix else None
+        return account.granted if account is not None else 0
+
+    def _over(
+        self,
+        account: Account | None,
+        granted: int,
+        amount: int,
+        session: SessionState,
+        attempt: Attempt,
+        view: View,
+    ) -> Violation | None:
+        limit = self.max + granted + (account.granted if account is not None else 0)
+        if self.kind == "time":
+            start = self._start(account, session)
+            if attempt.at is None or start is None:
+                return None if limit else self._violation(view, 0, limit)
+            used = attempt.at - start
+            return self._violation(view, used, limit) if used >= limit else None
+        if self.kind == "at_once":
+            used = account.open * UNIT if account is not None else 0
+            return self._violation(view, used, limit) if used + UNIT > limit else None
+        used = account.used_at(attempt.at, self.within) if account is not None else 0
+        if used + amount <= limit and (not self.post_paid or used < limit):
+            return None
+        retry = None
+        if account is not None and self.within is not None and attempt.at is not None:
+            frees = account.frees_at(used + max(amount, 1) - limit, self.within)
+            retry = (frees - attempt.at) / 1e9 if frees is not None else None
+        return self._violation(view, used, limit, retry_after=retry)
+
+    def _start(self, account: Account | None, session: SessionState) -> int | None:
+        if self.keys or self.scope not in ("session", "turn"):
+            return account.start if account is not None else None
+        return session.started_at if self.scope == "session" else session.turn_started_at
+
+    def _violation(
+        self,
+        view: View,
+        used: int | None,
+        limit: int,
+        text: str = "",
+        retry_after: float | None = None,
+    ) -> Violation:
+        unit = 1e9
+        shown_used = used / unit if used is not None else None
+        shown_limit = limit / unit
+        if not text:
+            text = self._words(used or 0, limit)
+        instead = "finish with what you have, or ask for more"
+        if self.message is not None or self.instead is not None:
+            values = {
+                "call": view.call,
+                "tags": view.tags,
+                "rule": self.id,
+                "limit": shown_limit,
+                "used": shown_used,
+                "left": max(0.0, shown_limit - (shown_used or 0.0)),
+                "retry_after": retry_after,
+            }
+            text = self.message.render(values) if self.message is not None else text
+            instead = self.instead.render(values) if self.instead is not None else instead
+        return Violation(
+            self.id,
+            self.effect,
+            "budget",
+            text,
+            instead,
+            shown_used,
+            shown_limit,
+            retry_after,
+        )
+
+    def _words(self, used: int, limit: int) -> str:
+        name = self.id.partition("/")[2]
+        if self.kind == "time":
+            return f"the time of budget `{name}` is over: {seconds(used)} of {seconds(limit)}"
+        what = {"at_once": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
+        span = f" in {seconds(self.within)}" if self.within is not None else ""
+        return (
+            f"budget `{name}` is used up: {show(used / UNIT)} of {show(limit / UNIT)} {what}"
+            f"{span} per {self.scope}"
+        )
+
+    def settle(
+        self, charge: Charge, view: View, outcome: Outcome, faults: list[Fault]
+    ) -> Charge | None:
+        """What the completed call draws beyond what it drew ahead; None for nothing."""
+        if not self.post_paid:
+            return None
+        if self.when is not None and self.when_post_paid and not self._counts(view, faults):
+            return Charge(self.id, charge.key, -charge.amount) if charge.amount else None
+        try:
+            amount = self._behind(view, outcome)
+        except ExpressionError as error:
+            faults.append(Fault(self.id, str(error)))
+            amount = self.max  # what cannot be reckoned has used everything
+        left = amount - charge.amount
+        return Charge(self.id, charge.key, left) if left else None
+
+    def _behind(self, view: View, outcome: Outcome) -> int:
+        if self.kind == "calls":
+            return UNIT
+        if self.kind == "sum" and self.sum is not None:
+            return _amount(self.sum(view))
+        return _amount((outcome.tokens if self.kind == "tokens" else outcome.cost) or 0)
+
+
+def _amount(value: Any) -> int:
+    """A finite number >= 0 in units of 1e-9; anything else would let a call mend a budget."""
+    if value.__class__ is bool or not isinstance(value, (int, float)):
+        raise ExpressionError("the amount is not a number")
+    if not math.isfinite(value) or value < 0:
+        raise ExpressionError("the amount is not a finite number of at least 0")
+    return round(value * UNIT)

@@ -1,0 +1,31 @@
+"""When something may last have changed, and by which call.
+
+A repetition is a loop only as long as nothing else has changed the world: a test run again after
+an edit is work. A call's own repetitions do not count as change, or no loop of state-changing
+calls would ever be seen.
+"""
+
+from __future__ import annotations
+
+
+class Changes:
+    """Numbers the completions of a session and remembers its last changes of state."""
+
+    __slots__ = ("by", "last", "others", "seq")
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.by = ""
+        self.last = 0
+        self.others = 0
+
+    def note(self, fingerprint: str) -> None:
+        """A call that may change state has succeeded, as the completion numbered `seq`."""
+        if fingerprint != self.by:
+            self.others = self.last
+            self.by = fingerprint
+        self.last = self.seq
+
+    def since(self, fingerprint: str) -> int:
+        """The number of the last change that another call than this one made; 0 if never."""
+        return self.others if fingerprint == self.by else self.last

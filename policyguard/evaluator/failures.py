@@ -1,0 +1,99 @@
+"""`failures`: failure after failure, whatever the arguments."""
+
+from __future__ import annotations
+
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.wording import times
+from policyguard.model.decision import Violation
+from policyguard.model.effect import Effect
+from policyguard.model.outcome import Outcome
+
+
+class Row:
+    """The failures in a row, so far."""
+
+    __slots__ = ("batch", "count", "failure", "tools")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failure = ""
+        self.batch = ""
+        self.tools: set[str] = set()
+
+
+class Failures:
+    """Refuses calls after `max` failures in a row; the parallel calls of one batch count once.
+
+    With `same_error` only one and the same error makes a row (its accidents masked), with
+    `signature` only failures of that signature; then only the tools that failed in the row are
+    refused, so that another tool's success can end it.
+    """
+
+    __slots__ = ("effect", "id", "max", "observe", "per_turn", "same_error", "signature")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's name in the language
+        *,
+        max: int,  # noqa: A002 - the field's name in the language
+        same_error: bool,
+        signature: str,
+        effect: Effect,
+        per_turn: bool,
+        observe: bool,
+    ) -> None:
+        self.id = id
+        self.max = max
+        self.same_error = same_error
+        self.signature = signature
+        self.effect = effect
+        self.per_turn = per_turn
+        self.observe = observe
+
+    def tracker(self) -> Row:
+        """An empty row."""
+        return Row()
+
+    def judge(self, tracker: Row, attempt: Attempt, changes: Changes) -> Violation | None:
+        """Whether the row is full, and the attempt one of those that it stops."""
+        if tracker.count < self.max:
+            return None
+        if (self.same_error or self.signature) and attempt.tool not in tracker.tools:
+            return None
+        what = "with the same error" if self.same_error else "in a row"
+        return Violation(
+            self.id,
+            self.effect,
+            "failures",
+            f"calls have failed {times(tracker.count)} {what}",
+            "find the cause by other means before you try again, or finish with what you have",
+            tracker.count,
+            self.max,
+        )
+
+    def admit(self, tracker: Row, attempt: Attempt) -> None:
+        """Nothing: only outcomes count."""
+
+    def complete(
+        self, tracker: Row, mark: None, attempt: Attempt, outcome: Outcome, seq: int
+    ) -> None:
+        """A success ends the row, a failure lengthens it (or begins a new one)."""
+        if outcome.ok or (self.signature and outcome.signature != self.signature):
+            tracker.count = 0
+            tracker.tools.clear()
+            return
+        if self.same_error and outcome.failure != tracker.failure:
+            tracker.count = 0
+            tracker.tools.clear()
+            tracker.failure = outcome.failure
+        elif attempt.batch and attempt.batch == tracker.batch and tracker.count:
+            tracker.tools.add(attempt.tool)
+            return
+        tracker.batch = attempt.batch
+        tracker.count += 1
+        if len(tracker.tools) < self.max:
+            tracker.tools.add(attempt.tool)
+
+    def release(self, tracker: Row, mark: None, attempt: Attempt) -> None:
+        """Nothing: only outcomes count."""

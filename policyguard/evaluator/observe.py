@@ -1,0 +1,135 @@
+"""What came of a call: success or failure, with which signature, by whose fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from policyguard.evaluator.view import Expression, View
+from policyguard.model.decision import Fault
+from policyguard.model.errors import ExpressionError
+from policyguard.model.event import Completed
+from policyguard.model.outcome import Outcome
+
+FIRST_ERROR_STATUS = 400
+"""HTTP: 4xx and 5xx are errors (RFC 9110 §15)."""
+
+
+class Observer:
+    """The policy's `outcomes`, `signatures` and `blame`, compiled.
+
+    `signature` gives the first signature that fits a text, out of those for failures (True) or
+    for successes (False): its id and blame. `blame_rules` are first match. `same_result` and
+    `same_error` are the fingerprints of texts; `span` turns nanoseconds into what expressions
+    see as a duration.
+    """
+
+    __slots__ = ("blame_rules", "failed_when", "same_error", "same_result", "signature", "span")
+
+    def __init__(
+        self,
+        *,
+        failed_when: Expression | None,
+        signature: Callable[[str, bool], tuple[str, str] | None],
+        blame_rules: tuple[tuple[str, Expression, str], ...],
+        same_result: Callable[[str], str],
+        same_error: Callable[[str], str],
+        span: Callable[[int], object],
+    ) -> None:
+        self.failed_when = failed_when
+        self.signature = signature
+        self.blame_rules = blame_rules
+        self.same_result = same_result
+        self.same_error = same_error
+        self.span = span
+
+    def observe(
+        self, event: Completed, view: View | None, last: str | None, faults: list[Fault]
+    ) -> Outcome:
+        """Judge a result. `last` is the fingerprint of this call's previous result, if known."""
+        failed = event.ok is False or event.error is not None
+        if event.ok is None and not failed:
+            failed = bool(event.exit_code) or (event.status or 0) >= FIRST_ERROR_STATUS
+        result = self.same_result(event.text)
+        changed = result != last
+        error = event.error if event.error is not None else event.text
+        if not failed and self.failed_when is not None and view is not None:
+            view.outcome = self._facts(
+                event, ok=True, error="", signature="", blame="", changed=changed
+            )
+            failed = self._holds("outcomes/failed_when", self.failed_when, view, faults)
+        found = self.signature(error if failed else event.text, failed)
+        signature, blame = found if found is not None else ("", "unknown" if failed else "")
+        if failed and view is not None:
+            view.outcome = self._facts(
+                event, ok=False, error=error, signature=signature, blame=blame, changed=changed
+            )
+            for id_, when, whose in self.blame_rules:
+                if self._holds(id_, when, view, faults):
+                    blame = whose
+                    break
+        if failed and event.blame:
+            blame = event.blame
+        outcome = Outcome(
+            ok=not failed,
+            state="failure" if failed else "success",
+            text=event.text,
+            error=error if failed else "",
+            signature=signature,
+            blame=blame if failed else "",
+            exit_code=event.exit_code,
+            status=event.status,
+            retry_after=event.retry_after,
+            duration=event.duration,
+            tokens=event.tokens,
+            cost=event.cost,
+            score=event.score,
+            meta=event.meta,
+            changed=changed,
+            result=result,
+            failure=self.same_error(error) if failed else "",
+        )
+        if view is not None:
+            view.outcome = self._facts(
+                event,
+                ok=outcome.ok,
+                error=outcome.error,
+                signature=signature,
+                blame=outcome.blame,
+                changed=changed,
+            )
+        return outcome
+
+    def _holds(self, id_: str, when: Expression, view: View, faults: list[Fault]) -> bool:
+        try:
+            answer = when(view)
+        except ExpressionError as error:
+            faults.append(Fault(id_, str(error)))
+            # An undecided `failed_when` must not make failures of successes (a missing field is
+            # the common case), and an undecided blame rule must not put blame on anyone.
+            return False
+        return answer is True
+
+    def _facts(
+        self, event: Completed, *, ok: bool, error: str, signature: str, blame: str, changed: bool
+    ) -> dict[str, object]:
+        """What expressions see as `outcome` (POLICY_LANGUAGE §5)."""
+        seen: dict[str, object] = {
+            "ok": ok,
+            "state": "success" if ok else "failure",
+            "text": event.text,
+            "error": error,
+            "signature": signature,
+            "blame": blame,
+            "chars": len(event.text),
+            "exit_code": event.exit_code or 0,
+            "status": event.status or 0,
+            "tokens": event.tokens or 0,
+            "cost": event.cost or 0.0,
+            "meta": event.meta,
+            "changed": changed,
+            "duration": self.span(round((event.duration or 0.0) * 1e9)),
+            "retry_after": self.span(round((event.retry_after or 0.0) * 1e9)),
+        }
+        if event.score is not None:
+            seen["score"] = event.score
+        return seen

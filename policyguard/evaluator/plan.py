@@ -1,0 +1,73 @@
+"""What the policy has to say on one kind of call, looked up once and then walked at each call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policyguard.evaluator.budget import Budget
+from policyguard.evaluator.limits import Limit
+from policyguard.evaluator.rule import Rule
+from policyguard.evaluator.view import Expression, View
+from policyguard.model.decision import Fault
+from policyguard.model.errors import ExpressionError
+
+
+class Plan:
+    """Class, limits, budgets and rules of calls of one tool, by one kind of agent.
+
+    `keyed` are the limits that need a key beside the fingerprint. `changing` tells whether a
+    success may change state: a fixed answer, or an expression.
+    """
+
+    __slots__ = ("budgets", "changing", "class_", "keyed", "limits", "rules", "tool")
+
+    def __init__(
+        self,
+        *,
+        tool: str,
+        class_: str,
+        limits: tuple[Limit, ...],
+        budgets: tuple[Budget, ...],
+        rules: tuple[Rule, ...],
+        changing: bool | Expression,
+    ) -> None:
+        self.tool = tool
+        self.class_ = class_
+        self.limits = limits
+        self.budgets = budgets
+        self.rules = rules
+        self.changing = changing
+        self.keyed: tuple[Any, ...] = tuple(
+            limit for limit in limits if getattr(limit, "key", None) is not None
+        )
+
+
+class Candidates:
+    """The classes that calls of one tool may have, first match first.
+
+    Each is a class and a condition on the call; the last may have none. Where the first has none,
+    the class is the tool's, whatever the arguments.
+    """
+
+    __slots__ = ("fixed", "options")
+
+    def __init__(self, options: tuple[tuple[str, Expression | None], ...]) -> None:
+        self.options = options
+        self.fixed: str | None = None
+        if not options:
+            self.fixed = ""
+        elif options[0][1] is None:
+            self.fixed = options[0][0]
+
+    def choose(self, view: View, faults: list[Fault]) -> str:
+        """The first class whose condition holds, or cannot be decided; empty where none does."""
+        for name, condition in self.options:
+            if condition is None:
+                return name
+            try:
+                if condition(view) is not False:
+                    return name
+            except ExpressionError as error:
+                faults.append(Fault(f"classify/classes/{name}", str(error)))
+                return name
+        return ""

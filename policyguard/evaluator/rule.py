@@ -1,0 +1,99 @@
+"""`rules`: what the policy's author wrote against calls of one shape."""
+
+from __future__ import annotations
+
+from policyguard.evaluator.view import Expression, View
+from policyguard.evaluator.wording import Template
+from policyguard.model.decision import Fault, Violation
+from policyguard.model.effect import Effect
+from policyguard.model.errors import ExpressionError
+
+
+class Rule:
+    """One compiled rule; its selectors have been resolved into the plans that hold it.
+
+    One that `reads_time` is not asked about a recorded call without a time.
+    """
+
+    __slots__ = (
+        "effect",
+        "id",
+        "instead",
+        "message",
+        "observe",
+        "on_error",
+        "reads_time",
+        "unless",
+        "when",
+    )
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's name in the language
+        *,
+        when: Expression | None,
+        unless: Expression | None,
+        effect: Effect,
+        on_error: Effect,
+        message: Template | None,
+        instead: Template | None,
+        observe: bool,
+        reads_time: bool,
+    ) -> None:
+        self.id = id
+        self.when = when
+        self.unless = unless
+        self.effect = effect
+        self.on_error = on_error
+        self.message = message
+        self.instead = instead
+        self.observe = observe
+        self.reads_time = reads_time
+
+    def judge(self, view: View, faults: list[Fault]) -> Violation | None:
+        """The rule's violation, if it matches.
+
+        What cannot be decided counts against the call, with the effect `on_error`: an error in
+        `when` is a match, one in `unless` no exemption.
+        """
+        error = ""
+        if self.when is not None:
+            try:
+                answer = self.when(view)
+            except ExpressionError as failure:
+                error = str(failure)
+            else:
+                if answer is False:
+                    return None
+                if answer is not True:
+                    error = "`when` is not a bool"
+        if self.unless is not None:
+            try:
+                answer = self.unless(view)
+            except ExpressionError as failure:
+                error = error or str(failure)
+            else:
+                if answer is True:
+                    return None
+                if answer is not False:
+                    error = error or "`unless` is not a bool"
+        effect = self.effect
+        if error:
+            faults.append(Fault(self.id, error))
+            effect = self.on_error
+            if effect is Effect.ALLOW:
+                return None
+        return Violation(self.id, effect, "rule", self._text(view, error), self._instead(view))
+
+    def _text(self, view: View, error: str) -> str:
+        if self.message is not None:
+            text = self.message.render(self._values(view))
+        else:
+            text = f"rule `{self.id.partition('/')[2]}` forbids this call"
+        return f"{text} (the rule could not be decided: {error})" if error else text
+
+    def _instead(self, view: View) -> str:
+        return self.instead.render(self._values(view)) if self.instead is not None else ""
+
+    def _values(self, view: View) -> dict[str, object]:
+        return {"call": view.call, "tags": view.tags, "rule": self.id}

@@ -1,0 +1,122 @@
+"""What is known of one session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.limits import Limit
+from policyguard.model.event import Started
+
+
+class Flight:
+    """An admitted call whose result has not come yet; `marks` are what the limits gave for it."""
+
+    __slots__ = ("attempt", "marks")
+
+    def __init__(self, attempt: Attempt, marks: list[Any]) -> None:
+        self.attempt = attempt
+        self.marks = marks
+
+
+class SessionState:
+    """One session's state: what its events so far amount to.
+
+    `facts` is at the same time what expressions see as `session`. `trackers` belong to the
+    session, `turn_trackers` to the turn. Times are nanoseconds; they never run backwards. A
+    session that stands `apart` shares no agent, user or project that its start does not name.
+    """
+
+    __slots__ = (
+        "accounts",
+        "agent",
+        "anchors",
+        "approvals",
+        "changes",
+        "facts",
+        "flights",
+        "halted",
+        "id",
+        "now",
+        "parent",
+        "results",
+        "scopes",
+        "started_at",
+        "trackers",
+        "turn",
+        "turn_accounts",
+        "turn_started_at",
+        "turn_trackers",
+    )
+
+    def __init__(self, event: Started, parent: SessionState | None, *, apart: bool = False) -> None:
+        self.id = event.session
+        self.agent = event.agent
+        self.parent = parent
+        self.now = event.at
+        self.started_at = event.at
+        self.turn_started_at = event.at
+        self.turn = 0
+        self.halted = ""
+        self.changes = Changes()
+        self.trackers: dict[str, Any] = {}
+        self.turn_trackers: dict[str, Any] = {}
+        self.flights: dict[str, Flight] = {}
+        self.approvals: dict[str, int] = {}
+        self.anchors: dict[str, list[tuple[tuple[float, ...], str]]] = {}
+        self.results: dict[str, str] = {}
+        self.accounts: set[tuple[str, str]] = set()
+        self.turn_accounts: set[tuple[str, str]] = set()
+        unknown = f"\x1d{event.session}" if apart else ""
+        self.scopes = {
+            "agent": event.agent or unknown,
+            "user": event.user or unknown,
+            "project": event.project or unknown,
+            "global": "",
+        }
+        self.facts: dict[str, Any] = {
+            "id": event.session,
+            "user": event.user,
+            "agent": event.agent,
+            "cwd": event.cwd,
+            "roles": list(event.roles),
+            "turn": 0,
+            "calls": 0,
+            "failures": 0,
+            "tokens": 0,
+            "cost": 0.0,
+            "running": 0,
+            "depth": 0 if parent is None else parent.facts["depth"] + 1,
+            "children": 0,
+            "tags": dict(event.tags),
+        }
+
+    def clamp(self, at: int | None) -> int | None:
+        """`at`, or the session's latest time where `at` lies before it."""
+        if at is None or self.now is None:
+            return at
+        return at if at >= self.now else self.now
+
+    def tracker(self, limit: Limit) -> Any:
+        """The limit's tracker in this session or turn; a fresh one, not kept, where it has none."""
+        trackers = self.turn_trackers if limit.per_turn else self.trackers
+        tracker = trackers.get(limit.id)
+        return limit.tracker() if tracker is None else tracker
+
+    def keep_tracker(self, limit: Limit) -> Any:
+        """The same, kept from now on."""
+        trackers = self.turn_trackers if limit.per_turn else self.trackers
+        tracker = trackers.get(limit.id)
+        if tracker is None:
+            tracker = trackers[limit.id] = limit.tracker()
+        return tracker
+
+    def halted_by(self) -> str:
+        """The entry that halted this session or an ancestor; empty where none did."""
+        owner: SessionState | None = self
+        while owner is not None:
+            if owner.halted:
+                return owner.halted
+            owner = owner.parent
+        return ""

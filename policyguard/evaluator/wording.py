@@ -1,0 +1,77 @@
+"""The text of a violation: the policy's own message with its placeholders, or the engine's words.
+
+Whatever comes out of a call is untrusted: it is quoted, cut, and stripped of control characters.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+CUT = 200
+"""Characters of one value that a message shows (POLICY_LANGUAGE §3)."""
+
+
+class Template:
+    """A message with placeholders: dotted fields of `call` and `tags`, and a violation's figures.
+
+    `parts` alternates literal text and dotted paths, beginning with text.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        self.parts = tuple(parts)
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """The text, each placeholder replaced by its value; an absent one by `(absent)`."""
+        text = list(self.parts)
+        for place in range(1, len(text), 2):
+            text[place] = show(_walk(values, text[place].split(".")))
+        return "".join(text)
+
+
+def _walk(values: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        if not isinstance(values, Mapping) or name not in values:
+            return None
+        values = values[name]
+    return values
+
+
+def show(value: Any) -> str:
+    """An untrusted value, fit to stand in a message."""
+    if value is None:
+        return "(absent)"
+    if isinstance(value, float):
+        return f"{value:g}"
+    text = value if isinstance(value, str) else _json(value)
+    text = "".join(c if c.isprintable() else " " for c in text[: CUT + 1])
+    return text if len(text) <= CUT else text[:CUT] + "…"
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        return f"({type(value).__name__})"
+
+
+def seconds(nanoseconds: int) -> str:
+    """A span of time as a person would write it: `45s`, `2m`, `1h30m`, `3d`."""
+    total = nanoseconds / 1e9
+    if total < 60:
+        return f"{total:g}s"
+    parts = []
+    rest = int(total)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2])
+
+
+def times(count: int) -> str:
+    """`once`, `twice`, `3 times`."""
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,0 +1,148 @@
+"""A policy in force, and the sessions under it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from policyguard.compiler import Compiled, compile_policy
+from policyguard.evaluator.fold import start
+from policyguard.evaluator.state import State
+from policyguard.guard.running import guarded
+from policyguard.guard.session import Session
+from policyguard.model.event import Event, Started
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Listener = Callable[[Event], None]
+
+
+class Guard:
+    """A policy in force. Shared by all sessions of a process; safe to use from many threads.
+
+    One lock makes each check atomic: what it admits is counted before the next one looks.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        listener: Listener | None = None,
+        observe: bool = False,
+    ) -> None:
+        self.evaluator = compiled.evaluator
+        self.observe = observe or compiled.evaluator.observe_only
+        self.diagnostics = compiled.diagnostics
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.state = State()
+        self._listener = listener
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+
+    @classmethod
+    def load(
+        cls,
+        policy: str | Path | Iterable[str | Path],
+        *,
+        store: None = None,
+        clock: Callable[[], int] = time.time_ns,
+        listener: Listener | None = None,
+    ) -> Guard:
+        """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
+
+        `clock` gives nanoseconds since 1970 (UTC). `listener` is called with every event, in order,
+        under the guard's lock. `store` is where state lasts; only None, memory, exists so far.
+
+        Raises `PolicyError` with every diagnostic where the policy has an error.
+        """
+        if store is not None:
+            raise NotImplementedError(
+                "stores other than memory are not alive in this version; leave out `store`"
+            )
+        return cls(compile_policy(policy), clock=clock, listener=listener)
+
+    @property
+    def policy(self) -> str:
+        """The policy's name."""
+        return self.evaluator.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the policy's layers and of the environment's values in it, in hex."""
+        return self.evaluator.digest
+
+    def session(
+        self,
+        id: str,  # noqa: A002 - the public surface
+        *,
+        parent: Session | str | None = None,
+        agent: str = "",
+        user: str = "",
+        roles: Iterable[str] = (),
+        project: str = "",
+        cwd: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Open a session, or return the open one of this id.
+
+        `parent` is the session of the agent that spawned this one: its budgets pay for this one's
+        calls. `tags` are facts that the host gives, as the policy declares them: `ValueError`
+        where a required one is missing or one has the wrong type.
+        """
+        with self.lock:
+            known = self._sessions.get(id)
+            if known is not None:
+                self._sessions.move_to_end(id)
+                return known
+            return self.start(
+                Started(
+                    session=id,
+                    at=self.clock(),
+                    parent=parent.id if isinstance(parent, Session) else parent or "",
+                    agent=agent,
+                    user=user,
+                    roles=tuple(roles),
+                    project=project,
+                    cwd=cwd or "",
+                    tags=self.evaluator.check_tags(dict(tags or {})),
+                )
+            )
+
+    def start(self, event: Started, *, apart: bool = False) -> Session:
+        """Open a session as an event says, or return the open one of its id.
+
+        `apart` is for replays of runs that have nothing to do with each other: an agent, user or
+        project that the event does not name is then this session's own.
+        """
+        with self.lock:
+            known = self._sessions.get(event.session)
+            if known is not None:
+                return known
+            while len(self._sessions) >= self.evaluator.bounds.sessions:
+                next(iter(self._sessions.values())).close()
+            session = Session(self, start(self.state, event, apart=apart))
+            self._sessions[event.session] = session
+            self.emit(event)
+            return session
+
+    def forget(self, session: Session) -> None:
+        """A session is closed: its id may be opened anew."""
+        self._sessions.pop(session.id, None)
+
+    def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function so that each call of it is checked and recorded.
+
+        The call belongs to the session of the surrounding `with guard.session(...):`. A refused
+        call raises `CallRefused`. For plain and for async functions.
+        """
+        return guarded(self, fn)
+
+    def emit(self, event: Event) -> None:
+        """Tell the listener what has happened."""
+        if self._listener is not None:
+            self._listener(event)

@@ -1,0 +1,434 @@
+"""One agent's run under a guard."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextvars import Token
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from policyguard.engines.fingerprint import text_of
+from policyguard.evaluator import fold as folding
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.evaluator import Request, Verdict
+from policyguard.evaluator.session import SessionState
+from policyguard.guard import running
+from policyguard.guard.advice import Advice
+from policyguard.model.decision import Decision, Fault, Violation
+from policyguard.model.effect import Effect
+from policyguard.model.errors import ArgumentsError
+from policyguard.model.event import (
+    Admitted,
+    Approved,
+    Closed,
+    Completed,
+    Event,
+    Granted,
+    Refused,
+    Released,
+    Spent,
+    TurnStarted,
+)
+from policyguard.model.outcome import Recorded
+
+if TYPE_CHECKING:
+    from policyguard.guard.guard import Guard
+
+R = TypeVar("R")
+
+
+class Session:
+    """One agent's run: its calls are checked and recorded here. Made by `Guard.session`.
+
+    As a context manager it is the session of the functions decorated with `@guard.tool`.
+    """
+
+    def __init__(self, guard: Guard, state: SessionState) -> None:
+        self.guard = guard
+        self.id = state.id
+        self._state = state
+        self._calls = 0
+        self._advice = Advice(guard.evaluator.bounds.in_flight)
+        self._entered: list[Token[Session | None]] = []
+
+    def check(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        at: int | None = None,
+        batch: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        server: str = "",
+        hints: Mapping[str, bool] | None = None,
+        estimate: Mapping[str, float] | None = None,
+    ) -> Decision:
+        """Ask whether a call may run, and count it if it may: then report it with `record`.
+
+        `at`: nanoseconds since 1970 (UTC), by default now. `batch`: an id that the parallel calls
+        of one message share. `tags` overlay the session's. `server`: the tool server's name.
+        `hints`: `read_only`, `destructive`, `idempotent`, `open_world`. `estimate`: tokens and
+        cost to reserve, as `{"tokens": …, "cost": …}`.
+        """
+        request = _request(tool, args, batch, tags, server, hints, estimate)
+        return self._judge(request, self._now(at), admit=True)
+
+    def decide(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        at: int | None = None,
+        batch: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        server: str = "",
+        hints: Mapping[str, bool] | None = None,
+        estimate: Mapping[str, float] | None = None,
+    ) -> Decision:
+        """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
+        request = _request(tool, args, batch, tags, server, hints, estimate)
+        return self._judge(request, self._now(at), admit=False)
+
+    def record(
+        self,
+        decision: Decision | str,
+        *,
+        result: Any = None,
+        error: BaseException | str | None = None,
+        exit_code: int | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+        blame: str | None = None,
+        duration: float | None = None,
+        tokens: int | None = None,
+        cost: float | None = None,
+        score: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        at: int | None = None,
+    ) -> Recorded:
+        """Report what came of an admitted call.
+
+        `result` is what the tool gave (text, or JSON-like), `error` what it raised or said
+        instead; a non-zero `exit_code` or an HTTP `status` of 400 or more is a failure too.
+        `duration` and `retry_after` are seconds. `blame` (`agent`, `harness`, `unknown`) overrides
+        the policy's. A call that is not in flight (refused, or reported before) is judged, and
+        counts nowhere.
+        """
+        if isinstance(error, BaseException):
+            error = f"{type(error).__name__}: {error}"
+        return self._complete(
+            Completed(
+                session=self.id,
+                at=self._now(at),
+                call=_id(decision),
+                ok=None if error is None else False,
+                text=text_of(result),
+                error=error,
+                exit_code=exit_code,
+                status=status,
+                retry_after=retry_after,
+                blame=blame or "",
+                duration=duration,
+                tokens=tokens,
+                cost=cost,
+                score=score,
+                meta=dict(meta) if meta else {},
+            )
+        )
+
+    def release(self, decision: Decision | str) -> None:
+        """Take an admission back: the call did not run and leaves windows and budgets."""
+        with self.guard.lock:
+            call = _id(decision)
+            self._fold(Released(session=self.id, at=self._now(None), call=call))
+
+    def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> None:
+        """Say yes to a call that was answered with *ask*: it may be checked once more, and runs.
+
+        Only *ask* is waived; what blocks or halts stays. The approval is bound to the call's tool
+        and arguments. `by` names who approves.
+        """
+        if decision.effect is not Effect.ASK or decision.session != self.id:
+            raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
+        self._fold(
+            Approved(
+                session=self.id,
+                at=self._now(None),
+                call=decision.id,
+                fingerprint=decision.fingerprint,
+                by=by,
+                labels=tuple(labels),
+            )
+        )
+
+    def grant(self, budget: str, amount: float, *, by: str) -> None:
+        """Raise a budget where this session draws on it, and lift a halt.
+
+        `amount` is in the budget's own unit (seconds for `time`). `KeyError` for an unknown budget.
+        """
+        budgets = self.guard.evaluator.budgets
+        id_ = budget if budget in budgets else f"budgets/{budget}"
+        if id_ not in budgets:
+            known = ", ".join(name.partition("/")[2] for name in budgets) or "none"
+            raise KeyError(f"no budget `{budget}` in this policy; it has: {known}")
+        self._fold(Granted(session=self.id, at=self._now(None), budget=id_, amount=amount, by=by))
+
+    def turn(self) -> None:
+        """Begin a new turn: the person has spoken. Lifts a halt; what counts per turn is new."""
+        self._fold(TurnStarted(session=self.id, at=self._now(None)))
+
+    def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
+        """Count tokens and cost that the model used between calls."""
+        self._spend(Spent(session=self.id, at=self._now(None), tokens=tokens, cost=cost))
+
+    def close(self) -> None:
+        """End the session: what was counted for it alone is forgotten."""
+        with self.guard.lock:
+            self._fold(Closed(session=self.id, at=self._now(None)))
+            self.guard.forget(self)
+
+    def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
+        """Check a call, run `fn`, record what came of it, and return its result.
+
+        A refused call raises `CallRefused`; an exception of `fn` is recorded as the call's error
+        and raised. Advice is appended to a result that is text.
+        """
+        return running.run(self, tool, args, fn)
+
+    async def arun(
+        self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], Awaitable[R]]
+    ) -> R:
+        """Do the same with an async `fn`. A cancelled call is released."""
+        return await running.arun(self, tool, args, fn)
+
+    def __enter__(self) -> Self:
+        self._entered.append(running.current.set(self))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        running.current.reset(self._entered.pop())
+
+    def replay(self, event: Event) -> Decision | Recorded | None:
+        """Put a recorded event through the same code as a live call, at its own time.
+
+        An `Admitted` (or `Refused`: it was attempted) gives the Decision of this policy, whose id
+        is the recorded call's; a `Completed` the Recorded.
+        """
+        match event:
+            case Admitted() | Refused():
+                request = Request(
+                    event.tool,
+                    event.args or {},
+                    event.server,
+                    event.batch,
+                    event.tags,
+                    event.hints,
+                    event.estimate,
+                )
+                return self._judge(request, event.at, admit=True, call=event.call)
+            case Completed():
+                return self._complete(event)
+            case Spent():
+                self._spend(event)
+            case Closed():
+                with self.guard.lock:
+                    self._fold(event)
+                    self.guard.forget(self)
+            case _:
+                self._fold(event)
+        return None
+
+    def _now(self, at: int | None) -> int:
+        return self.guard.clock() if at is None else at
+
+    def _judge(self, request: Request, at: int | None, *, admit: bool, call: str = "") -> Decision:
+        guard, evaluator = self.guard, self.guard.evaluator
+        attempt: Attempt | None = None
+        with guard.lock:
+            if admit:
+                self._calls += 1
+                call = call or f"c{self._calls}"
+            try:
+                attempt, view = evaluator.prepare(self._state, request, at)
+                verdict = evaluator.judge(
+                    guard.state, self._state, attempt, view, observe=guard.observe
+                )
+            except ArgumentsError as error:
+                verdict = Verdict(Effect.BLOCK, (_unfit(str(error)),), (), ())
+            except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
+                verdict = self._broken(error)
+            decision = _decision(self.id, request.tool, call, verdict, attempt)
+            if admit:
+                self._settle(decision, request, attempt, at)
+        return decision
+
+    def _settle(
+        self, decision: Decision, request: Request, attempt: Attempt | None, at: int | None
+    ) -> None:
+        """Count an admitted call, note a refused one."""
+        guard = self.guard
+        if not decision.allowed:
+            refused = Refused(
+                self.id,
+                at,
+                decision.id,
+                request.tool,
+                request.args,
+                request.server,
+                request.batch,
+                request.tags,
+                request.hints,
+                request.estimate,
+                attempt.plan.class_ if attempt is not None else "",
+                decision.fingerprint,
+                effect=decision.effect,
+                violations=tuple(violation.id for violation in decision.violations),
+            )
+            folding.refuse(self._state, refused)
+            guard.emit(refused)
+        elif attempt is not None:
+            admitted = Admitted(
+                self.id,
+                attempt.at,
+                decision.id,
+                attempt.tool,
+                attempt.args,
+                attempt.server,
+                attempt.batch,
+                attempt.tags,
+                attempt.hints,
+                attempt.estimate,
+                attempt.plan.class_,
+                attempt.fingerprint,
+                attempt.like,
+                attempt.numbers,
+                attempt.targets,
+                attempt.changing,
+                attempt.keys,
+                tuple(attempt.charges),
+            )
+            folding.admit(guard.evaluator, guard.state, self._state, admitted, attempt)
+            guard.emit(admitted)
+            if decision.violations:
+                self._advice.give(attempt.batch or decision.id, decision.message)
+
+    def _complete(self, event: Completed) -> Recorded:
+        guard, evaluator = self.guard, self.guard.evaluator
+        with guard.lock:
+            flight = self._state.flights.get(event.call)
+            if flight is None:
+                outcome = evaluator.observer.observe(event, None, None, [])
+                return Recorded(outcome=outcome)
+            attempt = flight.attempt
+            last = self._state.results.get(attempt.fingerprint)
+            outcome, charges, faults = evaluator.settle(self._state, attempt, event, last)
+            folded = Completed(
+                event.session,
+                self._state.clamp(event.at),
+                event.call,
+                outcome.ok,
+                event.known,
+                event.text,
+                event.error,
+                event.exit_code,
+                event.status,
+                event.retry_after,
+                event.duration,
+                event.tokens,
+                event.cost,
+                event.score,
+                event.meta,
+                outcome.signature,
+                outcome.blame,
+                outcome.result,
+                outcome.failure,
+                charges,
+            )
+            folding.complete(evaluator, guard.state, self._state, folded, flight, outcome)
+            guard.emit(folded)
+            advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
+        return Recorded(outcome=outcome, advice=advice, errors=faults)
+
+    def _spend(self, event: Spent) -> None:
+        with self.guard.lock:
+            charges = self.guard.evaluator.spend(self._state, event.tokens, event.cost)
+            self._fold(
+                Spent(
+                    session=self.id,
+                    at=event.at,
+                    tokens=event.tokens,
+                    cost=event.cost,
+                    charges=charges,
+                )
+            )
+
+    def _fold(self, event: Event) -> None:
+        guard = self.guard
+        with guard.lock:
+            folding.fold(guard.evaluator, guard.state, event)
+            guard.emit(event)
+
+    def _broken(self, error: Exception) -> Verdict:
+        """The verdict where policyguard itself failed: as `on_internal_error` says."""
+        fault = Fault("internal", f"{type(error).__name__}: {error}")
+        if self.guard.evaluator.allow_on_internal_error:
+            return Verdict(Effect.ALLOW, (), (), (fault,))
+        violation = Violation(
+            "internal", Effect.BLOCK, "internal_error", "policyguard could not judge this call"
+        )
+        return Verdict(Effect.BLOCK, (violation,), (), (fault,))
+
+
+def _request(
+    tool: str,
+    args: Mapping[str, Any] | None,
+    batch: str | None,
+    tags: Mapping[str, Any] | None,
+    server: str,
+    hints: Mapping[str, bool] | None,
+    estimate: Mapping[str, float] | None,
+) -> Request:
+    return Request(
+        tool,
+        dict(args) if args else {},
+        server,
+        batch or "",
+        dict(tags) if tags else {},
+        dict(hints) if hints else {},
+        dict(estimate) if estimate else {},
+    )
+
+
+def _id(decision: Decision | str) -> str:
+    return decision if isinstance(decision, str) else decision.id
+
+
+def _unfit(reason: str) -> Violation:
+    return Violation(
+        "bounds/arguments",
+        Effect.BLOCK,
+        "arguments",
+        f"the arguments cannot be judged: {reason}",
+        "call the tool with plain JSON arguments of ordinary size",
+    )
+
+
+def _decision(
+    session: str, tool: str, call: str, verdict: Verdict, attempt: Attempt | None
+) -> Decision:
+    return Decision(
+        id=call,
+        session=session,
+        tool=tool,
+        effect=verdict.effect,
+        allowed=verdict.effect is Effect.ALLOW or verdict.effect is Effect.ADVISE,
+        violations=verdict.violations,
+        fingerprint=attempt.fingerprint if attempt is not None else "",
+        errors=verdict.faults,
+        would=verdict.would,
+    )

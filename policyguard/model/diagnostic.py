@@ -1,0 +1,66 @@
+"""What is wrong with a policy, and where: the author's mistakes as values.
+
+A diagnostic's code is `phase/slug` (`yaml/duplicate-key`, `schema/unknown-key`). Its message is
+lower case, one line, without a final period, with the author's text in backticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Literal
+
+import msgspec
+
+Severity = Literal["error", "warning", "info"]
+
+
+class Span(msgspec.Struct, frozen=True, order=True):
+    """A stretch of a policy file.
+
+    Lines and columns count from 1, columns in code points; the end is exclusive. `file` is the
+    name to show: a path as it was given, or `pack:core/policy.yaml` for what ships inside.
+    """
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding. `lines` are the source lines that `span` covers, as they stand in the file.
+
+    `help` says what to write instead, where that is known.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    span: Span
+    help: str | None = None
+    lines: tuple[str, ...] = ()
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be used. `str()` of it is the whole report, plain text.
+
+    The report is rendered by `policyguard.report.diagnostics.render_text`; `diagnostics` are the
+    findings behind it, warnings included.
+    """
+
+    def __init__(self, report: str, diagnostics: Iterable[Diagnostic]) -> None:
+        self.report = report
+        self.diagnostics = tuple(diagnostics)
+        super().__init__(report, self.diagnostics)
+
+    def __str__(self) -> str:
+        return self.report
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """Return a help text with the known word that `word` most likely misspells, if any."""
+    names = {name.casefold(): name for name in known}
+    close = get_close_matches(word.casefold(), names, n=1, cutoff=0.65)
+    return f"did you mean `{names[close[0]]}`?" if close else None

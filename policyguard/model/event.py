@@ -1,0 +1,171 @@
+"""What happened, as facts in order: state is a fold over them, a trace or journal a file of them.
+
+One JSON object a line is policyguard's own trace format (`schemas/event.schema.json`); the key
+`event` names the kind. A recorded run of another system becomes the same events (`traces/`), with
+the derived fields (`class`, `fingerprint`, `charges` …) left empty: a replay computes them anew.
+
+Times are integers, nanoseconds since 1970 in UTC; `None` where the record has no time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Provenance = Literal["explicit", "inferred", "unknown"]
+"""Where an outcome's success or failure comes from: the record says so (`explicit`), it was read
+out of the result's text (`inferred`), or nothing tells (`unknown`)."""
+
+
+class Charge(msgspec.Struct, frozen=True, array_like=True):
+    """What one call costs one budget: `amount` in units of 1e-9 of the budget's own unit."""
+
+    budget: str
+    key: str
+    amount: int
+
+
+class _Event(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="event",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    session: str
+    at: int | None = None
+
+
+class Started(_Event, frozen=True, tag="started"):
+    """A session begins. `parent` is the session of the agent that spawned this one."""
+
+    parent: str = ""
+    agent: str = ""
+    user: str = ""
+    roles: tuple[str, ...] = ()
+    project: str = ""
+    cwd: str = ""
+    tags: dict[str, Any] = {}
+
+
+class TurnStarted(_Event, frozen=True, tag="turn_started"):
+    """The person (or whoever gives the agent its orders) has spoken: a new turn."""
+
+
+class _Attempt(_Event, frozen=True):
+    call: str = ""
+    tool: str = ""
+    args: dict[str, Any] | None = None
+    server: str = ""
+    batch: str = ""
+    tags: dict[str, Any] = {}
+    hints: dict[str, bool] = {}
+    estimate: dict[str, float] = {}
+    class_: str = msgspec.field(default="", name="class")
+    fingerprint: str = ""
+    like: str = ""
+    numbers: tuple[float, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+class Admitted(_Attempt, frozen=True, tag="admitted"):
+    """A call was let through and takes its place in windows and budgets.
+
+    `call` is its id, unique in the session; `args` is None where the journal kept none; `batch`
+    is shared by the parallel calls of one message. `changing`: whether it may change state.
+    `like` and `numbers`: for a call with tolerant numbers, the fingerprint without them, and
+    them. `keys`: for each limit that tells sameness by something else than the fingerprint, by
+    what.
+    """
+
+    changing: bool = True
+    keys: dict[str, str] = {}
+    charges: tuple[Charge, ...] = ()
+
+
+class Refused(_Attempt, frozen=True, tag="refused"):
+    """A call was attempted and did not run. It counts in no window."""
+
+    effect: str = "block"
+    violations: tuple[str, ...] = ()
+
+
+class Completed(_Event, frozen=True, tag="completed"):
+    """The result of an admitted call.
+
+    `ok` is False for a failure; None where the record does not say (`known` says where it is
+    from). `text` is the result as the model saw it, `error` the error's text (None: no error
+    text apart from `text`). `duration` and `retry_after` are seconds, `cost` is in the currency
+    of the budgets, `status` an HTTP status, `score` a measure of progress.
+    """
+
+    call: str = ""
+    ok: bool | None = None
+    known: Provenance = "explicit"
+    text: str = ""
+    error: str | None = None
+    exit_code: int | None = None
+    status: int | None = None
+    retry_after: float | None = None
+    duration: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    score: float | None = None
+    meta: dict[str, Any] = {}
+    signature: str = ""
+    blame: str = ""
+    result_fingerprint: str = ""
+    error_fingerprint: str = ""
+    charges: tuple[Charge, ...] = ()
+
+
+class Released(_Event, frozen=True, tag="released"):
+    """An admission is taken back: the call did not run."""
+
+    call: str = ""
+
+
+class Spent(_Event, frozen=True, tag="spent"):
+    """Tokens and cost used between calls, by the model itself."""
+
+    tokens: int = 0
+    cost: float = 0.0
+    charges: tuple[Charge, ...] = ()
+
+
+class Granted(_Event, frozen=True, tag="granted"):
+    """A person or a program raised a budget by `amount` (in the budget's unit)."""
+
+    budget: str = ""
+    amount: float = 0.0
+    by: str = ""
+
+
+class Approved(_Event, frozen=True, tag="approved"):
+    """A person or a program said yes to one refused call, known by its fingerprint."""
+
+    call: str = ""
+    fingerprint: str = ""
+    by: str = ""
+    labels: tuple[str, ...] = ()
+
+
+class Closed(_Event, frozen=True, tag="closed"):
+    """The session is over. `success` is the run's own outcome, where it has one."""
+
+    success: bool | None = None
+
+
+Event = (
+    Started
+    | TurnStarted
+    | Admitted
+    | Refused
+    | Completed
+    | Released
+    | Spent
+    | Granted
+    | Approved
+    | Closed
+)

@@ -1,0 +1,131 @@
+"""Diagnostics as text with carets, and as JSON.
+
+The text of a policy is untrusted: whatever a terminal would not print as a letter is shown as an
+escape, and carets are placed by the width of what is shown.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from policyguard.model.diagnostic import Diagnostic, Span
+
+_TAB = 4
+_LONGEST = 160
+"""Columns of a source line that are shown."""
+_BEFORE = 60
+"""Columns that are shown before the caret where a line is cut."""
+
+
+def render_text(diagnostics: Iterable[Diagnostic]) -> str:
+    """All diagnostics by file and place, each with its source lines; empty for none."""
+    return "\n".join(_text(diagnostic) for diagnostic in ordered(diagnostics))
+
+
+def render_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
+    """All diagnostics by file and place, as values that JSON has; lines and columns from 1."""
+    return [
+        {
+            "code": found.code,
+            "severity": found.severity,
+            "message": found.message,
+            "file": found.span.file,
+            "line": found.span.line,
+            "column": found.span.column,
+            "end_line": found.span.end_line,
+            "end_column": found.span.end_column,
+            "help": found.help,
+        }
+        for found in ordered(diagnostics)
+    ]
+
+
+def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Diagnostics by file and place, each of them once."""
+    return sorted(
+        dict.fromkeys(diagnostics), key=lambda found: (found.span, found.code, found.message)
+    )
+
+
+def _text(found: Diagnostic) -> str:
+    span = found.span
+    lines = [f"{found.severity}[{found.code}]: {_shown(found.message)}"]
+    gutter = " " * len(str(span.line + max(len(found.lines) - 1, 0)))
+    lines.append(f"{gutter}--> {_shown(span.file)}:{span.line}:{span.column}")
+    if any(line.strip() for line in found.lines):
+        lines.append(f"{gutter} |")
+        lines += _excerpt(found.lines, span, len(gutter))
+    if found.help:
+        lines.append(f"{gutter} = help: {_shown(found.help)}  (policyguard explain {found.code})")
+    return "\n".join(lines) + "\n"
+
+
+def _excerpt(lines: tuple[str, ...], span: Span, width: int) -> Iterator[str]:
+    """The first line with carets, and the last one where the span covers several."""
+    last = span.end_line - span.line
+    for offset, line in enumerate(lines):
+        if 0 < offset < last:
+            if offset == 1:
+                yield "..."
+            continue
+        start = span.column - 1 if offset == 0 else len(line) - len(line.lstrip())
+        end = span.end_column - 1 if offset == last else len(line.rstrip())
+        shown, before, carets = _marked(line, start, end)
+        yield f"{span.line + offset:>{width}} | {shown}".rstrip()
+        yield f"{'':>{width}} | {' ' * before}{'^' * carets}"
+    if last >= len(lines) > 0:
+        yield "..."
+
+
+def _marked(line: str, start: int, end: int) -> tuple[str, int, int]:
+    """The line as it is shown, and how many columns come before the carets, and how many carets."""
+    cells = [_cell(character) for character in line.expandtabs(_TAB)]
+    places = _places(line)
+    start, end = (places[min(place, len(line))] for place in (start, end))
+    first = 0
+    if sum(map(_width, cells)) > _LONGEST:
+        first = max(0, start - _BEFORE)
+    prefix = "…" if first else ""
+    shown, columns = prefix, len(prefix)
+    cut = len(cells)
+    for place in range(first, len(cells)):
+        if columns + _width(cells[place]) > _LONGEST:
+            shown, cut = shown + "…", place
+            break
+        shown += cells[place]
+        columns += _width(cells[place])
+    before = len(prefix) + sum(_width(cell) for cell in cells[first:start])
+    carets = sum(_width(cell) for cell in cells[start : min(end, cut)])
+    return shown, before, max(carets, 1)
+
+
+def _places(line: str) -> list[int]:
+    """For each character, and the end of the line, where it stands once tabs are expanded."""
+    places, column = [], 0
+    for character in line:
+        places.append(column)
+        column += _TAB - column % _TAB if character == "\t" else 1
+    return [*places, column]
+
+
+def _cell(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _shown(text: str) -> str:
+    return "".join(map(_cell, text))
+
+
+def _width(cell: str) -> int:
+    if len(cell) > 1:
+        return len(cell)
+    if unicodedata.combining(cell):
+        return 0
+    return 2 if unicodedata.east_asian_width(cell) in "WF" else 1

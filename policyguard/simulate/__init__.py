@@ -1,0 +1,6 @@
+"""Recorded runs through the same Guard: what a policy would have stopped, and what broken."""
+
+from policyguard.simulate.labels import LabelError, Labels
+from policyguard.simulate.replay import Replay
+
+__all__ = ["LabelError", "Labels", "Replay"]

@@ -1,0 +1,118 @@
+"""Lists of messages, whatever they are wrapped in → one conversation a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from policyguard.traces.item import Skipped
+from policyguard.traces.shape import as_id, as_list, as_number, as_object
+from policyguard.traces.source import Sample, Source
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+"""Who speaks in a message of the API."""
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """The messages of one session.
+
+    `line` is where it stands in a file of lines; `usage` and `cost` are those of the last message
+    alone, which is all that a log of requests has.
+    """
+
+    session: str
+    messages: list[Any]
+    line: int | None = None
+    is_tau_bench: bool = False
+    success: bool | None = None
+    usage: object = None
+    cost: object = None
+
+
+def are_in(sample: Sample) -> bool:
+    """Whether the document is a conversation, or most of its rows or lines are."""
+    if messages(sample.document) is not None:
+        return True
+    rows = sample.records or as_list(sample.document)
+    own = [row for row in rows if not _is_header(row)]
+    return bool(own) and 2 * sum(messages(row) is not None for row in own) > len(own)
+
+
+def messages(value: object) -> list[Any] | None:
+    """The messages in a list of them, in an object that holds one, or in a row of tau-bench."""
+    holder = as_object(value)
+    held = value if isinstance(value, list) else holder.get("messages", holder.get("traj"))
+    if not isinstance(held, list):
+        return None
+    return held if any(as_object(message).get("role") in ROLES for message in held) else None
+
+
+def conversations(source: Source) -> Iterator[Conversation | Skipped]:
+    """Those of a file, in its order. Raises `OSError`."""
+    taken: set[str] = set()
+    for row in _rows(source):
+        if isinstance(row, Skipped):
+            yield row
+            continue
+        held = messages(row.value)
+        if held is not None:
+            conversation = _unwrapped(row, held)
+            # A file joined from several runs repeats their tasks and trials.
+            if conversation.session in taken:
+                conversation = msgspec.structs.replace(conversation, session=row.name)
+            taken.add(conversation.session)
+            yield conversation
+        elif not _is_header(row.value):
+            yield Skipped(source.file, row.line, f"session `{row.name}`: no messages")
+
+
+class _Row(msgspec.Struct, frozen=True):
+    name: str
+    line: int | None
+    value: object
+
+
+def _rows(source: Source) -> Iterator[_Row | Skipped]:
+    document = source.sample.document
+    if messages(document) is not None:
+        yield _Row(source.name, None, document)
+    elif isinstance(document, list):
+        for index, value in enumerate(document):
+            yield _Row(f"{source.name}:{index}", None, value)
+    else:
+        for entry in source.lines():
+            if isinstance(entry, Skipped):
+                yield entry
+            else:
+                line, value = entry
+                yield _Row(f"{source.name}:{line - 1}", line, value)
+
+
+def _unwrapped(row: _Row, held: list[Any]) -> Conversation:
+    wrapping = as_object(row.value)
+    if "traj" in wrapping:
+        reward = as_number(wrapping.get("reward"))
+        task, trial = as_id(wrapping.get("task_id")), as_id(wrapping.get("trial"))
+        return Conversation(
+            f"{task}/{trial}" if task else row.name,
+            held,
+            row.line,
+            is_tau_bench=True,
+            success=None if reward is None else reward >= 1,
+        )
+    response = as_object(wrapping.get("response"))
+    answers = [as_object(choice).get("message") for choice in as_list(response.get("choices"))]
+    return Conversation(
+        row.name,
+        [*held, *answers[:1]],
+        row.line,
+        usage=response.get("usage"),
+        cost=wrapping.get("cost") if response else None,
+    )
+
+
+def _is_header(row: object) -> bool:
+    """The first line of some files says what the others are."""
+    return isinstance(row, dict) and set(row) == {"metadata"}

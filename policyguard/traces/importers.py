@@ -1,0 +1,23 @@
+"""The formats that can be read. The first that recognises a file reads it."""
+
+from __future__ import annotations
+
+from policyguard.traces import (
+    chat_completions,
+    claude_code,
+    mini_swe_agent,
+    native,
+    swe_agent,
+    tau2,
+)
+from policyguard.traces.importer import Importer
+
+# Chat completions come last: other formats hold lists of messages too, and more about them.
+IMPORTERS: tuple[Importer, ...] = (
+    native,
+    claude_code,
+    mini_swe_agent,
+    tau2,
+    swe_agent,
+    chat_completions,
+)

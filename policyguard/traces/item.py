@@ -1,0 +1,26 @@
+"""What reading a trace gives: events, and what was passed over."""
+
+from __future__ import annotations
+
+import msgspec
+
+from policyguard.model.event import Event
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A file, a line or an entry that was not read, and why.
+
+    `line` counts from 1 where the file is read line by line; None speaks of the whole file, or
+    of an entry that `reason` names.
+    """
+
+    file: str
+    line: int | None
+    reason: str
+
+
+Item = Event | Skipped
+
+
+class TraceError(Exception):
+    """A path on the command line that stands for no file; the message names it."""

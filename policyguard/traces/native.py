@@ -1,0 +1,36 @@
+"""policyguard's own format: one event a line, as the journal writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from policyguard.journal.format import LineError, decode
+from policyguard.model.event import Event
+from policyguard.traces.importer import Met
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.shape import as_string
+from policyguard.traces.source import Sample, Source
+
+FORMAT = "policyguard"
+
+_KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
+
+
+def detect(sample: Sample) -> bool:
+    """A line that names a kind of event and a session."""
+    return any(
+        isinstance(record, dict)
+        and "session" in record
+        and as_string(record.get("event")) in _KINDS
+        for record in sample.records
+    )
+
+
+def read(source: Source, met: Met) -> Iterator[Item]:
+    """Each line as it stands; a line that is no event is Skipped."""
+    for number, line in source.raw_lines():
+        try:
+            yield decode(line)
+        except LineError as error:
+            yield Skipped(source.file, number, str(error))

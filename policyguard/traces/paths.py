@@ -1,0 +1,52 @@
+"""What was named on the command line → the files to read."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from policyguard.traces.item import TraceError
+
+
+def expand(paths: Sequence[str | Path]) -> Iterator[Path]:
+    """The files that paths stand for, each once, in the order named.
+
+    A file stands for itself; a folder for all files under it, sorted, hidden ones left out; what
+    is neither is taken as a glob (`**` crosses folders). What cannot be opened is among them:
+    the reader says why. Raises `TraceError` for what matches nothing.
+    """
+    met: set[Path] = set()
+    for path in paths:
+        for file in _files(Path(path)):
+            real = file.resolve()
+            if real not in met:
+                met.add(real)
+                yield file
+
+
+def _files(path: Path) -> Iterator[Path]:
+    # os.path instead of Path: it answers no, rather than raise, where a folder is locked.
+    if os.path.isdir(path):  # noqa: PTH112  see above
+        yield from _under(path)
+    elif os.path.lexists(path):
+        yield path
+    else:
+        yield from _matching(path)
+
+
+def _under(folder: Path) -> Iterator[Path]:
+    locked: list[Path] = []
+    for place, folders, names in os.walk(folder, onerror=lambda e: locked.append(Path(e.filename))):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+    yield from locked
+
+
+def _matching(pattern: Path) -> Iterator[Path]:
+    matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207  Path's own knows no absolute patterns
+    if not matches:
+        raise TraceError(f"no such file or folder, and no match: `{pattern}`")
+    for match in matches:
+        yield from _files(Path(match))

@@ -1,0 +1,71 @@
+"""SWE-agent `.traj` files: one JSON document, one session of one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from policyguard.model.event import Started
+from policyguard.traces.content import as_text
+from policyguard.traces.importer import Met
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.session import Call, Result, SessionEvents
+from policyguard.traces.shape import as_amount, as_list, as_object, as_objects
+from policyguard.traces.source import Sample, Source
+from policyguard.traces.swe_agent_errors import failed
+
+FORMAT = "swe-agent"
+
+
+def detect(sample: Sample) -> bool:
+    """A document with a `trajectory` of steps, or with the `history` of a demonstration."""
+    document = as_object(sample.document)
+    steps = as_objects(document.get("trajectory"))
+    history = as_objects(document.get("history"))
+    return any("action" in step and "observation" in step for step in steps) or any(
+        "action" in entry and "agent" in entry for entry in history
+    )
+
+
+def read(source: Source, met: Met) -> Iterator[Item]:
+    """The steps of the trajectory; each step with an action is a call and its result."""
+    document = as_object(source.sample.document)
+    if "trajectory" not in document:
+        reason = "a demonstration: it has a history and no trajectory, so no steps to read"
+        yield Skipped(source.file, None, reason)
+        return
+    started = Started(session=source.name.removesuffix(".traj"), agent=FORMAT)
+    events = SessionEvents(source.file, started)
+    yield from events.start()
+    events.prompt()
+    for index, step in enumerate(as_list(document["trajectory"])):
+        if isinstance(step, dict) and isinstance(step.get("action"), str):
+            yield from _step(events, step)
+        else:
+            yield Skipped(source.file, None, f"step {index}: no action")
+    yield from events.close()
+
+
+def _step(events: SessionEvents, step: dict[str, Any]) -> Iterator[Item]:
+    action = step["action"]
+    words = action.split(maxsplit=1)
+    if not words:
+        yield from events.reply()
+        return
+    tool = words[0]
+    yield from events.calls([Call("", tool, {"command": action})])
+    if step.get("observation") is not None:
+        yield from events.result(_result(tool, step))
+
+
+def _result(tool: str, step: dict[str, Any]) -> Result:
+    text = as_text(step["observation"])
+    took = as_amount(step.get("execution_time"))
+    bad = failed(tool, text)
+    return Result(
+        call="",
+        text=text,
+        ok=False if bad else None,
+        known="inferred" if bad else "unknown",
+        duration=None if took is None else float(took),
+    )

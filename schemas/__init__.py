@@ -1,0 +1,1 @@
+"""JSON Schemas of what policyguard reads and writes."""

@@ -1,0 +1,164 @@
+"""One event is one JSON line, and the published schema describes each line that is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.journal.format import LineError, decode, encode
+from policyguard.model.event import Admitted, Completed, Event, Started
+
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "schemas" / "event.schema.json").read_text(encoding="utf-8")
+)
+KINDS: dict[str, type[msgspec.Struct]] = {
+    str(kind.__struct_config__.tag): kind for kind in get_args(Event)
+}
+
+names = st.text(max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+by_type: dict[Any, st.SearchStrategy[Any]] = {
+    int: st.integers(-(2**63), 2**63 - 1),
+    float: numbers,
+    dict[str, Any]: st.dictionaries(names, values, max_size=3),
+    dict[str, float]: st.dictionaries(names, numbers, max_size=3),
+    tuple[float, ...]: st.lists(numbers, max_size=3).map(tuple),
+}
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Event:
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    hints = {field.name: field.type for field in msgspec.structs.fields(KINDS[kind])}
+    return KINDS[kind](**{name: draw(_of(hint)) for name, hint in hints.items()})
+
+
+def _of(hint: Any) -> st.SearchStrategy[Any]:
+    parts = [by_type.get(part, st.from_type(part)) for part in get_args(hint)]
+    if type(None) in get_args(hint):
+        return st.one_of(parts)
+    return by_type.get(hint, st.from_type(hint))
+
+
+def _properties(kind: str) -> dict[str, dict[str, Any]]:
+    own = SCHEMA["$defs"][kind]["properties"]
+    return {
+        name: SCHEMA["$defs"][value["$ref"].rsplit("/", 1)[1]] if "$ref" in value else value
+        for name, value in own.items()
+    }
+
+
+def _shape(schema: dict[str, Any]) -> dict[str, Any]:
+    """What a schema allows, without its words."""
+    if "anyOf" in schema:
+        types = [part["type"] for part in schema["anyOf"]]
+        return {"type": types, **{k: v for k, v in schema.items() if k == "default"}}
+    if "const" in schema:
+        return {"enum": [schema["const"]]}
+    kept = {k: v for k, v in schema.items() if k not in ("description", "title")}
+    for key in ("items", "additionalProperties"):
+        if isinstance(kept.get(key), dict):
+            kept[key] = _shape(kept[key])
+    if "prefixItems" in kept:
+        kept["prefixItems"] = [_shape(item) for item in kept["prefixItems"]]
+    return kept
+
+
+def test_the_schema_knows_each_kind_of_event_and_no_other() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert [ref["$ref"] for ref in SCHEMA["oneOf"]] == [f"#/$defs/{kind}" for kind in KINDS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_schema_has_the_fields_of_the_model_with_their_types_and_defaults(kind: str) -> None:
+    _, components = json.loads(msgspec.json.encode(msgspec.json.schema_components([KINDS[kind]])))
+    generated = components[KINDS[kind].__name__]["properties"]
+    charge = _shape(components["Charge"]) if "Charge" in components else {}
+    expected = {name: _shape(schema) for name, schema in generated.items()}
+    if "charges" in expected:
+        expected["charges"]["items"] = charge
+    assert {name: _shape(schema) for name, schema in _properties(kind).items()} == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_key_of_the_schema_says_what_it_is(kind: str) -> None:
+    for name, schema in _properties(kind).items():
+        assert schema["description"].endswith((".", "CEL.")), name
+
+
+@given(events())
+def test_what_is_written_is_read_back_and_validates(event: Event) -> None:
+    line = encode(event)
+    assert b"\n" not in line
+    assert decode(line) == event
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(line))
+
+
+def test_the_examples_of_the_schema_are_events() -> None:
+    for example in SCHEMA["examples"]:
+        decode(json.dumps(example))
+        jsonschema.Draft202012Validator(SCHEMA).validate(example)
+
+
+def test_defaults_are_left_out_of_the_line() -> None:
+    assert encode(Started("s")) == b'{"event":"started","session":"s"}'
+    assert json.loads(encode(Admitted("s", call="c0", class_="shell"))) == {
+        "event": "admitted",
+        "session": "s",
+        "call": "c0",
+        "class": "shell",
+    }
+
+
+def test_a_result_that_stands_in_the_line_is_taken_as_explicit() -> None:
+    event = decode('{"event":"completed","session":"s","call":"c0","ok":false}')
+    assert event == Completed("s", call="c0", ok=False, known="explicit")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"event":"admitted","session":"s","tol":"bash"}', "unknown field `tol`"),
+        (b'{"event":"admited","session":"s"}', "invalid value 'admited' - at `$.event`"),
+        (b'{"session":"s"}', "missing required field `event`"),
+        (b'{"event":"closed"}', "missing required field `session`"),
+        (b'{"event":"admitted","session":"s","args":[1]}', "at `$.args`"),
+        (b'{"event":"admitted","session":"s","at":"now"}', "at `$.at`"),
+        (b"[1]", "expected `object`, got `array`; see schemas/event.schema.json"),
+        (b'{"event":"closed","ses', "one event is one line of JSON"),
+        (b"", "one event is one line of JSON"),
+        (b'{"event":"closed","session":"\xff"}', "write the file as UTF-8"),
+        (
+            b'{"event":"admitted","session":"s","args":' + b'{"a":' * 300 + b"1" + b"}" * 301,
+            "nested more than 200 levels deep",
+        ),
+        (
+            b'{"event":"admitted","session":"s","args":' + b'{"a":' * 9000 + b"1" + b"}" * 9001,
+            "nested more than 200 levels deep",
+        ),
+    ],
+)
+def test_a_line_that_is_no_event_is_refused_with_its_place(line: bytes, reason: str) -> None:
+    with pytest.raises(LineError) as error:
+        decode(line)
+    assert reason in str(error.value)
+
+
+def test_brackets_inside_text_are_no_nesting() -> None:
+    text = '[{\\"' * 400
+    line = f'{{"event":"completed","session":"s","text":"{text}"}}'
+    event = decode(line)
+    assert isinstance(event, Completed)
+    assert event.text.count("{") == 400

@@ -1,0 +1,38 @@
+"""Stories: the files under `input/`, read in order, give what stands in `expected.jsonl`.
+
+A line of it is an event, or `{"format": …, "file": …}` where a file begins, or `{"skipped": …}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard.journal.format import encode
+from policyguard.traces import Reader, Skipped, expand
+
+CASES = sorted((Path(__file__).parent / "cases").iterdir())
+
+
+def told(case: Path) -> Iterator[dict[str, Any]]:
+    reader = Reader()
+    for path in expand([case / "input"]):
+        trace = reader.read(path)
+        yield {"format": trace.format, "file": str(path.relative_to(case / "input"))}
+        for item in trace:
+            if isinstance(item, Skipped):
+                assert item.file == str(path)
+                reason = item.reason.replace(f"{case / 'input'}/", "")
+                yield {"skipped": reason, **({"line": item.line} if item.line else {})}
+            else:
+                yield json.loads(encode(item))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_story_is_told_as_expected(case: Path) -> None:
+    lines = (case / "expected.jsonl").read_text(encoding="utf-8").splitlines()
+    assert list(told(case)) == [json.loads(line) for line in lines]

@@ -1,0 +1,176 @@
+"""The real recordings: what is read of each file, against three counts that know nothing of it.
+
+`recordings.json` pins what is read; `labels.jsonl` beside the recordings has calls and errors of
+each session; and the counters below count the calls of a file with plain json. `deviations.json`
+explains each session in which ours differs from the labels: there is no other way to differ.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard.model.event import Admitted, Closed, Completed, TurnStarted
+from policyguard.traces import Reader, Skipped
+
+HERE = Path(__file__).parent
+ROOT = Path(os.environ.get("POLICYGUARD_TRACES", HERE.parents[2] / "shared" / "traces"))
+PINNED = json.loads((HERE / "recordings.json").read_text(encoding="utf-8"))
+DEVIATIONS = json.loads((HERE / "deviations.json").read_text(encoding="utf-8"))
+
+pytestmark = pytest.mark.skipif(not ROOT.is_dir(), reason=f"no recordings: {ROOT} is not there")
+
+
+def tally(path: Path) -> dict[str, Any]:
+    """What is read of a file, in the form of `recordings.json`."""
+    sessions: dict[str, Counter[str]] = {}
+    success: dict[str, bool | None] = {}
+    skipped = 0
+    trace = Reader().read(path)
+    for item in trace:
+        if isinstance(item, Skipped):
+            skipped += 1
+            continue
+        counts = sessions.setdefault(item.session, Counter())
+        match item:
+            case TurnStarted():
+                counts["turns"] += 1
+            case Admitted():
+                counts["calls"] += 1
+                counts["parallel"] += bool(item.batch)
+            case Completed():
+                counts["results"] += 1
+                counts[item.known] += 1
+                counts["failed"] += item.ok is False
+            case Closed():
+                success[item.session] = item.success
+    return {
+        "format": trace.format,
+        "skipped": skipped,
+        "sessions": {
+            session: {
+                **{name: number for name, number in sorted(counts.items()) if number},
+                "success": success[session],
+            }
+            for session, counts in sessions.items()
+        },
+    }
+
+
+@pytest.mark.parametrize("file", PINNED)
+def test_each_recording_is_read_as_pinned(file: str) -> None:
+    assert tally(ROOT / file) == PINNED[file]
+
+
+def test_every_other_file_is_named_once_as_skipped() -> None:
+    files = {str(path.relative_to(ROOT)): path for path in ROOT.rglob("*") if path.is_file()}
+    assert PINNED.keys() <= files.keys()
+    for name in files.keys() - PINNED.keys():
+        trace = Reader().read(files[name])
+        skipped = list(trace)
+        assert trace.format is None, name
+        assert len(skipped) == 1, name
+        assert isinstance(skipped[0], Skipped), name
+
+
+def labels() -> list[dict[str, Any]]:
+    if not (ROOT / "labels.jsonl").is_file():
+        return []
+    lines = (ROOT / "labels.jsonl").read_text(encoding="utf-8").splitlines()
+    return [label for label in map(json.loads, lines) if label["file"] in PINNED]
+
+
+@pytest.mark.parametrize("label", labels(), ids=lambda label: f"{label['set']}-{label['session']}")
+def test_calls_and_errors_are_those_of_the_labels_or_the_difference_is_explained(
+    label: dict[str, Any],
+) -> None:
+    deviations = {d["field"]: d for d in DEVIATIONS if d["label_session"] == label["session"]}
+    sessions = PINNED[label["file"]]["sessions"]
+    renamed = deviations.pop("session", None)
+    session = sessions[renamed["read"] if renamed else label["session"]]
+    read = {"n_calls": session.get("calls", 0), "n_error_calls": session.get("failed", 0)}
+    expected = {field: label[field] for field in read}
+    for field, deviation in deviations.items():
+        assert expected[field] == deviation["label"]
+        expected[field] = deviation["read"]
+        assert len(deviation["reason"]) > 20
+    assert read == expected
+
+
+# The independent counters: plain json, no import of ours, one line of thought a format.
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
+
+
+def _claude_code(path: Path) -> list[int]:
+    lines = _lines(path) if path.suffix == ".jsonl" else json.loads(path.read_text())["loglines"]
+    spoken = [line for line in lines if isinstance(line, dict) and line.get("type") == "assistant"]
+    blocks = [block for line in spoken for block in line["message"]["content"]]
+    return [sum(block["type"] == "tool_use" for block in blocks)]
+
+
+def _chat_completions(path: Path) -> list[int]:
+    if path.suffix == ".jsonl":
+        rows = [row for row in _lines(path) if isinstance(row, list) or "messages" in row]
+    else:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        rows = document if isinstance(document, list) else [document]
+    counts = []
+    for row in rows:
+        messages = row if isinstance(row, list) else row.get("messages") or row["traj"]
+        calls = sum(len(message.get("tool_calls") or []) for message in messages)
+        if isinstance(row, dict) and "response" in row:
+            calls += len(row["response"]["choices"][0]["message"].get("tool_calls") or [])
+        counts.append(calls)
+    return counts
+
+
+def _mini_swe_agent(path: Path) -> list[int]:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    said = [message for message in document["messages"] if message["role"] == "assistant"]
+    if document["trajectory_format"] == "mini-swe-agent-1.1":
+        return [sum(len(message["tool_calls"] or []) for message in said)]
+    blocks = [re.findall(r"```bash\s*\n(.*?)\n```", m["content"], re.DOTALL) for m in said]
+    return [sum(len(found) == 1 for found in blocks)]
+
+
+def _tau2(path: Path) -> list[int]:
+    runs = json.loads(path.read_text(encoding="utf-8"))["simulations"]
+    agents = [[m for m in run["messages"] if m["role"] == "assistant"] for run in runs]
+    return [sum(len(message.get("tool_calls") or []) for message in said) for said in agents]
+
+
+def _swe_agent(path: Path) -> list[int]:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if "trajectory" not in document:
+        return []
+    return [sum(bool(step["action"].strip()) for step in document["trajectory"])]
+
+
+COUNTERS = {
+    "claude-code": _claude_code,
+    "chat-completions": _chat_completions,
+    "mini-swe-agent": _mini_swe_agent,
+    "tau2": _tau2,
+    "swe-agent": _swe_agent,
+}
+
+
+@pytest.mark.parametrize("file", PINNED)
+def test_an_independent_count_finds_as_many_calls(file: str) -> None:
+    pinned = PINNED[file]
+    read = [session.get("calls", 0) for session in pinned["sessions"].values()]
+    assert COUNTERS[pinned["format"]](ROOT / file) == read

@@ -9,7 +9,7 @@ from typing import Any, Final
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import OperationError
 from policyguard.cel.functions import NOT_YET, Function
-from policyguard.cel.parse import MACROS
+from policyguard.cel.macros import MACRO_NAMES
 from policyguard.cel.problems import Problems, did_you_mean
 from policyguard.cel.tree import Call, Constant, Node
 from policyguard.cel.types import DYN, Type, accepts
@@ -61,7 +61,7 @@ def resolve_call(
         return None
     results = {function.result for function in fitting}
     result = results.pop() if len(results) == 1 else DYN
-    if call.name in _FOLDED and len(call.arguments) == 1 and receiver is None:
+    if strict and call.name in _FOLDED and len(call.arguments) == 1 and receiver is None:
         return Target(fitting, result, value=_fold(call, fitting, problems))
     return Target(fitting, result, argument=_prepare(call, fitting, problems))
 
@@ -132,10 +132,10 @@ def _explain(
         problems.error("no-such-overload", message, call.name_span, f"write `{form}`")
     elif name in NOT_YET:
         problems.error("not-available", f"`{name}` is not available yet", call.name_span)
-    elif name in MACROS:
+    elif name in MACRO_NAMES:
         problems.error("bad-macro", f"`{name}` is not used like this", call.span)
     else:
-        known_names = (*declarations.overloads, *MACROS)
+        known_names = (*declarations.overloads, *MACRO_NAMES)
         message = f"unknown function `{name}`"
         help_ = did_you_mean(name, known_names)
         problems.error("undeclared-reference", message, call.name_span, help_)

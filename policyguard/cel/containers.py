@@ -13,7 +13,7 @@ from policyguard.cel.values import describe, no_overload
 
 __all__ = ["elements", "has_field", "index", "make_map", "pairs", "size", "too_many_iterations"]
 
-_SIZED: Final = frozenset({str, bytes, list, tuple, dict})
+_SIZED: Final[frozenset[Any]] = frozenset({str, bytes, list, tuple, dict})
 
 
 def index(container: Any, key: Any) -> Any:
@@ -50,9 +50,10 @@ def has_field(container: Any, field: str) -> bool:
 
 def size(value: Any) -> int:
     """`size(value)`: the code points of a string, the bytes, the elements, the entries."""
-    if value.__class__ not in _SIZED:
-        raise no_overload("size", value)
-    return len(value)
+    if value.__class__ in _SIZED:
+        length: int = len(value)
+        return length
+    raise no_overload("size", value)
 
 
 def elements(container: Any) -> list[Any] | tuple[Any, ...] | dict[Any, Any]:

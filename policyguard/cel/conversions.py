@@ -87,7 +87,7 @@ def to_uint(value: Any) -> Uint:
         case int():
             result = int(value)
         case float():
-            if not -1.0 < value < 1.8446744073709551616e19:
+            if not 0.0 <= value < 1.8446744073709551616e19:
                 raise _out_of_range("a 64-bit unsigned integer")
             result = int(value)
         case str():

@@ -205,4 +205,4 @@ _ALL: Final = (
     Function("during", TIMESTAMP, (STRING,), BOOL, schedules.during, schedules.Schedule),
 )
 STANDARD: Final[tuple[Function, ...]] = tuple(replace(function, checked=True) for function in _ALL)
-"""CEL's standard functions, its string extension, and those that policies need. `Declarations` has them unless told not to."""
+"""CEL's standard functions, its string extension, and those that policies need."""

@@ -158,8 +158,8 @@ class _Generator:
             kind = {Uint: "uint", int: "wide int"}.get(value.__class__, "wide double")
             return Piece(self.writer.constant("number", value), kind, safe=True)
         kind = "int" if value.__class__ is int else "double"
-        level = Level.ATOM if value >= 0 else Level.ARITHMETIC
-        return Piece(repr(value), kind, level, safe=True, literal=True)
+        # Not an atom: `1.x` is no Python.
+        return Piece(repr(value), kind, Level.ARITHMETIC, safe=True, literal=True)
 
     def write_identifier(self, node: Identifier) -> Piece:
         meaning = self.checked.references.get(node)
@@ -179,7 +179,7 @@ class _Generator:
         if meaning is not None:
             short = meaning.name.rpartition(".")[2].lower()
             return Piece(self.writer.constant("type_" + short, meaning), safe=True)
-        return Piece(f"{self.piece(node.operand).at(Level.ATOM)}[{node.field!r}]")
+        return operations.select(self.piece(node.operand), node.field)
 
     def write_has(self, node: Has) -> Piece:
         operand = self.piece(node.selection.operand)
@@ -188,8 +188,7 @@ class _Generator:
     def write_index(self, node: Index) -> Piece:
         operand = self.piece(node.operand)
         if isinstance(node.key, Constant) and isinstance(node.key.value, str):
-            # Only a map can be subscripted with a string: Python refuses everything else.
-            return Piece(f"{operand.at(Level.ATOM)}[{node.key.value!r}]")
+            return operations.select(operand, node.key.value)
         return Piece(f"index({operand.code}, {self.piece(node.key).code})")
 
     def write_listliteral(self, node: ListLiteral) -> Piece:

@@ -21,6 +21,7 @@ __all__ = [
     "membership",
     "membership_of_constants",
     "ordering",
+    "select",
 ]
 
 _NUMBERS: Final = frozenset({"int", "uint", "double"})
@@ -61,6 +62,8 @@ def equality(writer: Writer, operator: str, left: Piece, right: Piece) -> Piece:
         return Piece(plain, "bool", Level.COMPARISON, safe)
     if kinds & {"null", "bool"}:
         # None, True and False are single objects, and nothing else equals them.
+        if left.kind != right.kind and left.literal and right.literal:
+            return Piece(str(operator == "!="), "bool", safe=True)
         same = "is" if operator == "==" else "is not"
         code = f"{left.at(Level.ARITHMETIC)} {same} {right.at(Level.ARITHMETIC)}"
         return Piece(code, "bool", Level.COMPARISON, safe)
@@ -157,6 +160,13 @@ def arithmetic(writer: Writer, operator: str, left: Piece, right: Piece) -> Piec
     return Piece(code, kind)
 
 
+def select(operand: Piece, field: str) -> Piece:
+    """`operand.field`, or `operand['field']`: only a map can be subscripted with a string."""
+    if operand.kind and operand.kind != "map":
+        return Piece(f"index({operand.code}, {field!r})")
+    return Piece(f"{operand.at(Level.ATOM)}[{field!r}]")
+
+
 def has(writer: Writer, operand: Piece, field: str) -> Piece:
     """`has(operand.field)`."""
     first, name = writer.once(operand, "fields")
@@ -165,9 +175,7 @@ def has(writer: Writer, operand: Piece, field: str) -> Piece:
     return Piece(code, "bool", Level.CONDITIONAL)
 
 
-def contains(
-    writer: Writer, pieces: Sequence[Piece], likely: str
-) -> Piece:  # one signature for all
+def contains(writer: Writer, pieces: Sequence[Piece], likely: str) -> Piece:
     """`text.contains(part)`."""
     text, part = pieces
     if part.kind != "string":
@@ -178,16 +186,12 @@ def contains(
     return Piece(f"{found} if {first}.__class__ is str else {slow}", "bool", Level.CONDITIONAL)
 
 
-def starts_with(
-    writer: Writer, pieces: Sequence[Piece], likely: str
-) -> Piece:  # one signature for all
+def starts_with(writer: Writer, pieces: Sequence[Piece], likely: str) -> Piece:
     """`text.startsWith(prefix)`."""
     return _text_method("startswith", "starts_with", pieces)
 
 
-def ends_with(
-    writer: Writer, pieces: Sequence[Piece], likely: str
-) -> Piece:  # one signature for all
+def ends_with(writer: Writer, pieces: Sequence[Piece], likely: str) -> Piece:
     """`text.endsWith(suffix)`."""
     return _text_method("endswith", "ends_with", pieces)
 
@@ -200,7 +204,7 @@ def _text_method(method: str, function: str, pieces: Sequence[Piece]) -> Piece:
     return Piece(f"{text.at(Level.ATOM)}.{method}({part.code})", "bool")
 
 
-def matches(writer: Writer, pieces: Sequence[Piece], likely: str) -> Piece:  # one signature for all
+def matches(writer: Writer, pieces: Sequence[Piece], likely: str) -> Piece:
     """`text.matches(pattern)`; the pattern is a compiled one."""
     text, pattern = pieces
     # Only a string can be encoded with a name and a way to treat errors: the rest raises.

@@ -44,6 +44,7 @@ __all__ = [
 
 _NUMBERS: Final = frozenset({int, float, Uint})
 _ORDERED: Final = frozenset({int, float, Uint, str, bytes, bool, Timestamp, Duration})
+_KEYS: Final = frozenset({str, bool, int, Uint, float})
 _LISTS: Final = frozenset({list, tuple})
 
 
@@ -134,7 +135,7 @@ def is_in(element: Any, container: Any) -> bool:
         if element.__class__ is str:
             return element in container
         return any(equals(element, candidate) for candidate in container)
-    if container.__class__ is dict:
+    if container.__class__ is dict and element.__class__ in _KEYS:
         return has_key(container, element)
     raise no_overload("in", element, container)
 
@@ -161,16 +162,20 @@ greater: Final = _ordering(">", operator.gt)
 greater_or_equal: Final = _ordering(">=", operator.ge)
 
 
+def _overflow(kind: str) -> OperationError:
+    return OperationError("overflow", f"the result does not fit into a 64-bit {kind}")
+
+
 def _int(value: int) -> int:
     if INT_MIN <= value <= INT_MAX:
         return value
-    raise OperationError("overflow", "the result does not fit into a 64-bit integer")
+    raise _overflow("integer")
 
 
 def _uint(value: int) -> Uint:
     if 0 <= value <= UINT_MAX:
         return Uint(value)
-    raise OperationError("overflow", "the result does not fit into a 64-bit unsigned integer")
+    raise _overflow("unsigned integer")
 
 
 def add(left: Any, right: Any) -> Any:
@@ -249,11 +254,16 @@ def divide(left: Any, right: Any) -> Any:
 
 
 def modulo(left: Any, right: Any) -> Any:
-    """`left % right`: integers; the result has the sign of `left`."""
+    """`left % right`: integers; the result has the sign of `left`.
+
+    The smallest integer modulo -1 overflows, as its quotient does.
+    """
     left_class = left.__class__
     if left_class is right.__class__:
         if left_class is int:
             rest = abs(left) % abs(_divisor(right))
+            if left == INT_MIN and right == -1:
+                raise _overflow("integer")
             return -rest if left < 0 else rest
         if left_class is Uint:
             return Uint(int(left) % _divisor(int(right)))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from policyguard.cel.bounds import BOUNDS
 from policyguard.cel.literals import QuotedName, read_literals
+from policyguard.cel.macros import MACROS, RESERVED_WORDS, Macro
 from policyguard.cel.tree import (
     Binary,
     Broken,
@@ -41,33 +42,24 @@ from policyguard.cel.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
 if TYPE_CHECKING:
     from lark import Token, Tree
 
-__all__ = ["MACROS", "Report", "parse"]
+__all__ = ["Report", "parse"]
 
 Report = Callable[[str, str, Span, str | None], None]
 """Takes a problem: its code, its message, its place, and help or None."""
 
-MACROS: Final = frozenset(
-    {
-        "all",
-        "exists",
-        "existsOne",
-        "exists_one",
-        "filter",
-        "has",
-        "map",
-        "transformList",
-        "transformMap",
-    }
-)
-"""The names that are macros, with the right number of arguments."""
-
-_RESERVED: Final = frozenset(
-    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "in", "let")
-    + ("loop", "namespace", "package", "return", "var", "void", "while")
-)
 _TRANSPARENT: Final = frozenset(
-    ("expr", "conditionalor", "conditionaland", "relation", "addition", "multiplication", "unary")
-    + ("member", "primary", "paren_expr")
+    {
+        "addition",
+        "conditionaland",
+        "conditionalor",
+        "expr",
+        "member",
+        "multiplication",
+        "paren_expr",
+        "primary",
+        "relation",
+        "unary",
+    }
 )
 _OPERATORS: Final = {
     "relation_lt": "<",
@@ -244,7 +236,7 @@ class _Reader:
         name = tree.children[0]
         if isinstance(self.literals.get(name.start_pos), QuotedName):
             return self.broken("syntax", "a name in backticks stands only after a dot", span)
-        if name in _RESERVED:
+        if name in RESERVED_WORDS:
             help_ = _HELP_FOR_WORDS.get(name)
             return self.broken("syntax", f"`{name}` is a reserved word", span, help_)
         return Identifier(span, str(name), absolute)
@@ -269,7 +261,7 @@ class _Reader:
     def read_member_dot_arg(self, tree: Any, span: Span, depth: int) -> Node:
         receiver, name, *rest = tree.children
         arguments = rest[0].children if rest else []
-        if name in MACROS and (macro := _MACRO_SHAPES.get((str(name), len(arguments)))):
+        if macro := MACROS.get((str(name), len(arguments))):
             return self.read_macro(receiver, str(name), macro, arguments, span, depth)
         return Call(
             span,
@@ -292,15 +284,14 @@ class _Reader:
         self,
         receiver: Any,
         name: str,
-        shape: tuple[Any, int, bool, bool],
+        macro: Macro,
         arguments: list[Any],
         span: Span,
         depth: int,
     ) -> Node:
-        macro, variable_count, has_condition, has_result = shape
         source = self.read(receiver, depth)
         variables: list[Variable] = []
-        for argument in arguments[:variable_count]:
+        for argument in arguments[: macro.variables]:
             node = self.read(argument, depth)
             if not isinstance(node, Identifier) or node.absolute:
                 return self.broken("bad-macro", f"`{name}` takes a plain name here", node.span)
@@ -312,11 +303,11 @@ class _Reader:
             self.nesting -= 1
             message = f"macros are nested deeper than {BOUNDS.macro_nesting} levels"
             return self.broken("too-deep", message, span)
-        body = self.read_all(arguments[variable_count:], depth)
+        body = self.read_all(arguments[macro.variables :], depth)
         self.nesting -= 1
-        condition = body[0] if has_condition else None
-        result = body[-1] if has_result else None
-        return Comprehension(span, macro, source, variables, condition, result)
+        condition = body[0] if macro.has_condition else None
+        result = body[-1] if macro.has_result else None
+        return Comprehension(span, macro.kind, source, variables, condition, result)
 
     # Values
 
@@ -338,10 +329,13 @@ class _Reader:
                     return Constant(span, value)
                 return self.broken("number-range", f"`{text}` does not fit into 64 bits", span)
             case "UINT_LIT":
-                value = int(text[:-1], 16 if "x" in text.lower() else 10)
-                if 0 <= value <= UINT_MAX:
-                    return Constant(span, Uint(value))
-                return self.broken("number-range", f"`{text}` is not an unsigned integer", span)
+                digits = text[:-1].removeprefix("-")
+                value = int(digits, 16 if "x" in digits.lower() else 10)
+                if value > UINT_MAX:
+                    return self.broken("number-range", f"`{text}` does not fit into 64 bits", span)
+                number = Constant(span, Uint(value))
+                # The sign is an operator, and there is no `-` for unsigned integers.
+                return Unary(span, "-", number) if text.startswith("-") else number
             case "FLOAT_LIT":
                 if text.endswith(".") or ".e" in text.lower():
                     return self.broken("syntax", f"`{text}` needs a digit after the point", span)
@@ -361,25 +355,6 @@ _READERS: Final = {
     "addition": "binary",
     "multiplication": "binary",
     "dot_ident_arg": "ident_arg",
-}
-
-# Macro and number of arguments → (what it is, variables, has a condition, has a result).
-# cel-spec langdef.md, "Macros"; two variables: cel-spec tests/simple/testdata/macros2.textproto.
-_MACRO_SHAPES: Final = {
-    ("all", 2): ("all", 1, True, False),
-    ("all", 3): ("all", 2, True, False),
-    ("exists", 2): ("exists", 1, True, False),
-    ("exists", 3): ("exists", 2, True, False),
-    ("exists_one", 2): ("exists_one", 1, True, False),
-    ("existsOne", 2): ("exists_one", 1, True, False),
-    ("existsOne", 3): ("exists_one", 2, True, False),
-    ("filter", 2): ("filter", 1, True, False),
-    ("map", 2): ("map", 1, False, True),
-    ("map", 3): ("map", 1, True, True),
-    ("transformList", 3): ("transformList", 2, False, True),
-    ("transformList", 4): ("transformList", 2, True, True),
-    ("transformMap", 3): ("transformMap", 2, False, True),
-    ("transformMap", 4): ("transformMap", 2, True, True),
 }
 
 

@@ -126,24 +126,18 @@ def index_of(text: Any, part: Any, offset: Any = 0) -> int:
     """`text.indexOf(part)` or `text.indexOf(part, offset)`; -1 where it does not occur."""
     _strings("indexOf", text, part)
     first = _position("indexOf", offset)
-    if first < 0:
+    if not 0 <= first <= len(text):
         raise _out_of_range(first, text)
-    if not part:
-        return first
     return int(text.find(part, first))
 
 
 def last_index_of(text: Any, part: Any, offset: Any = None) -> int:
     """`text.lastIndexOf(part)`, or the last that begins at `offset` or before; -1 for none."""
     _strings("lastIndexOf", text, part)
-    if offset is None:
-        return int(text.rfind(part))
-    last = _position("lastIndexOf", offset)
-    if last < 0:
+    last = len(text) if offset is None else _position("lastIndexOf", offset)
+    if not 0 <= last <= len(text):
         raise _out_of_range(last, text)
-    if not part:
-        return last
-    return -1 if last >= len(text) else int(text.rfind(part, 0, last + len(part)))
+    return int(text.rfind(part, 0, last + len(part)))
 
 
 def replace(text: Any, old: Any, new: Any, count: Any = -1) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
+from policyguard.cel.macros import Kind
+
 __all__ = [
     "Binary",
     "Broken",
@@ -164,7 +166,7 @@ class Comprehension(Node):
     `transformMap` collect. With two variables the first is the index or key.
     """
 
-    macro: OneOf["all", "exists", "exists_one", "filter", "map", "transformList", "transformMap"]
+    macro: Kind
     source: Node
     variables: list[Variable]
     condition: Node | None

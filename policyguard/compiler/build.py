@@ -51,7 +51,7 @@ def build(policy: Policy, expressions: Expressions) -> Evaluator:
         lists={name: list(items) for name, items in policy.lists.items()},
         params={name: param.value for name, param in policy.params.items()},
         check_tags=checker(policy),
-        reads_elapsed=reads_any(reads, "session.elapsed"),
+        reads_elapsed="session.elapsed" in reads,
         reads_counts=_counts(expressions),
         reads_changed=reads_any(reads, "outcome.changed"),
         instant=Timestamp.from_ns,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.engines.yaml_tree import Mapping, Node, Path, Scalar, Sequence, child, without
+from policyguard.engines.yaml_tree import (
+    Mapping,
+    Node,
+    Path,
+    Scalar,
+    Sequence,
+    child,
+    descend,
+    without,
+)
 from policyguard.model.diagnostic import Diagnostic, did_you_mean
 
 _MAPS = (
@@ -56,6 +65,34 @@ def disable(inherited: Mapping, layer: Mapping) -> tuple[Mapping, list[Diagnosti
     return (cut if isinstance(cut, Mapping) else inherited), found
 
 
+def names(tree: Node) -> set[tuple[str, str]]:
+    """The names that a layer defines, each with its section: `("rules", "no-push")`.
+
+    Classes stand in the section `classes`.
+    """
+    found: set[tuple[str, str]] = set()
+    if isinstance(tree, Mapping):
+        for section in _MAPS:
+            entries = tree.get(section)
+            found |= {(section, name) for name in (entries if isinstance(entries, Mapping) else ())}
+        for section in _LISTS:
+            found |= {(section, name) for _, name in _named(tree.get(section), "id")}
+        found |= {("classes", name) for _, name in _named(_classes(tree), "class")}
+    return found
+
+
+def duplicates(layer: Mapping) -> Iterator[Diagnostic]:
+    """Ids that a list of one layer gives twice; in a map a key could not stand twice."""
+    for section in _LISTS:
+        seen: set[str] = set()
+        for place, name in _named(layer.get(section), "id"):
+            if name in seen:
+                node, _ = descend(layer, (section, place, "id"))
+                message = f"the id `{name}` stands here a second time"
+                yield node.source.diagnostic("reference/duplicate-id", message, node.span)
+            seen.add(name)
+
+
 def _ids(tree: Mapping) -> dict[str, list[Path]]:
     """Every entry's full id, and where it stands; several classes entries share theirs."""
     found: dict[str, list[Path]] = {}
@@ -67,13 +104,17 @@ def _ids(tree: Mapping) -> dict[str, list[Path]]:
     for section in _LISTS:
         for place, name in _named(tree.get(section), "id"):
             found[f"{section}/{name}"] = [(section, place)]
-    classify = tree.get("classify")
-    for place, name in _named(child(classify, "classes") if classify else None, "class"):
+    for place, name in _named(_classes(tree), "class"):
         found.setdefault(f"classes/{name}", []).append(("classify", "classes", place))
     for level, path in _levels(tree.get("limits")):
         found.setdefault(f"limits/{level}", []).append(path[:-1])
         found[f"limits/{level}/{path[-1]}"] = [path]
     return found
+
+
+def _classes(tree: Mapping) -> Node | None:
+    classify = tree.get("classify")
+    return child(classify, "classes") if classify is not None else None
 
 
 def _named(entries: Node | None, key: str) -> Iterator[tuple[int, str]]:

@@ -7,15 +7,18 @@ hides the next one.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler import params
+from policyguard.compiler.evidence import check_patterns
 from policyguard.compiler.layers import Layered, digest, layered
 from policyguard.compiler.load import Loaded, load, load_text
 from policyguard.compiler.names import Known, substitute
+from policyguard.compiler.placeholders import check_placeholders
+from policyguard.compiler.references import check_references
 from policyguard.compiler.typed import typed
 from policyguard.engines.yaml_tree import Mapping as Tree
 from policyguard.model.diagnostic import Diagnostic
@@ -31,12 +34,12 @@ class Front(NamedTuple):
     """
 
     policy: Policy | None
-    layered: Layered | None
+    layered: Layered
     diagnostics: list[Diagnostic]
 
 
 def front(
-    policy: str | Path | Sequence[str | Path], *, environ: Mapping[str, str] | None = None
+    policy: str | Path | Iterable[str | Path], *, environ: Mapping[str, str] | None = None
 ) -> Front:
     """Read a pack, a file, or several, of which a later one wins over an earlier one.
 
@@ -57,8 +60,8 @@ def _front(loaded: Loaded, environ: Mapping[str, str] | None) -> Front:
     diagnostics = list(loaded.diagnostics)
     merged, found = layered(loaded)
     diagnostics += found
-    if merged is None:
-        return Front(None, None, diagnostics)
+    if not merged.tree.entries:
+        return Front(None, merged, diagnostics)
     section = merged.tree.get("params")
     values = params.read(section, os.environ if environ is None else environ)
     diagnostics += values.diagnostics
@@ -69,4 +72,6 @@ def _front(loaded: Loaded, environ: Mapping[str, str] | None) -> Front:
     diagnostics += found
     merged = replace(merged, tree=tree)
     policy = typed(tree, values.values, digest(loaded.layers, values.environ))
+    for check in (check_references, check_patterns, check_placeholders):
+        diagnostics += check(policy, merged)
     return Front(policy, merged, diagnostics)

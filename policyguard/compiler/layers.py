@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping as Environ
 from dataclasses import dataclass
 
-from policyguard.compiler.entries import disable
+from policyguard.compiler.entries import disable, duplicates, names
 from policyguard.compiler.load import Layer, Loaded
 from policyguard.compiler.merge import merge
 from policyguard.compiler.validate import place, validate
@@ -24,8 +24,8 @@ class Layered:
     means the nearest value around it.
 
     `broken` names entries, as `("rules", "no-push")`, of which something has been cut out because
-    it was wrong: they are not whole, and not to be judged as a whole. `complete` is whether every
-    layer could be read; if not, names may be missing that the author has defined.
+    it was wrong, or of which nothing is left: they are not to be judged as a whole, and their names
+    exist. `complete` is whether every layer could be read; if not, more names may exist.
     """
 
     sources: dict[str, Source]
@@ -33,9 +33,17 @@ class Layered:
     broken: frozenset[tuple[str, str]]
     complete: bool
 
+    def lost(self, section: str) -> set[str]:
+        """Names of a section that the author has defined, and that broke."""
+        return {name for part, name in self.broken if part == section}
+
     def node(self, path: Path) -> Node:
         """The value at `path`, or the nearest around it."""
         return descend(self.tree, path)[0]
+
+    def has(self, path: Path) -> bool:
+        """Whether the policy gives a value at `path` itself."""
+        return not descend(self.tree, path)[1]
 
     def where(self, path: Path, *, key: bool = False) -> Span:
         """Where the value at `path` stands (of a list or map, its first line), or its key."""
@@ -74,13 +82,13 @@ class Layered:
         return source.diagnostic(code, message, span, hint=hint, severity=severity)
 
 
-def layered(loaded: Loaded) -> tuple[Layered | None, list[Diagnostic]]:
+def layered(loaded: Loaded) -> tuple[Layered, list[Diagnostic]]:
     """Check each layer against the schema and lay them over one another.
 
-    None where no layer has anything to go on with.
+    The tree is empty where no layer has anything to go on with.
     """
     diagnostics: list[Diagnostic] = []
-    tree: Mapping | None = None
+    tree = Mapping(Source("", ""), 0, 0, ())
     broken: set[tuple[str, str]] = set()
     complete = loaded.complete
     for layer in loaded.layers:
@@ -89,16 +97,12 @@ def layered(loaded: Loaded) -> tuple[Layered | None, list[Diagnostic]]:
         if checked.tree is None:
             complete = False
             continue
-        broken |= {
-            (path[0], path[1])
-            for path in checked.cut
-            if len(path) > 1 and isinstance(path[0], str) and isinstance(path[1], str)
-        }
-        base, found = disable(tree or checked.tree.with_entries(()), checked.tree)
+        broken |= {(str(path[0]), str(path[1])) for path in checked.cut if len(path) > 1}
+        broken |= names(layer.root) - names(checked.tree)
+        diagnostics += duplicates(checked.tree)
+        base, found = disable(tree, checked.tree)
         tree, changed = merge(base, checked.tree)
         diagnostics += [*found, *changed] if complete else changed
-    if tree is None:
-        return None, diagnostics
     sources = {layer.source.file: layer.source for layer in loaded.layers}
     return Layered(sources, tree, frozenset(broken), complete), diagnostics
 

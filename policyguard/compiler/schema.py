@@ -50,7 +50,8 @@ def fit(schema: Shape, value: object) -> Shape:
 def below(shape: Shape, step: str | int) -> Shape:
     """The schema of the value under a key, or at a place in a list; empty where it says nothing."""
     if isinstance(step, int):
-        found = shape.get("items", {})
+        first = shape.get("prefixItems", ())
+        found = first[step] if step < len(first) else shape.get("items", {})
     else:
         found = shape.get("properties", {}).get(step, shape.get("additionalProperties", {}))
     return found if isinstance(found, dict) else {}

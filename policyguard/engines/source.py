@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
@@ -31,7 +31,7 @@ class Source:
     r"""A file's name and its text. Line breaks are all `\n`, offsets count code points."""
 
     file: str
-    text: str
+    text: str = field(repr=False)
 
     @cached_property
     def lines(self) -> list[str]:

@@ -46,6 +46,7 @@ _ESCAPED = dict(
 )
 _HEXADECIMAL = {"x": 2, "u": 4, "U": 8}
 _RUN = re.compile(r"[ \t\n]+")
+_BLANK = re.compile(r"(?:[ \t]*\n)*(?:[ \t]*\Z)?")
 _HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
 
 
@@ -71,7 +72,8 @@ def _walks(text: str, start: int, end: int, style: str) -> Iterator[Iterable[Pie
         header = _HEADER.match(text, start)
         if header is None:
             return
-        lines = list(_lines(text, header.end(), end))
+        blank = _BLANK.match(text, end)
+        lines = list(_lines(text, header.end(), blank.end() if blank else end))
         for indent in _indents(text, lines):
             yield _block(text, lines, indent, folded=style == ">")
     else:

@@ -33,7 +33,7 @@ LARGEST = 100_000
 # libyaml's parser where it is installed; the pure Python one reports the same events.
 _Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_ANCHOR = re.compile(r"&\S+[ \t\n]*")
+_PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s+|\#[^\n]*\n)*)*")
 _QUOTED = "@`%*&!|>"
 
 
@@ -255,10 +255,10 @@ class _Builder:
             )
 
     def _content(self, event: yaml.NodeEvent) -> int:
-        """Where the node itself begins, behind its anchor."""
+        """Where the node itself begins, behind its anchor and tag."""
         start, _ = _offsets(event)
-        anchor = _ANCHOR.match(self._source.text, start) if event.anchor else None
-        return anchor.end() if anchor else start
+        found = _PROPERTIES.match(self._source.text, start) if _has_properties(event) else None
+        return found.end() if found else start
 
     def _report(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         self.diagnostics.append(self._source.diagnostic(code, message, span, hint=hint))
@@ -269,6 +269,10 @@ class _Builder:
 
     def _too_deep(self, event: yaml.Event) -> None:
         self._stop("yaml/too-deep", f"nested more than {DEEPEST} deep", event)
+
+
+def _has_properties(event: yaml.NodeEvent) -> bool:
+    return bool(event.anchor or getattr(event, "tag", None))
 
 
 def _offsets(event: yaml.Event) -> tuple[int, int]:

@@ -24,7 +24,7 @@ class Scalar:
     the source; they hold the scalar alone, without an anchor.
     """
 
-    source: Source
+    source: Source = field(repr=False)
     start: int
     end: int
     style: str
@@ -71,7 +71,7 @@ class Scalar:
 class Sequence:
     """A list."""
 
-    source: Source
+    source: Source = field(repr=False)
     start: int
     end: int
     items: tuple[Node, ...]
@@ -90,7 +90,7 @@ class Sequence:
 class Mapping:
     """Keys, which are all strings and unique, with their values, in order."""
 
-    source: Source
+    source: Source = field(repr=False)
     start: int
     end: int
     entries: tuple[tuple[Scalar, Node], ...]

@@ -1,1 +1,1 @@
-"""To be written."""
+"""The event log: one event a line. Its format is policyguard's own trace format."""

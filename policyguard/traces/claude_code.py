@@ -91,6 +91,7 @@ class _Transcript:
         self._side = False
         self._message: _Message | None = None
         self._counted: set[str] = set()
+        self._called: set[str] = set()
         self._at: int | None = None
 
     def line(self, number: int | None, line: object) -> Iterator[Item]:
@@ -115,7 +116,7 @@ class _Transcript:
             self._events = SessionEvents(self._source.file, _started(self._source, line))
             yield from self._events.start()
         if line["type"] == "assistant":
-            yield from self._assistant(self._events, line, message, blocks)
+            yield from self._assistant(self._events, number, line, message, blocks)
         else:
             yield from self._user(self._events, number, line, blocks)
 
@@ -130,6 +131,7 @@ class _Transcript:
     def _assistant(
         self,
         events: SessionEvents,
+        number: int | None,
         line: dict[str, Any],
         message: dict[str, Any],
         blocks: list[dict[str, Any]],
@@ -141,7 +143,13 @@ class _Transcript:
             self._message = _Message(id, line.get("isSidechain") is True, at)
         # The counts of a message grow from line to line until it is complete.
         self._message.usage = message.get("usage") or self._message.usage
-        self._message.said += tool_blocks.calls(blocks, at)
+        for call in tool_blocks.calls(blocks, at):
+            if call.id in self._called:
+                yield self._skipped(number, f"call `{call.id}` for a second time")
+                continue
+            self._message.said.append(call)
+            if call.id:
+                self._called.add(call.id)
 
     def _user(
         self,

@@ -64,9 +64,9 @@ def read(source: Source, met: Met) -> Iterator[Item]:
             yield Skipped(source.file, None, f"message {index}: no object")
         elif message.get("role") == "assistant" or message.get("object") == "response":
             yield from _reply(events, message, commands)
-        elif events.waits and not (info.get("exit_status") and message is messages[-1]):
-            # The last message of a run that has ended is what was submitted, or why it broke.
-            yield from events.result(_result(message))
+        # The last message of a run that has ended is what was submitted, or why it broke.
+        elif not (info.get("exit_status") and message is messages[-1]):
+            yield from _observation(events, message)
     yield from events.close()
 
 
@@ -106,6 +106,13 @@ def _reply(events: SessionEvents, message: dict[str, Any], commands: _Commands) 
         from_seconds(extra.get("timestamp")),
     )
     yield from events.calls(commands(message))
+
+
+def _observation(events: SessionEvents, message: dict[str, Any]) -> Iterator[Item]:
+    result = _result(message)
+    # The task, and complaints about the form of a message, answer no call and have no code.
+    if events.waits or result.exit_code is not None:
+        yield from events.result(result)
 
 
 def _result(message: dict[str, Any]) -> Result:

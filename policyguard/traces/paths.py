@@ -37,11 +37,12 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _under(folder: Path) -> Iterator[Path]:
-    locked: list[Path] = []
-    for place, folders, names in os.walk(folder, onerror=lambda e: locked.append(Path(e.filename))):
+    """A folder's own files before those of its folders: a session before its sub-agents."""
+    locked: list[OSError] = []
+    for place, folders, names in os.walk(folder, onerror=locked.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
-    yield from locked
+    yield from (Path(error.filename) for error in locked)
 
 
 def _matching(pattern: Path) -> Iterator[Path]:

@@ -1,0 +1,207 @@
+"""What must hold for any calls in any order."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policyguard import Guard
+from policyguard.compiler import Compiled, compile_policy
+from policyguard.evaluator.fold import fold
+from policyguard.evaluator.state import State
+from policyguard.journal.format import decode, encode
+from policyguard.model.event import Event
+
+POLICY = """
+policyguard: 1
+name: properties
+classify:
+  fingerprint: {ignore: [id], tolerance: {rate: 0.1}}
+  targets: [path]
+  state_changing: [edit]
+  classes: [{class: edit, tools: [edit]}, {class: look, tools: [read, poll]}]
+signatures:
+  - {id: lost, pattern: lost, blame: agent}
+limits:
+  default:
+    repeat: {max: 2, window: 4, same: call_and_result}
+    cycle: {longest: 3, max: 2, per: turn}
+    failures: {max: 3, same: error}
+  tools:
+    poll: {polling: {cooldown: 2s, unchanged: 2}}
+    edit: {repeat: {max: 3, window: 5, same: target}}
+budgets:
+  calls: {calls: CALLS, per: turn}
+  tokens: {tokens: 50}
+  sum: {sum: call.args.n, max: 20, within: 5s}
+  once: {at_once: 2, tools: [read]}
+  failed: {sum: "outcome.ok ? 0 : 1", max: 4}
+rules:
+  third: {tools: [read], when: "session.count('read') > 4", effect: ask}
+  changed: {when: "call.args.path == 'z'", effect: halt}
+"""
+
+
+def _compile(calls: int) -> Compiled:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.yaml"
+        file.write_text(POLICY.replace("CALLS", str(calls)))
+        return compile_policy(file)
+
+
+LOOSE, STRICT = _compile(8), _compile(5)
+
+CALLS = st.fixed_dictionaries(
+    {"path": st.sampled_from("abz"), "n": st.sampled_from([0, 1, 3, 2.5])},
+    optional={"id": st.integers(0, 3), "rate": st.sampled_from([1.0, 1.05, 1.2])},
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("check"), st.sampled_from(["read", "edit", "poll", "x"]), CALLS),
+        st.tuples(st.just("record"), st.integers(0, 3), st.sampled_from(["", "a", "lost 1", "!"])),
+        st.tuples(st.just("release"), st.integers(0, 3)),
+        st.tuples(st.just("turn")),
+        st.tuples(st.just("spend"), st.integers(0, 5)),
+        st.tuples(st.just("grant"), st.sampled_from(["calls", "tokens", "sum"])),
+        st.tuples(st.just("wait"), st.integers(0, 3)),
+        st.tuples(st.just("approve")),
+    ),
+    max_size=40,
+)
+
+
+class _World:
+    """A guard, a session, and what has happened."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.now = 10**18
+        self.events: list[Event] = []
+        self.guard = Guard(compiled, clock=lambda: self.now, listener=self.events.append)
+        self.session = self.guard.session("s", agent="a")
+        self.open: list[Any] = []
+        self.asked: Any = None
+        self.answers: list[str] = []
+
+    def step(self, step: tuple[Any, ...]) -> None:
+        match step:
+            case ("check", tool, args):
+                decision = self.session.check(tool, args)
+                self.answers.append(decision.effect.value)
+                if decision.allowed:
+                    self.open.append(decision)
+                if decision.effect == "ask":
+                    self.asked = decision
+            case ("record", place, text) if self.open:
+                decision = self.open.pop(place % len(self.open))
+                failed = text.startswith(("lost", "!"))
+                self.session.record(
+                    decision, result=text, error=text if failed else None, tokens=len(text) * 3
+                )
+            case ("release", place) if self.open:
+                self.session.release(self.open.pop(place % len(self.open)))
+            case ("turn",):
+                self.session.turn()
+            case ("spend", tokens):
+                self.session.spend(tokens=tokens)
+            case ("grant", budget):
+                self.session.grant(budget, 2, by="test")
+            case ("wait", seconds):
+                self.now += seconds * 10**9
+            case ("approve",) if self.asked is not None:
+                self.session.approve(self.asked, by="test")
+                self.asked = None
+
+
+def _plain(value: Any, seen: tuple[int, ...] = ()) -> Any:
+    """Any state as plain data, so that two can be compared."""
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if id(value) in seen:
+        return "…"
+    seen = (*seen, id(value))
+    if isinstance(value, dict):
+        return {str(_plain(k, seen)): _plain(v, seen) for k, v in value.items()}
+    if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
+        return [_plain(item, seen) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(str, value))
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    if type(value).__name__ == "Plan":
+        return (value.tool, value.class_)
+    slots = getattr(type(value), "__slots__", ())
+    return {name: _plain(getattr(value, name, None), seen) for name in slots}
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]) -> None:
+    world = _World(LOOSE)
+    for step in steps:
+        world.step(step)
+    rebuilt = State()
+    for event in world.events:
+        fold(LOOSE.evaluator, rebuilt, decode(encode(event)))
+    live, folded = _plain(world.guard.state), _plain(rebuilt)
+    for state in (live, folded):
+        for session in state["sessions"].values():
+            session["facts"].pop("running")
+            for flight in session["flights"].values():
+                for name in ("args", "faults", "charges"):
+                    flight["attempt"].pop(name)
+    assert folded == live
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, CALLS)
+def test_asking_changes_nothing(steps: list[tuple[Any, ...]], args: dict[str, Any]) -> None:
+    quiet, curious = _World(LOOSE), _World(LOOSE)
+    for step in steps:
+        for tool in ("read", "edit", "poll"):
+            curious.session.decide(tool, args)
+        quiet.step(step)
+        curious.step(step)
+    assert quiet.answers == curious.answers
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS)
+def test_a_stricter_budget_allows_no_call_more_at_the_same_state(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    loose, strict = _World(LOOSE), _World(STRICT)
+    for step in steps:
+        if step[0] == "check":
+            before = strict.session.decide(step[1], step[2])
+            if before.allowed:
+                assert loose.session.decide(step[1], step[2]).allowed
+            if not (before.allowed and loose.session.decide(step[1], step[2]).allowed):
+                continue
+        loose.step(step)
+        strict.step(step)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.permutations(["a", "b", "c"]), CALLS)
+def test_the_order_of_rules_does_not_matter(order: list[str], args: dict[str, Any]) -> None:
+    rules = {
+        "a": "a: {when: 'call.args.n > 0', effect: advise}",
+        "b": "b: {when: \"call.args.path == 'z'\", effect: ask}",
+        "c": "c: {when: 'call.args.missing > 0', on_error: block}",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.yaml"
+        body = "\n  ".join(rules[name] for name in order)
+        file.write_text(f"policyguard: 1\nname: order\nrules:\n  {body}\n")
+        decision = Guard.load(file).session("s").check("read", args)
+    assert decision.effect == "block"
+    assert {violation.id for violation in decision.violations} == {
+        "rules/c",
+        *(["rules/a"] if args["n"] > 0 else []),
+        *(["rules/b"] if args["path"] == "z" else []),
+    }

@@ -1,0 +1,96 @@
+"""`core` over recorded runs: it leaves alone what succeeded, and stops what is made to loop."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from policyguard import Guard
+from policyguard.compiler import compile_policy
+from policyguard.model.event import Admitted, Completed, Event, Started
+from policyguard.simulate import Labels, Replay
+from policyguard.traces import Reader, Skipped, expand
+
+TRACES = Path(
+    os.environ.get("POLICYGUARD_TRACES", Path(__file__).parents[2] / ".." / "shared" / "traces")
+)
+pytestmark = pytest.mark.skipif(
+    not TRACES.is_dir(), reason=f"no recorded traces at {TRACES} (POLICYGUARD_TRACES names them)"
+)
+COPIES = 10
+LAST = 60 * 10**9
+
+
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+def test_core_refuses_no_call_of_a_run_that_succeeded(mode: str) -> None:
+    compiled = compile_policy("core")
+    replay = Replay(
+        compiled, observe=mode == "observe", labels=Labels.read(TRACES / "labels.jsonl")
+    )
+    reader = Reader()
+    for file in expand([TRACES]):
+        replay.add(reader.read(file))
+    figures = replay.finish()
+    assert figures.harm.succeeded >= 43
+    harmed = [run for run in figures.sessions if run.success and run.refused]
+    assert [(run.id, run.first_rule, run.first_message) for run in harmed] == []
+
+
+def _runs() -> dict[tuple[str, str], list[Event]]:
+    runs: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    reader = Reader()
+    for file in expand([TRACES]):
+        for item in reader.read(file):
+            if not isinstance(item, Skipped):
+                runs[str(file), item.session].append(item)
+    return {
+        name: events
+        for name, events in runs.items()
+        if any(isinstance(event, Admitted) for event in events)
+    }
+
+
+def test_core_refuses_a_run_whose_last_call_is_made_to_repeat() -> None:
+    compiled = compile_policy("core")
+    runs = _runs()
+    missed = []
+    for name, events in runs.items():
+        refused_at = _copies_until_refused(Guard(compiled, clock=lambda: 0), events)
+        if refused_at is None:
+            missed.append((*name, _last(events)[0].tool))
+    assert len(runs) >= 120
+    assert len(missed) <= len(runs) / 100, missed
+
+
+def _last(events: list[Event]) -> tuple[Admitted, Completed]:
+    call = next(event for event in reversed(events) if isinstance(event, Admitted))
+    for event in events:
+        if isinstance(event, Completed) and event.call == call.call:
+            return call, event
+    # A run that was cut off before the result: an agent that goes on without one has seen nothing.
+    return call, Completed(call.session, call.at, call.call, None, "unknown")
+
+
+def _copies_until_refused(guard: Guard, events: list[Event]) -> int | None:
+    started = next((event for event in events if isinstance(event, Started)), None)
+    session = guard.start(started or Started(events[0].session), apart=True)
+    call, result = _last(events)
+    answered = False
+    for event in events:
+        if not isinstance(event, Started) and type(event).__name__ != "Closed":
+            session.replay(event)
+            answered = answered or (isinstance(event, Completed) and event.call == call.call)
+    if not answered:
+        session.replay(result)
+    for copy in range(COPIES):
+        at = None if call.at is None else call.at + (copy + 1) * LAST
+        again = msgspec.structs.replace(call, call=f"copy{copy}", at=at)
+        decision = session.replay(again)
+        if not decision.allowed:  # type: ignore[union-attr]  # an attempt is answered by a decision
+            return copy
+        session.replay(msgspec.structs.replace(result, call=f"copy{copy}", at=at))
+    return None

@@ -1,0 +1,125 @@
+"""Single fields as recordings have them: commands, times, amounts, arguments, contents."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.traces import usage
+from policyguard.traces.arguments import as_arguments
+from policyguard.traces.content import as_text
+from policyguard.traces.fenced import the_command
+from policyguard.traces.times import from_iso, from_seconds
+
+PIECES = ("```", "bash", "```bash", "\n", "\n```", " ", "\t", "ls", "rc", "\r\n", "\x85")
+
+
+def as_the_agent_finds_it(text: str) -> str | None:
+    """The expression of mini-swe-agent 1 itself."""
+    found = re.findall(r"```bash\s*\n(.*?)\n```", text, re.DOTALL)
+    return found[0].strip() if len(found) == 1 else None
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
+def test_the_command_is_the_one_that_the_agent_finds(text: str) -> None:
+    assert the_command(text, "bash") == as_the_agent_finds_it(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["```bash\n" * 100_000, "```bash" + "\n" * 500_000, ("```bash" + " " * 50) * 20_000],
+    ids=["openings", "line ends", "spaces"],
+)
+def test_a_text_made_to_be_slow_is_not(text: str) -> None:
+    assert the_command(text, "bash") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("1970-01-01T00:00:01Z", 1_000_000_000),
+        ("2025-12-24T10:00:00.123456Z", 1_766_570_400_123_456_000),
+        ("2025-12-24T12:00:00+02:00", 1_766_570_400_000_000_000),
+        ("2025-12-24T10:00:00", 1_766_570_400_000_000_000),
+        ("0001-01-01T00:00:00Z", None),
+        ("9999-12-31T23:59:59-23:00", 253402383599_000_000_000),
+        ("0001-01-01T00:00:00+23:00", None),
+        ("yesterday", None),
+        ("", None),
+        (1_766_570_400, None),
+        (None, None),
+    ],
+)
+def test_iso_times(text: object, nanoseconds: int | None) -> None:
+    assert from_iso(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanoseconds"),
+    [
+        (0, 0),
+        (1776227627.4157827, 1_776_227_627_415_783_000),
+        (-1, None),
+        (10**30, None),
+        (True, None),
+        ("1776227627", None),
+    ],
+)
+def test_times_in_seconds(seconds: object, nanoseconds: int | None) -> None:
+    assert from_seconds(seconds) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("counts", "tokens"),
+    [
+        ({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}, 120),
+        ({"prompt_tokens": 9, "completion_tokens": 1, "input_tokens": 9, "output_tokens": 1}, 10),
+        ({"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 1000}, 1007),
+        ({"prompt_tokens": -5, "completion_tokens": "many"}, 0),
+        ({"prompt_tokens": 10**400}, 0),
+        (None, 0),
+        ([], 0),
+    ],
+)
+def test_tokens(counts: object, tokens: int) -> None:
+    assert usage.tokens(counts) == tokens
+
+
+@pytest.mark.parametrize(("value", "cost"), [(0.25, 0.25), (1, 1.0), (-1, 0.0), (None, 0.0)])
+def test_cost(value: object, cost: float) -> None:
+    assert usage.cost(value) == cost
+
+
+@pytest.mark.parametrize(
+    ("raw", "arguments"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ({"a": 1}, {"a": 1}),
+        (None, {}),
+        ("", {}),
+        ('{"a": 1', {"arguments": '{"a": 1'}),
+        ("[1]", {"arguments": "[1]"}),
+        ("ls -la", {"arguments": "ls -la"}),
+        ([1], {"arguments": [1]}),
+        ('{"a": NaN}', {"a": None}),
+    ],
+)
+def test_arguments(raw: object, arguments: dict[str, object]) -> None:
+    assert as_arguments(raw) == arguments
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("plain", "plain"),
+        (None, ""),
+        ([{"type": "text", "text": "a"}, {"type": "image", "source": {}}, "b"], "a\n[image]\nb"),
+        ([{}, 7], "[block]\n7"),
+        ({"code": 7}, '{"code":7}'),
+    ],
+)
+def test_contents(content: object, text: str) -> None:
+    assert as_text(content) == text

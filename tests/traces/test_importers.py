@@ -1,0 +1,30 @@
+"""The list of importers is complete, and each format is written down."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+
+import policyguard.traces
+from policyguard.traces.importers import IMPORTERS
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "trace-formats.md"
+
+
+def test_each_module_that_names_a_format_is_listed() -> None:
+    names = [module.name for module in pkgutil.iter_modules(policyguard.traces.__path__)]
+    modules = [importlib.import_module(f"policyguard.traces.{name}") for name in names]
+    importers = [module for module in modules if hasattr(module, "FORMAT")]
+    assert set(map(id, importers)) == set(map(id, IMPORTERS))
+
+
+def test_no_two_importers_have_one_name() -> None:
+    formats = [importer.FORMAT for importer in IMPORTERS]
+    assert len(set(formats)) == len(formats)
+
+
+def test_each_format_has_its_section() -> None:
+    headings = [line for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("## ")]
+    for importer in IMPORTERS:
+        assert any(f"`{importer.FORMAT}`" in heading for heading in headings), importer.FORMAT

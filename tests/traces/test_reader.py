@@ -1,0 +1,100 @@
+"""Files that are no files, go away, or hold what a decoder chokes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from policyguard.traces import Item, Reader, Skipped
+
+
+def skipped(path: Path) -> str:
+    """The one reason for which a file is passed over."""
+    items = list(Reader().read(path))
+    assert len(items) == 1
+    assert isinstance(items[0], Skipped)
+    assert items[0].file == str(path)
+    assert items[0].line is None
+    return items[0].reason
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    assert skipped(tmp_path) == "no regular file"
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert skipped(tmp_path / "pipe") == "no regular file"
+
+
+def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    assert skipped(tmp_path / "gone.jsonl") == "cannot be read: No such file or directory"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "secret.jsonl"
+    path.write_text("{}")
+    path.chmod(0)
+    assert skipped(path) == "cannot be read: Permission denied"
+
+
+def test_a_file_that_goes_away_while_it_is_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"event":"started","session":"s"}\n')
+    trace = Reader().read(path)
+    path.unlink()
+    items: list[Item] = list(trace)
+    assert items == [Skipped(str(path), None, "cannot be read: No such file or directory")]
+
+
+@pytest.mark.parametrize("depth", [300, 900, 100_000])
+@pytest.mark.parametrize("text", ['[{"role":"user","content":%s}]', "[\n%s]"])
+def test_a_document_nested_too_deeply_is_named(tmp_path: Path, depth: int, text: str) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text(text % ("[" * depth + "]" * depth))
+    assert skipped(path) == "nested more than 200 levels deep"
+
+
+def test_a_line_nested_too_deeply_costs_that_line_only(tmp_path: Path) -> None:
+    deep = "[" * 5000 + "]" * 5000
+    path = tmp_path / "run.jsonl"
+    path.write_text(
+        '{"event":"started","session":"s"}\n'
+        f'{{"event":"admitted","session":"s","call":"c0","args":{{"a":{deep}}}}}\n'
+        '{"event":"closed","session":"s"}\n'
+    )
+    first, second, third = Reader().read(path)
+    assert isinstance(second, Skipped)
+    assert second.line == 2
+    assert not isinstance(first, Skipped)
+    assert not isinstance(third, Skipped)
+
+
+def test_arguments_nested_too_deeply_are_kept_as_text(tmp_path: Path) -> None:
+    deep = '{"a":' * 300 + "1" + "}" * 300
+    call = {"id": "c", "function": {"name": "f", "arguments": deep}}
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps([{"role": "assistant", "tool_calls": [call]}]))
+    admitted = list(Reader().read(path))[2]
+    assert getattr(admitted, "args", None) == {"arguments": deep}
+
+
+def test_the_format_is_not_told_by_the_name(tmp_path: Path) -> None:
+    path = tmp_path / "picture.png"
+    path.write_text('{"event":"closed","session":"s"}')
+    assert Reader().read(path).format == "policyguard"
+
+
+def test_one_reader_counts_a_simulation_once_and_two_readers_each(tmp_path: Path) -> None:
+    path = tmp_path / "tau2.json"
+    run = {"id": "sim-a", "messages": [{"role": "user", "content": "hi"}]}
+    path.write_text(json.dumps({"simulations": [run]}))
+    reader = Reader()
+    assert [type(item).__name__ for item in reader.read(path)] == ["Started", "Closed"]
+    assert [type(item).__name__ for item in reader.read(path)] == ["Skipped"]
+    assert [type(item).__name__ for item in Reader().read(path)] == ["Started", "Closed"]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from policyguard.cel import operations
@@ -275,7 +276,7 @@ class _Generator:
                 piece = self.condition(operand)
             if not before or not pending:
                 writer.insert(before)
-                pending.append(piece)
+                pending.append(replace(piece, safe=piece.safe and not before))
                 continue
             # The statements that this operand needs must run only if the operand does.
             holds_name = writer.name("holds")
@@ -377,11 +378,10 @@ class _Generator:
 
     def loop(self, node: Comprehension, head: str, names: list[str]) -> Piece:
         writer = self.writer
-        condition: Piece | None = None
-        before: list[str] = []
-        failure: str | None = None
         if node.condition is not None and node.macro in ("all", "exists"):
             return self.quantifier(node, node.condition, head)
+        condition: Piece | None = None
+        before: list[str] = []
         if node.condition is not None:
             with writer.aside() as before:
                 condition = self.condition(node.condition)
@@ -391,7 +391,6 @@ class _Generator:
             writer.insert(before_result)
             collected = writer.name(_COLLECTED[node.macro][0])
             writer.line(_COLLECTED[node.macro][2].format(collected, names[0], value))
-        del failure
         writer.line(f"{collected} = {_COLLECTED[node.macro][1]}")
         with writer.block(head):
             writer.insert(before)

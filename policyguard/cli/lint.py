@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -28,7 +29,7 @@ def lint(context: click.Context, paths: tuple[Path, ...], form: str, *, strict: 
         click.echo(f"policyguard lint: {error}", err=True)
         context.exit(2)
     if form == "json":
-        click.echo(render_json(result.diagnostics))
+        click.echo(json.dumps(render_json(result.diagnostics), indent=2))
     else:
         if result.diagnostics:
             click.echo(render_text(result.diagnostics))

@@ -42,8 +42,13 @@ NOT_ALIVE = {
     "call.urls": "4",
     "mark": "4",
     "session.progress": "2",
+    "sql": "4",
+    "finds": "4",
+    "runs": "4",
+    "only_runs": "4",
+    "opaque": "4",
 }
-"""Variables and fields of the language that a later step brings to life, and the step."""
+"""Variables, fields and functions of the language that a later step brings to life, and the step."""
 
 
 class Environment:

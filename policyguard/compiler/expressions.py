@@ -124,23 +124,25 @@ def _diagnostic(problem: Problem, place: Place, layered: Layered) -> Diagnostic:
     span = layered.inside(
         place.path, problem.line, problem.column, problem.end_line, problem.end_column
     )
-    code, message, help_ = f"cel/{problem.code}", problem.message, problem.help
-    for name, step in NOT_ALIVE.items():
-        field = name.rpartition(".")[2]
-        if problem.code in ("undeclared-reference", "unknown-field") and f"`{field}`" in message:
-            code = "cel/not-alive"
-            message = (
-                f"`{name}` is part of the language but not alive in this version (step {step})"
-            )
-            help_ = None
+    waiting = _waiting(problem)
     return Diagnostic(
-        code=code,
+        code="cel/not-alive" if waiting else f"cel/{problem.code}",
         severity=problem.severity,
-        message=message,
+        message=waiting or problem.message,
         span=span,
-        help=help_,
+        help=None if waiting else problem.help,
         lines=layered.lines(span),
     )
+
+
+def _waiting(problem: Problem) -> str:
+    """What to say of a name that the language knows and a later step brings to life."""
+    if problem.code not in ("undeclared-reference", "unknown-field", "not-available"):
+        return ""
+    for name, step in NOT_ALIVE.items():
+        if f"`{name.rpartition('.')[2]}`" in problem.message:
+            return f"`{name}` is part of the language but not alive in this version (step {step})"
+    return ""
 
 
 def _expression(program: Program) -> Expression:

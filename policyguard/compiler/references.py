@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
+from policyguard.compiler.facts import check_examples, check_tags
 from policyguard.compiler.globs import overlap
 from policyguard.compiler.layers import Layered
 from policyguard.compiler.selectors import glob, literal_prefix
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic, did_you_mean
 from policyguard.model.entry import Selecting, Selector
-from policyguard.model.limits import FailuresLimit, LimitLevel
-from policyguard.model.policy import Policy, Tag, Value
+from policyguard.model.limits import FailuresLimit, LimitLevel, PollingLimit, RepeatLimit
+from policyguard.model.policy import Policy, Value
 
 _KINDS = (
     "repeat",
@@ -24,14 +25,6 @@ _KINDS = (
     "polling",
     "timeout",
 )
-_TAGS: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "int": (int,),
-    "double": (int, float),
-    "bool": (bool,),
-    "list(string)": (tuple,),
-    "timestamp": (str,),
-}
 
 
 def check_references(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
@@ -39,8 +32,10 @@ def check_references(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     yield from _classes(policy, layered)
     yield from _signatures(policy, layered)
     yield from _ties(policy, layered)
-    yield from _tags(policy, layered)
+    yield from _shadowed(policy, layered)
+    yield from check_tags(policy, layered)
     yield from _lists(policy, layered)
+    yield from check_examples(policy, layered)
 
 
 def _classes(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
@@ -120,32 +115,15 @@ def level_path(level: str) -> Path:
     return ("limits", group, name) if colon else ("limits", group)
 
 
-def _tags(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
-    for name, tag in policy.tags.items():
-        path: Path = ("tags", name)
-        for place, value in enumerate(tag.one_of):
-            if not _of_type(value, tag):
-                message = f"`{value}` is not of the type {tag.type}"
-                yield layered.diagnostic(
-                    "reference/tag", message, layered.where((*path, "one_of", place))
-                )
-        default = tag.default
-        if default is None:
-            continue
-        span = layered.where((*path, "default"))
-        if not _of_type(default, tag):
-            message = f"the default of `{name}` is not of the type {tag.type}"
-            yield layered.diagnostic("reference/tag", message, span)
-        elif tag.one_of and default not in tag.one_of:
-            message = f"the default of `{name}` is not in `one_of`"
-            hint = did_you_mean(str(default), map(str, tag.one_of))
-            yield layered.diagnostic("reference/tag", message, span, hint=hint)
-
-
-def _of_type(value: Value | tuple[str, ...], tag: Tag) -> bool:
-    if isinstance(value, bool):
-        return tag.type == "bool"
-    return isinstance(value, _TAGS[tag.type])
+def _shadowed(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
+    for level, limits in policy.limits.items():
+        if isinstance(limits.polling, PollingLimit) and isinstance(limits.repeat, RepeatLimit):
+            span = layered.where((*level_path(level), "repeat"), key=True)
+            message = "`repeat` has no effect here, since `polling` takes its place"
+            hint = "write `repeat: none`, or take it out"
+            yield layered.diagnostic(
+                "reference/shadowed", message, span, hint=hint, severity="warning"
+            )
 
 
 def _lists(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:

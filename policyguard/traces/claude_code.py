@@ -137,10 +137,10 @@ class _Transcript:
         blocks: list[dict[str, Any]],
     ) -> Iterator[Item]:
         at = from_iso(line.get("timestamp"))
-        id = as_id(message.get("id"))  # noqa: A001  the format's own word
-        if self._message is None or not id or id != self._message.id:
+        name = as_id(message.get("id"))
+        if self._message is None or not name or name != self._message.id:
             yield from self._tell(events)
-            self._message = _Message(id, line.get("isSidechain") is True, at)
+            self._message = _Message(name, line.get("isSidechain") is True, at)
         # The counts of a message grow from line to line until it is complete.
         self._message.usage = message.get("usage") or self._message.usage
         for call in tool_blocks.calls(blocks, at):

@@ -143,11 +143,11 @@ class SessionEvents:
         """Last of all; calls still open stay so."""
         yield Closed(self.session, at, success=success)
 
-    def _answered(self, id: str) -> str | None:  # noqa: A002  the format's own word
-        """The oldest open call of that id; without one, the oldest of all."""
-        if not id and self._open:
-            id = next(iter(self._open.values()))  # noqa: A001  as above
-        waiting = self._waiting.get(id)
+    def _answered(self, asked: str) -> str | None:
+        """The oldest open call of that id; without an id, the oldest of all."""
+        if not asked and self._open:
+            asked = next(iter(self._open.values()))
+        waiting = self._waiting.get(asked)
         if not waiting:
             return None
         call = waiting.popleft()

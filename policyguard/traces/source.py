@@ -90,7 +90,7 @@ def _sampled(path: Path) -> Sample:
 def _as_document(path: Path, head: list[bytes]) -> Sample:
     """A file whose first line is no JSON value: one document, or lines with a broken first."""
     try:
-        return Sample(document=decode(path.read_bytes().removeprefix(_BYTE_ORDER_MARK)))
+        return Sample(document=decode(path.read_bytes()))
     except JsonError as error:
         records = _values(head)
         if any(isinstance(record, dict) for record in records):

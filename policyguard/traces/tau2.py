@@ -33,15 +33,15 @@ def read(source: Source, met: Met) -> Iterator[Item]:
         if not isinstance(run, dict) or not isinstance(run.get("messages"), list):
             yield Skipped(source.file, None, f"simulation {index}: no messages")
             continue
-        id = as_id(run.get("id"))  # noqa: A001  the format's own word
-        if id in met:
-            reason = f"simulation `{id}`: met before in {met[id]}, counted once"
+        name = as_id(run.get("id"))
+        if name in met:
+            reason = f"simulation `{name}`: met before in {met[name]}, counted once"
             yield Skipped(source.file, None, reason)
             continue
-        if id:
-            met[id] = source.file
+        if name:
+            met[name] = source.file
         started = Started(
-            session=id or f"{source.name}:{index}",
+            session=name or f"{source.name}:{index}",
             at=from_iso(run.get("start_time")),
             agent=as_string(agent),
         )

@@ -1,7 +1,6 @@
 """Runs the tests of google/cel-spec: what one asks for, and whether we do it.
 
-`python -m tests.cel.conformance [NAME…]` is not needed for the suite; `test_conformance.py` runs
-all of them. The data is read from `CEL_SPEC_DIR` (default: `../shared/cel-spec` beside the project).
+The data is read from `CEL_SPEC_DIR` (default: `../shared/cel-spec` beside the project).
 """
 
 from __future__ import annotations
@@ -47,6 +46,13 @@ class Case:
     @property
     def wants_error(self) -> bool:
         return "eval_error" in self.test
+
+    def compiles(self) -> bool:
+        try:
+            cel.compile(self.source, self.declarations(), check=not self.nocheck)
+        except cel.CelError:
+            return False
+        return True
 
     def run(self) -> str | None:
         """None where we do what the test asks for, else what we do instead."""

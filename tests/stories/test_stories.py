@@ -24,7 +24,9 @@ def _stories() -> list[Any]:
     for file in sorted(CASES.glob("*.yaml")):
         document = yaml.safe_load(file.read_text())
         for story in document["tests"]:
-            found.append(pytest.param(document["policy"], story, id=f"{file.stem}: {story['name']}"))
+            found.append(
+                pytest.param(document["policy"], story, id=f"{file.stem}: {story['name']}")
+            )
     assert found
     return found
 
@@ -58,7 +60,9 @@ def test_story(policy: dict[str, Any], story: dict[str, Any], tmp_path: Path) ->
     started = story.get("session", {})
     asked: Decision | None = None
     for number, step in enumerate(story["steps"]):
-        here = session(step.get("in", "main"), **(started if step.get("in", "main") == "main" else {}))
+        here = session(
+            step.get("in", "main"), **(started if step.get("in", "main") == "main" else {})
+        )
         if step.get("turn"):
             here.turn()
         if "grant" in step:

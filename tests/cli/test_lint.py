@@ -1,0 +1,95 @@
+"""`policyguard lint`, as CI would run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard.cli import main
+
+GOOD = "policyguard: 1\nname: good\nbudgets: {calls: {calls: 5}}\n"
+BAD = "policyguard: 1\nname: bad\nbudget: {calls: {calls: 5}}\n"
+
+
+def _run(*args: str | Path) -> Result:
+    return CliRunner().invoke(main, ["lint", *map(str, args)], catch_exceptions=False)
+
+
+def test_a_clean_policy_is_0(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(GOOD)
+    result = _run(tmp_path / "good.yaml")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "1 file checked: all right" in result.stderr
+
+
+def test_an_error_is_1_and_has_a_caret(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(BAD)
+    result = _run(tmp_path / "bad.yaml")
+    assert result.exit_code == 1
+    assert "error[schema/unknown-key]" in result.stdout
+    assert "^^^^^^" in result.stdout
+    assert "did you mean `budgets`?" in result.stdout
+
+
+def test_json_is_a_list_on_stdout_alone(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(BAD)
+    (one,) = json.loads(_run(tmp_path / "bad.yaml", "--format", "json").stdout)
+    assert one.keys() >= {
+        "code",
+        "severity",
+        "message",
+        "file",
+        "line",
+        "column",
+        "end_line",
+        "end_column",
+        "help",
+    }
+    assert (one["severity"], one["line"], one["column"]) == ("error", 3, 1)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    assert json.loads(_run(tmp_path / "good.yaml", "--format", "json").stdout) == []
+
+
+def test_a_folder_is_searched_for_policies(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "good.yaml").write_text(GOOD)
+    (tmp_path / "a" / "bad.yml").write_text(BAD)
+    (tmp_path / "other.yaml").write_text("x: 1\n")
+    result = _run(tmp_path)
+    assert result.exit_code == 1
+    assert "2 files checked: 1 error, 0 warnings" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "empty"])
+def test_nothing_to_lint_is_2(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    result = _run(tmp_path / name)
+    assert result.exit_code == 2
+    assert name in result.stderr
+
+
+def test_the_default_is_the_policy_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _run().exit_code == 2
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "bad.yaml").write_text(BAD)
+    assert _run().exit_code == 1
+    (tmp_path / "policyguard.yaml").write_text(GOOD)
+    assert _run().exit_code == 0
+
+
+def test_warnings_count_with_strict(tmp_path: Path) -> None:
+    file = tmp_path / "doubtful.yaml"
+    file.write_text("policyguard: 1\nname: x\nbudgets: {b: {sum: outcome.score, max: 1}}\n")
+    assert _run(file).exit_code == 0
+    assert "warning[cel/" in _run(file).stdout
+    assert _run(file, "--strict").exit_code == 1
+
+
+def test_everything_that_ships_is_clean() -> None:
+    root = Path(__file__).parents[2]
+    result = _run(root / "policies", root / "docs", "--strict")
+    assert (result.exit_code, result.stdout) == (0, "")

@@ -1,0 +1,33 @@
+"""The published schema of the report says what the report is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+
+from policyguard.compiler import compile_policy
+from policyguard.report.figures import Figures
+from policyguard.report.simulation import render_json
+from policyguard.simulate import Replay
+from policyguard.traces import Reader
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "schemas" / "report.schema.json"
+
+
+def test_the_schema_is_in_step_with_the_figures() -> None:
+    made = msgspec.json.schema(Figures)
+    published = json.loads(SCHEMA.read_text())
+    assert {key: published[key] for key in made} == json.loads(json.dumps(made)), (
+        "write schemas/report.schema.json anew from msgspec.json.schema(Figures)"
+    )
+
+
+def test_a_report_is_valid() -> None:
+    replay = Replay(compile_policy("core"), observe=False, labels=None)
+    replay.add(Reader().read(ROOT / "docs" / "demo" / "trace.jsonl"))
+    report = json.loads(render_json(replay.finish()))
+    jsonschema.validate(report, json.loads(SCHEMA.read_text()))

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from policyguard.cel.calls import Target, resolve_call
 from policyguard.cel.declarations import Declarations
+from policyguard.cel.names import Names, Place
 from policyguard.cel.problems import Problems, did_you_mean
 from policyguard.cel.tree import (
     Binary,
@@ -31,7 +32,6 @@ from policyguard.cel.tree import (
     Node,
     Select,
     Unary,
-    Variable,
     dotted,
 )
 from policyguard.cel.types import (
@@ -58,12 +58,9 @@ from policyguard.cel.types import (
     map_of,
 )
 from policyguard.cel.uint import Uint
-from policyguard.cel.values import TYPE_NAMES, TypeValue
+from policyguard.cel.values import TypeValue
 
 __all__ = ["Checked", "check"]
-
-Place = tuple[Any, ...]
-"""A variable (its name, or the `Variable` of a macro) and the fields selected from it."""
 
 _CONSTANT_TYPES: Final[dict[type, Type]] = {
     type(None): NULL,
@@ -121,8 +118,8 @@ class _Checker:
         self.declarations = declarations
         self.problems = problems
         self.strict = strict
-        self.found = Checked()
-        self.scopes: list[tuple[Variable, Type]] = []
+        self.names = Names(declarations)
+        self.found = Checked(references=self.names.references)
         self.present: frozenset[Place] = frozenset()
 
     def check(self, node: Node, *, prefix: bool = False) -> Type:
@@ -130,7 +127,11 @@ class _Checker:
         checked: Type = getattr(self, f"check_{type(node).__name__.lower()}")(node)
         result = checked if self.strict else DYN
         self.found.types[node] = result
-        if not prefix and (place := self.place(node)) is not None and isinstance(place[0], str):
+        if (
+            not prefix
+            and (place := self.names.place(node)) is not None
+            and isinstance(place[0], str)
+        ):
             self.found.reads.add(".".join(place))
         return result
 
@@ -148,48 +149,15 @@ class _Checker:
 
     # Names and fields
 
-    def local(self, name: str) -> tuple[Variable, Type] | None:
-        return next((bound for bound in reversed(self.scopes) if bound[0].name == name), None)
-
-    def reference(self, root: Identifier, fields: list[str]) -> str | TypeValue | None:
-        """The variable or type that a dotted name means (cel-spec langdef.md, Name Resolution)."""
-        name = ".".join((root.name, *fields))
-        if self.local(root.name) is not None and not root.absolute:
-            return None
-        for namespace in ("",) if root.absolute else self.declarations.namespaces:
-            if namespace + name in self.declarations.variables:
-                return namespace + name
-        return TYPE_NAMES.get(name)
-
     def refer(self, node: Node, meaning: str | TypeValue) -> Type:
-        self.found.references[node] = meaning
+        self.names.references[node] = meaning
         return self.declarations.variables[meaning] if isinstance(meaning, str) else TYPE
 
-    def place(self, node: Node) -> Place | None:
-        """Which part of which variable `node` is, if it is nothing but that."""
-        fields: list[str] = []
-        while True:
-            meaning = self.found.references.get(node)
-            if meaning is not None:
-                return (meaning, *reversed(fields)) if isinstance(meaning, str) else None
-            if isinstance(node, Has):
-                node = node.selection
-            elif isinstance(node, Select):
-                fields.append(node.field)
-                node = node.operand
-            elif isinstance(node, Index) and (key := _field_name(node.key)) is not None:
-                fields.append(key)
-                node = node.operand
-            elif isinstance(node, Identifier) and (bound := self.local(node.name)) is not None:
-                return (bound[0], *reversed(fields))
-            else:
-                return None
-
     def check_identifier(self, node: Identifier) -> Type:
-        meaning = self.reference(node, [])
+        meaning = self.names.reference(node, [])
         if meaning is not None:
             return self.refer(node, meaning)
-        if not node.absolute and (bound := self.local(node.name)) is not None:
+        if not node.absolute and (bound := self.names.local(node.name)) is not None:
             return bound[1]
         if self.strict:
             help_ = self.help_for_name(node.name)
@@ -201,12 +169,12 @@ class _Checker:
         for variable, declared in self.declarations.variables.items():
             if isinstance(declared, RecordType) and name in declared.fields:
                 return f"did you mean `{variable}.{name}`?"
-        bound = [variable.name for variable, _ in self.scopes]
+        bound = [variable.name for variable, _ in self.names.scopes]
         return did_you_mean(name, (*self.declarations.variables, *bound))
 
     def check_select(self, node: Select) -> Type:
         name = dotted(node)
-        if name is not None and (meaning := self.reference(*name)) is not None:
+        if name is not None and (meaning := self.names.reference(*name)) is not None:
             return self.refer(node, meaning)
         return self.field_type(node, self.check(node.operand, prefix=True))
 
@@ -238,7 +206,7 @@ class _Checker:
         return found
 
     def warn_if_absent(self, node: Node) -> None:
-        place = self.place(node)
+        place = self.names.place(node)
         if place is None or place in self.present:
             return
         root = place[0] if isinstance(place[0], str) else place[0].name
@@ -261,7 +229,7 @@ class _Checker:
 
     def check_index(self, node: Index) -> Type:
         field_name = _constant(node.key)
-        is_path = _field_name(node.key) is not None
+        is_path = field_name(node.key) is not None
         operand = self.check(node.operand, prefix=is_path)
         key = self.check(node.key)
         if isinstance(operand, RecordType) and isinstance(field_name, str):
@@ -324,43 +292,17 @@ class _Checker:
     def check_logic(self, node: Logic) -> Type:
         # Both operators absorb errors from either side, so a `has()` guards every operand.
         holds = node.operator == "&&"
-        guarded = [place for operand in node.operands for place in self.facts(operand, holds)]
+        guarded = [place for operand in node.operands for place in self.names.facts(operand, holds)]
         for operand in node.operands:
             found = self.check_under(operand, guarded)
             self.expect_bool(found, operand, f"an operand of `{node.operator}`")
         return BOOL
 
-    def facts(self, node: Node, holds: bool) -> list[Place]:
-        """The fields that are certainly there if `node` is true (or false, unless `holds`)."""
-        match node:
-            case Has(selection=selection) if holds:
-                place = self.place_before_check(selection)
-                return [place] if place is not None else []
-            case Unary(operator="!", operand=operand):
-                return self.facts(operand, not holds)
-            case Logic(operator=operator, operands=operands) if (operator == "&&") == holds:
-                return [place for operand in operands for place in self.facts(operand, holds)]
-        return []
-
-    def place_before_check(self, node: Node) -> Place | None:
-        """As `place`, for a node whose references have not been looked up yet."""
-        name = dotted(node)
-        if name is None:
-            return None
-        root, fields = name
-        if not root.absolute and (bound := self.local(root.name)) is not None:
-            return (bound[0], *fields)
-        for end in range(len(fields), -1, -1):
-            meaning = self.reference(root, fields[:end])
-            if meaning is not None:
-                return (meaning, *fields[end:])
-        return None
-
     def check_conditional(self, node: Conditional) -> Type:
         condition = self.check(node.condition)
         self.expect_bool(condition, node.condition, "the condition of `?:`")
-        then = self.check_under(node.then, self.facts(node.condition, True))
-        otherwise = self.check_under(node.otherwise, self.facts(node.condition, False))
+        then = self.check_under(node.then, self.names.facts(node.condition, True))
+        otherwise = self.check_under(node.otherwise, self.names.facts(node.condition, False))
         return join(then, otherwise)
 
     def check_binary(self, node: Binary) -> Type:
@@ -464,14 +406,14 @@ class _Checker:
         else:
             element = second if isinstance(source, ListType) else first
             bound = [(node.variables[0], element)]
-        self.scopes += bound
+        self.names.scopes += bound
         present: list[Place] = []
         if node.condition is not None:
             found = self.check(node.condition)
             self.expect_bool(found, node.condition, f"the condition of `{node.macro}`")
-            present = self.facts(node.condition, True)
+            present = self.names.facts(node.condition, True)
         result = self.check_under(node.result, present) if node.result is not None else DYN
-        del self.scopes[len(self.scopes) - len(bound) :]
+        del self.names.scopes[len(self.names.scopes) - len(bound) :]
         match node.macro:
             case "map" | "transformList":
                 return list_of(result)
@@ -497,12 +439,6 @@ class _Checker:
 
 def _constant(node: Node) -> object:
     return node.value if isinstance(node, Constant) else None
-
-
-def _field_name(node: Node) -> str | None:
-    """The field that `x[node]` reads, where that could be written `x.field` as well."""
-    value = _constant(node)
-    return value if isinstance(value, str) and value.isidentifier() else None
 
 
 def _either_dyn(left: Type, right: Type, possible: Iterable[str | Type]) -> bool:

@@ -12,7 +12,7 @@ from policyguard.cel.types import Type
 __all__ = ["Declarations"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Declarations:
     """The names that expressions are compiled against. Immutable; made once, used for many.
 

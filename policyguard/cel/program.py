@@ -10,7 +10,8 @@ from typing import Any
 from policyguard.cel.check import check
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import CelError, Problem
-from policyguard.cel.generate import TooManyBlocksError, generate
+from policyguard.cel.generate import generate
+from policyguard.cel.logic import TooManyBlocksError
 from policyguard.cel.parse import parse
 from policyguard.cel.problems import Problems
 from policyguard.cel.runtime import RUNTIME

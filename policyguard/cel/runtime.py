@@ -36,9 +36,19 @@ def reason(error: Exception) -> tuple[str, str]:
     if isinstance(error, KeyError):
         key = error.args[0] if error.args else ""
         return "no-such-key", f"there is no `{str(key)[:80]}`"
+    if isinstance(error, AttributeError) and error.name in _METHODS:
+        message = f"`{_METHODS[error.name]}` is not defined for {describe(error.obj)}"
+        return "no-such-overload", message
     if isinstance(error, TypeError | AttributeError):
-        return "no-such-overload", "an operation is not defined for this type"
+        # What Python says about its own subscripts means nothing to an author.
+        subscript = any(word in str(error) for word in ("subscript", "indices", "index"))
+        what = "a field is read of what is no map" if subscript else "an operand has a wrong type"
+        return "no-such-overload", what
     return "invalid-argument", str(error)[:200]
+
+
+# Methods of Python that generated code calls without knowing what they are called on.
+_METHODS: Final = {"startswith": "startsWith", "endswith": "endsWith", "encode": "matches"}
 
 
 def failed(why: tuple[str, str]) -> OperationError:
@@ -51,21 +61,24 @@ def undeclared(what: str) -> Any:
     raise OperationError("undeclared-reference", f"`{what}` is not declared")
 
 
-def expect(kind: type, value: Any) -> Any:
-    """`value`, if it is a `kind`: an argument of a function that relies on its type."""
-    if value.__class__ is kind:
+def expect(classes: frozenset[type], value: Any) -> Any:
+    """`value`, if it is of one of the classes: an argument of a function that relies on them."""
+    if value.__class__ in classes:
         return value
     raise OperationError("no-such-overload", f"an argument cannot be a {describe(value)}")
 
 
-def dispatch(overloads: tuple[tuple[tuple[type | None, ...], Callable[..., Any]], ...]) -> Any:
+Signature = tuple[frozenset[type] | None, ...]
+
+
+def dispatch(overloads: tuple[tuple[Signature, Callable[..., Any]], ...]) -> Callable[..., Any]:
     """One function out of several that differ in the classes of their operands."""
 
     def call(*operands: Any) -> Any:
-        for classes, implementation in overloads:
+        for signature, implementation in overloads:
             if all(
-                expected is None or operand.__class__ is expected
-                for expected, operand in zip(classes, operands, strict=True)
+                classes is None or operand.__class__ in classes
+                for classes, operand in zip(signature, operands, strict=True)
             ):
                 return implementation(*operands)
         types = ", ".join(map(describe, operands))

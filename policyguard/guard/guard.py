@@ -130,6 +130,11 @@ class Guard:
             self.emit(event)
             return session
 
+    def touch(self, session: Session) -> None:
+        """A session is in use: it is the last to go where there are too many."""
+        if not session.closed:
+            self._sessions.move_to_end(session.id)
+
     def forget(self, session: Session) -> None:
         """A session is closed: its id may be opened anew."""
         self._sessions.pop(session.id, None)

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
+import msgspec
+
 from policyguard.model.decision import Decision
 from policyguard.model.errors import CallRefused
 
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-current: ContextVar[Session | None] = ContextVar("policyguard_session", default=None)
-"""The session of the surrounding `with guard.session(...):`."""
+entered: ContextVar[tuple[Session, ...]] = ContextVar("policyguard_sessions", default=())
+"""The sessions of the surrounding `with guard.session(...):` blocks, innermost last."""
 
 
 def run(session: Session, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
@@ -65,13 +67,14 @@ def guarded(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
     name = fn.__name__
 
     def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
-        session = current.get()
-        if session is None or session.guard is not guard:
+        session = next((one for one in reversed(entered.get()) if one.guard is guard), None)
+        if session is None:
             raise RuntimeError(
                 f"`{name}` was called outside a session of its guard; "
                 "put `with guard.session(...):` around the agent's run"
             )
-        return session, dict(signature.bind(*args, **kwargs).arguments)
+        named = signature.bind(*args, **kwargs).arguments
+        return session, {name: _json_like(value) for name, value in named.items()}
 
     if inspect.iscoroutinefunction(fn):
 
@@ -88,6 +91,18 @@ def guarded(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
         return run(session, name, named, lambda: fn(*args, **kwargs))
 
     return guarded_plain
+
+
+def _json_like(value: object) -> Any:
+    """An argument of a Python function as JSON; what is none (a client, a file) by its type."""
+    try:
+        return msgspec.to_builtins(value, enc_hook=_named)
+    except (TypeError, ValueError, RecursionError):
+        return _named(value)
+
+
+def _named(value: object) -> str:
+    return f"<{type(value).__qualname__}>"
 
 
 def _admitted(session: Session, tool: str, args: Mapping[str, Any] | None) -> Decision:

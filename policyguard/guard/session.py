@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -49,7 +48,7 @@ class Session:
         self._state = state
         self._calls = 0
         self._advice = Advice(guard.evaluator.bounds.in_flight)
-        self._entered: list[Token[Session | None]] = []
+        self.closed = False
 
     def check(
         self,
@@ -182,10 +181,8 @@ class Session:
         self._spend(Spent(session=self.id, at=self._now(None), tokens=tokens, cost=cost))
 
     def close(self) -> None:
-        """End the session: what was counted for it alone is forgotten."""
-        with self.guard.lock:
-            self._fold(Closed(session=self.id, at=self._now(None)))
-            self.guard.forget(self)
+        """End the session: what was counted for it alone is forgotten, and it refuses all calls."""
+        self.replay(Closed(session=self.id, at=self._now(None)))
 
     def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
         """Check a call, run `fn`, record what came of it, and return its result.
@@ -202,7 +199,7 @@ class Session:
         return await running.arun(self, tool, args, fn)
 
     def __enter__(self) -> Self:
-        self._entered.append(running.current.set(self))
+        running.entered.set((*running.entered.get(), self))
         return self
 
     def __exit__(
@@ -211,7 +208,7 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        running.current.reset(self._entered.pop())
+        running.entered.set(running.entered.get()[:-1])
 
     def replay(self, event: Event) -> Decision | Recorded | None:
         """Put a recorded event through the same code as a live call, at its own time.
@@ -237,8 +234,10 @@ class Session:
                 self._spend(event)
             case Closed():
                 with self.guard.lock:
-                    self._fold(event)
-                    self.guard.forget(self)
+                    if not self.closed:
+                        self._fold(event)
+                        self.guard.forget(self)
+                        self.closed = True
             case _:
                 self._fold(event)
         return None
@@ -251,13 +250,18 @@ class Session:
         attempt: Attempt | None = None
         with guard.lock:
             if admit:
+                guard.touch(self)
                 self._calls += 1
                 call = call or f"c{self._calls}"
             try:
+                if self.closed:
+                    raise _ClosedError
                 attempt, view = evaluator.prepare(self._state, request, at)
                 verdict = evaluator.judge(
                     guard.state, self._state, attempt, view, observe=guard.observe
                 )
+            except _ClosedError:
+                verdict = Verdict(Effect.BLOCK, (_CLOSED,), (), ())
             except ArgumentsError as error:
                 verdict = Verdict(Effect.BLOCK, (_unfit(str(error)),), (), ())
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
@@ -382,6 +386,15 @@ class Session:
             "internal", Effect.BLOCK, "internal_error", "policyguard could not judge this call"
         )
         return Verdict(Effect.BLOCK, (violation,), (), (fault,))
+
+
+class _ClosedError(Exception):
+    """A call in a session that is over."""
+
+
+_CLOSED = Violation(
+    "session/closed", Effect.BLOCK, "closed", "the session is over", "open a new session"
+)
 
 
 def _request(

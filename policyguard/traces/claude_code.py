@@ -42,14 +42,20 @@ to the agent begins with `<command-message>`.
 
 
 def detect(sample: Sample) -> bool:
-    """A spoken line with its message, also where a list of `loglines` holds them."""
-    lines = sample.records or as_list(as_object(sample.document).get("loglines"))
-    return any(
-        isinstance(line, dict)
-        and line.get("type") in _SPOKEN
-        and isinstance(line.get("message"), dict)
-        and ("timestamp" in line or "sessionId" in line)
-        for line in lines
+    """A spoken line or a bookkeeping one, also where a list of `loglines` holds them."""
+    held = as_list(as_object(sample.document).get("loglines"))
+    return any(_is_typical(as_object(line)) for line in (*sample.records, *held))
+
+
+def _is_typical(line: dict[str, Any]) -> bool:
+    kind = line.get("type")
+    if kind in _SPOKEN:
+        return isinstance(line.get("message"), dict) and (
+            "timestamp" in line or "sessionId" in line
+        )
+    # A long project's transcript may begin with pages of these.
+    return (kind == "summary" and "leafUuid" in line) or (
+        kind == "file-history-snapshot" and "messageId" in line
     )
 
 

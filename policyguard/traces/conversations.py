@@ -35,7 +35,7 @@ def are_in(sample: Sample) -> bool:
     """Whether the document is a conversation, or most of its rows or lines are."""
     if messages(sample.document) is not None:
         return True
-    rows = sample.records or as_list(sample.document)
+    rows = as_list(sample.document) or sample.records
     own = [row for row in rows if not _is_header(row)]
     return bool(own) and 2 * sum(messages(row) is not None for row in own) > len(own)
 

@@ -151,6 +151,8 @@ class SessionEvents:
         if not waiting:
             return None
         call = waiting.popleft()
+        if not waiting:
+            del self._waiting[asked]
         del self._open[call]
         return call
 

@@ -11,7 +11,19 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-STRINGS = ("", "a", "abc", "/srv/a.py", "é\u4e2d", "A b", "x-y", "1", "true", "\U0001f431z", "aXbXc")
+STRINGS = (
+    "",
+    "a",
+    "abc",
+    "/srv/a.py",
+    "é\u4e2d",
+    "A b",
+    "x-y",
+    "1",
+    "true",
+    "\U0001f431z",
+    "aXbXc",
+)
 INTS = (0, 1, -1, 2, 3, 7, 10, 255, 9007199254740993, 9223372036854775807, -9223372036854775808)
 DOUBLES = ("0.0", "1.0", "-1.5", "2.5", "3.0", "1e300", "-0.0", "1e-7", "9007199254740993.0")
 UINTS = ("0u", "1u", "2u", "7u", "18446744073709551615u")
@@ -88,7 +100,9 @@ class Expressions:
 
     def next(self) -> str:
         self.bound = []
-        return self.make(self.pick(("bool", "bool", "bool", *SCALARS, "list int", "dyn", "bytes")), 4)
+        return self.make(
+            self.pick(("bool", "bool", "bool", *SCALARS, "list int", "dyn", "bytes")), 4
+        )
 
     def pick(self, options: Any) -> Any:
         return self.random.choice(options)
@@ -102,18 +116,24 @@ class Expressions:
             return self.leaf(kind)
         d = depth - 1
         choices.append(lambda: self.leaf(kind))
-        choices.append(lambda: f"({self.make('bool', d)} ? {self.make(kind, d)} : {self.make(kind, d)})")
+        choices.append(
+            lambda: f"({self.make('bool', d)} ? {self.make(kind, d)} : {self.make(kind, d)})"
+        )
         match kind:
             case "bool":
                 choices += [lambda: self.boolean(d)] * 8
             case "int":
                 choices += [lambda: self.integer(d)] * 4
             case "uint":
-                choices += [lambda: f"({self.make('uint', d)} {self.pick('+-*/%')} {self.make('uint', d)})"]
+                choices += [
+                    lambda: f"({self.make('uint', d)} {self.pick('+-*/%')} {self.make('uint', d)})"
+                ]
                 choices += [lambda: f"uint({self.make(self.pick(('int', 'uint', 'double')), d)})"]
             case "double":
                 choices += [
-                    lambda: f"({self.make('double', d)} {self.pick('+-*/')} {self.make('double', d)})",
+                    lambda: (
+                        f"({self.make('double', d)} {self.pick('+-*/')} {self.make('double', d)})"
+                    ),
                     lambda: f"double({self.make(self.pick(('int', 'double', 'uint')), d)})",
                     lambda: f"(-{self.make('double', d)})",
                 ]
@@ -121,7 +141,9 @@ class Expressions:
                 choices += [
                     lambda: f"({self.make('string', d)} + {self.make('string', d)})",
                     lambda: f"string({self.make(self.pick(('int', 'bool', 'string', 'uint')), d)})",
-                    lambda: f"string({self.make(self.pick(('bytes', 'timestamp', 'duration')), d)})",
+                    lambda: (
+                        f"string({self.make(self.pick(('bytes', 'timestamp', 'duration')), d)})"
+                    ),
                 ]
                 if self.extensions:
                     choices += [lambda: self.text(d)] * 3
@@ -131,7 +153,9 @@ class Expressions:
                     lambda: f"bytes({self.make('string', d)})",
                 ]
             case "type":
-                choices += [lambda: f"type({self.make(self.pick((*SCALARS, 'dyn', 'map')), d)})"] * 2
+                choices += [
+                    lambda: f"type({self.make(self.pick((*SCALARS, 'dyn', 'map')), d)})"
+                ] * 2
             case "list int" | "list string" | "list dyn":
                 choices += [lambda: self.listing(kind, d)] * 3
             case "map":
@@ -144,10 +168,16 @@ class Expressions:
                     lambda: f"{self.make('map', d)}[{self.make('string', d)}]",
                 ]
             case "timestamp":
-                choices += [lambda: f"({self.make('timestamp', d)} {self.pick('+-')} {self.make('duration', d)})"]
+                choices += [
+                    lambda: (
+                        f"({self.make('timestamp', d)} {self.pick('+-')} {self.make('duration', d)})"
+                    )
+                ]
             case "duration":
                 choices += [
-                    lambda: f"({self.make('duration', d)} {self.pick('+-')} {self.make('duration', d)})",
+                    lambda: (
+                        f"({self.make('duration', d)} {self.pick('+-')} {self.make('duration', d)})"
+                    ),
                     lambda: f"({self.make('timestamp', d)} - {self.make('timestamp', d)})",
                 ]
         return str(self.pick(choices)())
@@ -174,18 +204,24 @@ class Expressions:
             case "type":
                 return str(self.pick(("int", "string", "bool", "list", "type(null)", "double")))
             case "list int":
-                return f"[{', '.join(str(self.pick(INTS)) for _ in range(self.random.randrange(4)))}]"
+                return (
+                    f"[{', '.join(str(self.pick(INTS)) for _ in range(self.random.randrange(4)))}]"
+                )
             case "list string":
                 return f"[{', '.join(repr(self.pick(STRINGS)) for _ in range(self.random.randrange(4)))}]"
             case "list dyn":
-                return str(self.pick(("lm", "dyn([1, 'a'])", "[dyn(1), dyn('a'), dyn(1.0)]", "dyn([])")))
+                return str(
+                    self.pick(("lm", "dyn([1, 'a'])", "[dyn(1), dyn('a'), dyn(1.0)]", "dyn([])"))
+                )
             case "map":
                 return str(self.pick(("m", "{'a': 1}", "dyn({})", "{'a': {'b': 2}}")))
             case "timestamp":
                 return f"timestamp('{self.pick(TIMESTAMPS)}')"
             case "duration":
                 return f"duration('{self.pick(DURATIONS)}')"
-        return str(self.pick(("x", "y", "m.a", "m.b", "dyn(1)", "dyn(null)", "dyn('a')", "dyn(1.0)")))
+        return str(
+            self.pick(("x", "y", "m.a", "m.b", "dyn(1)", "dyn(null)", "dyn('a')", "dyn(1.0)"))
+        )
 
     def boolean(self, d: int) -> str:
         make, pick = self.make, self.pick
@@ -202,7 +238,9 @@ class Expressions:
                 return f"({make(kind, d)} {comparison} {make(kind, d)})"
             case 6:
                 operator = pick(("==", "!="))
-                return f"(dyn({make(pick((*SCALARS, 'null', 'map')), d)}) {operator} {make('dyn', d)})"
+                return (
+                    f"(dyn({make(pick((*SCALARS, 'null', 'map')), d)}) {operator} {make('dyn', d)})"
+                )
             case 7:
                 numbers = ("int", "uint", "double")
                 return f"(dyn({make(pick(numbers), d)}) {comparison} {make(pick(numbers), d)})"
@@ -279,7 +317,9 @@ class Expressions:
                 return f"int({make(self.pick(('int', 'double', 'uint', 'timestamp')), d)})"
             case 5:
                 return f"{make('duration', d)}.get{self.pick(('Hours', 'Minutes', 'Seconds'))}()"
-        part = self.pick(("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours"))
+        part = self.pick(
+            ("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours")
+        )
         zone = self.pick(("", f"'{self.pick(ZONES)}'"))
         return f"{make('timestamp', d)}.get{part}({zone})"
 

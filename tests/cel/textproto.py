@@ -17,8 +17,18 @@ _TOKEN = re.compile(
     r"|(?P<name>-?[A-Za-z_]\w*)"
     r"|(?P<mark>[{}<>\[\]:,;])"
 )
-_ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.DOTALL)
-_LETTERS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+_ESCAPE = re.compile(
+    rb"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|.)", re.DOTALL
+)
+_LETTERS = {
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"v": b"\v",
+}
 
 Message = dict[str, list[Any]]
 
@@ -85,7 +95,9 @@ def _value(tokens: list[tuple[str, str]]) -> Any:
         if "x" in text:
             return int(text, 16)
         return float(text.removesuffix("f") if "inf" not in text else text)
-    return {"true": True, "false": False, "-inf": float("-inf"), "-nan": float("nan")}.get(text, text)
+    return {"true": True, "false": False, "-inf": float("-inf"), "-nan": float("nan")}.get(
+        text, text
+    )
 
 
 def _unquote(quoted: str) -> bytes:

@@ -69,6 +69,17 @@ def test_each_recording_is_read_as_pinned(file: str) -> None:
     assert tally(ROOT / file) == PINNED[file]
 
 
+@pytest.mark.parametrize("file", [file for file in PINNED if not file.endswith(".jsonl")])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_document_is_read_alike_on_one_line_and_on_many(
+    file: str, indent: int | None, tmp_path: Path
+) -> None:
+    document = json.loads((ROOT / file).read_text(encoding="utf-8"))
+    copy = tmp_path / Path(file).name
+    copy.write_text(json.dumps(document, indent=indent), encoding="utf-8")
+    assert tally(copy) == PINNED[file]
+
+
 def test_every_other_file_is_named_once_as_skipped() -> None:
     files = {str(path.relative_to(ROOT)): path for path in ROOT.rglob("*") if path.is_file()}
     assert PINNED.keys() <= files.keys()

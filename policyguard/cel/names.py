@@ -1,0 +1,102 @@
+"""What the names in an expression mean, and which fields are known to be there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policyguard.cel.declarations import Declarations
+from policyguard.cel.tree import (
+    Constant,
+    Has,
+    Identifier,
+    Index,
+    Logic,
+    Node,
+    Select,
+    Unary,
+    Variable,
+    dotted,
+)
+from policyguard.cel.types import Type
+from policyguard.cel.values import TYPE_NAMES, TypeValue
+
+__all__ = ["Names", "Place", "field_name"]
+
+Place = tuple[Any, ...]
+"""A variable (its name, or the `Variable` of a macro) and the fields selected from it."""
+
+
+class Names:
+    """The names that are in scope at the present place of one expression."""
+
+    def __init__(self, declarations: Declarations) -> None:
+        self.declarations = declarations
+        self.references: dict[Node, str | TypeValue] = {}
+        """Identifiers and selections that name a declared variable, or a type."""
+        self.scopes: list[tuple[Variable, Type]] = []
+        """The variables of the macros around the present place."""
+
+    def local(self, name: str) -> tuple[Variable, Type] | None:
+        return next((bound for bound in reversed(self.scopes) if bound[0].name == name), None)
+
+    def reference(self, root: Identifier, fields: list[str]) -> str | TypeValue | None:
+        """The variable or type that a dotted name means (cel-spec langdef.md, Name Resolution)."""
+        name = ".".join((root.name, *fields))
+        if self.local(root.name) is not None and not root.absolute:
+            return None
+        for namespace in ("",) if root.absolute else self.declarations.namespaces:
+            if namespace + name in self.declarations.variables:
+                return namespace + name
+        return TYPE_NAMES.get(name)
+
+    def place(self, node: Node) -> Place | None:
+        """Which part of which variable `node` is, if it is nothing but that."""
+        fields: list[str] = []
+        while True:
+            meaning = self.references.get(node)
+            if meaning is not None:
+                return (meaning, *reversed(fields)) if isinstance(meaning, str) else None
+            if isinstance(node, Has):
+                node = node.selection
+            elif isinstance(node, Select):
+                fields.append(node.field)
+                node = node.operand
+            elif isinstance(node, Index) and (key := field_name(node.key)) is not None:
+                fields.append(key)
+                node = node.operand
+            elif isinstance(node, Identifier) and (bound := self.local(node.name)) is not None:
+                return (bound[0], *reversed(fields))
+            else:
+                return None
+
+    def facts(self, node: Node, holds: bool) -> list[Place]:
+        """The fields that are certainly there if `node` is true (or false, unless `holds`)."""
+        match node:
+            case Has(selection=selection) if holds:
+                place = self.place_before_check(selection)
+                return [place] if place is not None else []
+            case Unary(operator="!", operand=operand):
+                return self.facts(operand, not holds)
+            case Logic(operator=operator, operands=operands) if (operator == "&&") == holds:
+                return [place for operand in operands for place in self.facts(operand, holds)]
+        return []
+
+    def place_before_check(self, node: Node) -> Place | None:
+        """As `place`, for a node whose references have not been looked up yet."""
+        name = dotted(node)
+        if name is None:
+            return None
+        root, fields = name
+        if not root.absolute and (bound := self.local(root.name)) is not None:
+            return (bound[0], *fields)
+        for end in range(len(fields), -1, -1):
+            meaning = self.reference(root, fields[:end])
+            if meaning is not None:
+                return (meaning, *fields[end:])
+        return None
+
+
+def field_name(node: Node) -> str | None:
+    """The field that `x[node]` reads, where that could be written `x.field` as well."""
+    value = node.value if isinstance(node, Constant) else None
+    return value if isinstance(value, str) and value.isidentifier() else None

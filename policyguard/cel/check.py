@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from policyguard.cel.arithmetic_types import arithmetic_result, is_ordered
 from policyguard.cel.calls import Target, resolve_call
 from policyguard.cel.declarations import Declarations
-from policyguard.cel.names import Names, Place
+from policyguard.cel.names import Names, Place, field_name
 from policyguard.cel.problems import Problems, did_you_mean
 from policyguard.cel.tree import (
     Binary,
@@ -38,13 +39,11 @@ from policyguard.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,
-    DURATION,
     DYN,
     INT,
     NULL,
     NUMBERS,
     STRING,
-    TIMESTAMP,
     TYPE,
     UINT,
     ListType,
@@ -52,8 +51,10 @@ from policyguard.cel.types import (
     NameType,
     RecordType,
     Type,
+    a,
     comparable,
     join,
+    join_all,
     list_of,
     map_of,
 )
@@ -71,23 +72,7 @@ _CONSTANT_TYPES: Final[dict[type, Type]] = {
     str: STRING,
     bytes: BYTES,
 }
-_ORDERED: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
 _KEYS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
-# Arithmetic on two different types, or with a result of another type. Otherwise both operands
-# have one of the types in `_SAME`, and so has the result.
-_MIXED: Final[dict[tuple[str, Type, Type], Type]] = {
-    ("+", TIMESTAMP, DURATION): TIMESTAMP,
-    ("+", DURATION, TIMESTAMP): TIMESTAMP,
-    ("-", TIMESTAMP, DURATION): TIMESTAMP,
-    ("-", TIMESTAMP, TIMESTAMP): DURATION,
-}
-_SAME: Final[dict[str, frozenset[str]]] = {
-    "+": frozenset({"int", "uint", "double", "string", "bytes", "list", "duration"}),
-    "-": frozenset({"int", "uint", "double", "duration"}),
-    "*": frozenset({"int", "uint", "double"}),
-    "/": frozenset({"int", "uint", "double"}),
-    "%": frozenset({"int", "uint"}),
-}
 
 
 @dataclass(slots=True)
@@ -160,17 +145,10 @@ class _Checker:
         if not node.absolute and (bound := self.names.local(node.name)) is not None:
             return bound[1]
         if self.strict:
-            help_ = self.help_for_name(node.name)
+            help_ = self.names.help_for(node.name)
             message = f"unknown variable `{node.name}`"
             self.problems.error("undeclared-reference", message, node.span, help_)
         return DYN
-
-    def help_for_name(self, name: str) -> str | None:
-        for variable, declared in self.declarations.variables.items():
-            if isinstance(declared, RecordType) and name in declared.fields:
-                return f"did you mean `{variable}.{name}`?"
-        bound = [variable.name for variable, _ in self.names.scopes]
-        return did_you_mean(name, (*self.declarations.variables, *bound))
 
     def check_select(self, node: Select) -> Type:
         name = dotted(node)
@@ -195,7 +173,7 @@ class _Checker:
         elif operand == DYN:
             return DYN
         help_ = "ask `.exists(x, …)` of a list" if isinstance(operand, ListType) else None
-        self.problems.error("unknown-field", f"a {operand} has no field `{name}`", span, help_)
+        self.problems.error("unknown-field", f"{a(operand)} has no field `{name}`", span, help_)
         return DYN
 
     def known_field(self, owner: RecordType, name: str, span: Any) -> Type | None:
@@ -224,15 +202,15 @@ class _Checker:
                 message = f"`{selection.field}` is always there: `has` is always true"
                 self.problems.error("always-present", message, node.span)
         elif operand != DYN and not isinstance(operand, MapType):
-            self.problems.error("no-such-overload", f"a {operand} has no fields", span)
+            self.problems.error("no-such-overload", f"{a(operand)} has no fields", span)
         return BOOL
 
     def check_index(self, node: Index) -> Type:
-        field_name = _constant(node.key)
+        constant = _constant(node.key)
         is_path = field_name(node.key) is not None
         operand = self.check(node.operand, prefix=is_path)
         key = self.check(node.key)
-        if isinstance(operand, RecordType) and isinstance(field_name, str):
+        if isinstance(operand, RecordType) and isinstance(constant, str):
             return self.field_type(node, operand)
         if isinstance(operand, ListType):
             if key != DYN and key not in NUMBERS:
@@ -248,7 +226,7 @@ class _Checker:
             self.check_name(operand.key, node.key)
             return operand.value
         if operand != DYN:
-            message = f"a {operand} cannot be indexed"
+            message = f"{a(operand)} cannot be indexed"
             self.problems.error("no-such-overload", message, node.span)
         return DYN
 
@@ -267,14 +245,14 @@ class _Checker:
         for key, _ in node.entries:
             found = self.check(key)
             if found.kind not in _KEYS:
-                message = f"a {found} cannot be the key of a map"
+                message = f"{a(found)} cannot be the key of a map"
                 self.problems.error("no-such-overload", message, key.span)
         keys = [self.found.types[key] for key, _ in node.entries]
         value = self.common([value for _, value in node.entries])
-        return map_of(_join_all(keys), value)
+        return map_of(join_all(keys), value)
 
     def common(self, nodes: list[Node]) -> Type:
-        return _join_all([self.check(node) for node in nodes])
+        return join_all([self.check(node) for node in nodes])
 
     # Operators
 
@@ -316,16 +294,17 @@ class _Checker:
                 self.check_membership(node, left, right)
                 return BOOL
             case "<" | "<=" | ">" | ">=":
-                numbers = left in NUMBERS and right in NUMBERS
-                ordered = left.kind == right.kind and left.kind in _ORDERED
-                if not (numbers or ordered or _either_dyn(left, right, (*_ORDERED, *NUMBERS))):
+                if not is_ordered(left, right):
                     self.no_operator(node, left, right)
                 return BOOL
-        return self.arithmetic(node, left, right)
+        result = arithmetic_result(node.operator, left, right)
+        if result is None:
+            self.no_operator(node, left, right)
+        return result or DYN
 
     def check_equality(self, node: Binary, left: Type, right: Type) -> None:
         if not comparable(left, right):
-            message = f"a {left} is never equal to a {right}"
+            message = f"{a(left)} is never equal to {a(right)}"
             self.problems.error("never-equal", message, node.span)
         self.check_name(left, node.right)
         self.check_name(right, node.left)
@@ -354,24 +333,13 @@ class _Checker:
             return
         else:
             help_ = "ask `.contains(…)` of a string" if right.kind == "string" else None
-            message = f"`in` looks into lists and maps, not into a {right}"
+            message = f"`in` looks into lists and maps, not into {a(right)}"
             self.problems.error("no-such-overload", message, node.span, help_)
             return
         self.check_name(member, node.left)
         if not comparable(left, member):
-            message = f"a {left} is never in a {right}"
+            message = f"{a(left)} is never in {a(right)}"
             self.problems.error("never-equal", message, node.span)
-
-    def arithmetic(self, node: Binary, left: Type, right: Type) -> Type:
-        operator = node.operator
-        if (mixed := _MIXED.get((operator, left, right))) is not None:
-            return mixed
-        if left.kind == right.kind and left.kind in _SAME[operator]:
-            return join(left, right)
-        possible = (*_SAME[operator], *(("timestamp",) if operator in "+-" else ()))
-        if not _either_dyn(left, right, possible):
-            self.no_operator(node, left, right)
-        return DYN
 
     def no_operator(self, node: Binary, left: Type, right: Type) -> None:
         help_ = None
@@ -432,25 +400,10 @@ class _Checker:
         if isinstance(source, MapType):
             return source.key, source.value
         if source != DYN:
-            message = f"`{node.macro}` goes over lists and maps, not over a {source}"
+            message = f"`{node.macro}` goes over lists and maps, not over {a(source)}"
             self.problems.error("no-such-overload", message, node.source.span)
         return DYN, DYN
 
 
 def _constant(node: Node) -> object:
     return node.value if isinstance(node, Constant) else None
-
-
-def _either_dyn(left: Type, right: Type, possible: Iterable[str | Type]) -> bool:
-    """Whether one side is `dyn`, and the other is of a kind that the operator takes at all."""
-    kinds = {item if isinstance(item, str) else item.kind for item in possible} | {"dyn"}
-    return DYN in (left, right) and left.kind in kinds and right.kind in kinds
-
-
-def _join_all(types: list[Type]) -> Type:
-    if not types:
-        return DYN
-    result = types[0]
-    for other in types[1:]:
-        result = join(result, other)
-    return result

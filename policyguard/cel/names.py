@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from policyguard.cel.declarations import Declarations
+from policyguard.cel.problems import did_you_mean
 from policyguard.cel.tree import (
     Constant,
     Has,
@@ -17,7 +18,7 @@ from policyguard.cel.tree import (
     Variable,
     dotted,
 )
-from policyguard.cel.types import Type
+from policyguard.cel.types import RecordType, Type
 from policyguard.cel.values import TYPE_NAMES, TypeValue
 
 __all__ = ["Names", "Place", "field_name"]
@@ -37,6 +38,7 @@ class Names:
         """The variables of the macros around the present place."""
 
     def local(self, name: str) -> tuple[Variable, Type] | None:
+        """The variable of a macro around this place that is called `name`, and its type."""
         return next((bound for bound in reversed(self.scopes) if bound[0].name == name), None)
 
     def reference(self, root: Identifier, fields: list[str]) -> str | TypeValue | None:
@@ -48,6 +50,14 @@ class Names:
             if namespace + name in self.declarations.variables:
                 return namespace + name
         return TYPE_NAMES.get(name)
+
+    def help_for(self, name: str) -> str | None:
+        """What was probably meant by `name`, which means nothing."""
+        for variable, declared in self.declarations.variables.items():
+            if isinstance(declared, RecordType) and name in declared.fields:
+                return f"did you mean `{variable}.{name}`?"
+        bound = [variable.name for variable, _ in self.scopes]
+        return did_you_mean(name, (*self.declarations.variables, *bound))
 
     def place(self, node: Node) -> Place | None:
         """Which part of which variable `node` is, if it is nothing but that."""

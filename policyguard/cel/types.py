@@ -8,8 +8,9 @@ at run time; nothing about it can be wrong at compile time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from types import MappingProxyType
 
 __all__ = [
@@ -30,9 +31,11 @@ __all__ = [
     "NameType",
     "RecordType",
     "Type",
+    "a",
     "accepts",
     "comparable",
     "join",
+    "join_all",
     "list_of",
     "map_of",
     "name_of",
@@ -134,9 +137,15 @@ def name_of(vocabulary: str, known: frozenset[str]) -> NameType:
     return NameType("string", vocabulary, frozenset(known))
 
 
+def a(kind: Type) -> str:
+    """The name of a type with its article, for messages."""
+    name = str(kind)
+    return f"{'an' if name[0] in 'aeio' else 'a'} {name}"
+
+
 def accepts(parameter: Type, argument: Type) -> bool:
     """Whether a value of type `argument` may stand where `parameter` is asked for."""
-    if parameter is DYN or argument is DYN:
+    if DYN in (parameter, argument):
         return True
     if parameter.kind != argument.kind:
         return False
@@ -152,7 +161,7 @@ def comparable(left: Type, right: Type) -> bool:
 
     Numbers of all three types compare by value (cel-spec langdef.md, "Numbers": `1 == 1.0`).
     """
-    if left is DYN or right is DYN or (left in NUMBERS and right in NUMBERS):
+    if DYN in (left, right) or (left in NUMBERS and right in NUMBERS):
         return True
     if left.kind != right.kind:
         return False
@@ -174,3 +183,8 @@ def join(left: Type, right: Type) -> Type:
     if left.kind == right.kind == "string":
         return STRING
     return DYN
+
+
+def join_all(types: Sequence[Type]) -> Type:
+    """The type of what is one of `types`; `dyn` where there are none."""
+    return reduce(join, types) if types else DYN

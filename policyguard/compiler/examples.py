@@ -57,12 +57,12 @@ def _matches(
     session = SessionState(started, None)
     session.facts.update(example.session)
     try:
-        attempt, view = evaluator.prepare(
+        _, plan, view = evaluator.prepare(
             session, Request(example.tool, _arguments(policy, example)), started.at
         )
     except ArgumentsError:
         return True, []  # refused before any rule is asked
-    judge = next((one for one in attempt.plan.rules if one.id == f"rules/{rule.id}"), None)
+    judge = next((one for one in plan.rules if one.id == f"rules/{rule.id}"), None)
     if judge is None:
         return False, []
     faults: list[Fault] = []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from policyguard.evaluator.plan import Plan
-    from policyguard.model.decision import Fault
-    from policyguard.model.event import Charge
+from policyguard.model.decision import Fault
+from policyguard.model.event import Charge
 
 
 class Attempt:
@@ -24,6 +22,7 @@ class Attempt:
         "batch",
         "changing",
         "charges",
+        "class_",
         "estimate",
         "faults",
         "fingerprint",
@@ -32,7 +31,6 @@ class Attempt:
         "keys",
         "like",
         "numbers",
-        "plan",
         "server",
         "tags",
         "targets",
@@ -48,7 +46,7 @@ class Attempt:
     hints: dict[str, bool]
     estimate: dict[str, float]
     at: int | None
-    plan: Plan
+    class_: str
     fingerprint: str
     like: str
     numbers: tuple[float, ...]

@@ -116,7 +116,7 @@ class Evaluator:
 
     def prepare(
         self, session: SessionState, request: Request, at: int | None
-    ) -> tuple[Attempt, View]:
+    ) -> tuple[Attempt, Plan, View]:
         """Classify a call. Raises `ArgumentsError` for arguments that cannot be judged."""
         attempt = Attempt()
         attempt.at = at = session.clamp(at)
@@ -139,8 +139,8 @@ class Evaluator:
         class_ = candidates.fixed
         if class_ is None:
             class_ = candidates.choose(view, attempt.faults)
-        view.call["class"] = class_
-        attempt.plan = plan = self.plan(tool, request.server, session.agent, class_)
+        view.call["class"] = attempt.class_ = class_
+        plan = self.plan(tool, request.server, session.agent, class_)
         changing = plan.changing
         attempt.changing = changing if isinstance(changing, bool) else _may_change(changing, view)
         for limit in plan.keyed:
@@ -148,7 +148,7 @@ class Evaluator:
                 attempt.keys[limit.id] = limit.key(attempt, view)
             except ExpressionError as error:
                 attempt.faults.append(Fault(limit.id, str(error)))
-        return attempt, view
+        return attempt, plan, view
 
     def _anchored(self, session: SessionState, identity: Identity) -> str:
         """A call with numbers close to those of an earlier one has that one's fingerprint.
@@ -193,7 +193,14 @@ class Evaluator:
         return view
 
     def judge(
-        self, state: State, session: SessionState, attempt: Attempt, view: View, *, observe: bool
+        self,
+        state: State,
+        session: SessionState,
+        attempt: Attempt,
+        plan: Plan,
+        view: View,
+        *,
+        observe: bool,
     ) -> Verdict:
         """Collect every violation; the strongest effect wins, whatever the order.
 
@@ -205,7 +212,6 @@ class Evaluator:
         halted = session.halted_by()
         if halted:
             found.append(_halted(halted))
-        plan = attempt.plan
         for limit in plan.limits:
             violation = limit.judge(session.tracker(limit), attempt, session.changes)
             if violation is not None:
@@ -230,7 +236,7 @@ class Evaluator:
         """Judge a result: the outcome, and what it draws from the post-paid budgets."""
         faults: list[Fault] = []
         view = self._view(session, attempt, session.clamp(event.at))
-        view.call["class"] = attempt.plan.class_
+        view.call["class"] = attempt.class_
         outcome = self.observer.observe(event, view, last, faults)
         charges = []
         for charge in attempt.charges:

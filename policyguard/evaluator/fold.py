@@ -5,6 +5,7 @@ from __future__ import annotations
 from policyguard.evaluator.account import UNIT
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import Flight, SessionState
 from policyguard.evaluator.state import State
 from policyguard.model.effect import Effect
@@ -39,7 +40,8 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
         return
     match event:
         case Admitted():
-            admit(evaluator, state, session, event, rebuild(evaluator, session, event))
+            plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
+            admit(evaluator, state, session, event, rebuild(event), plan)
         case Completed():
             flight = session.flights.get(event.call)
             if flight is not None:
@@ -71,7 +73,7 @@ def start(state: State, event: Started, *, apart: bool = False) -> SessionState:
     return session
 
 
-def rebuild(evaluator: Evaluator, session: SessionState, event: Admitted) -> Attempt:
+def rebuild(event: Admitted) -> Attempt:
     """The attempt that a recorded admission was."""
     attempt = Attempt()
     attempt.at = event.at
@@ -90,7 +92,7 @@ def rebuild(evaluator: Evaluator, session: SessionState, event: Admitted) -> Att
     attempt.keys = event.keys
     attempt.charges = list(event.charges)
     attempt.faults = []
-    attempt.plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
+    attempt.class_ = event.class_
     return attempt
 
 
@@ -110,7 +112,12 @@ def recall(event: Completed) -> Outcome:
 
 
 def admit(
-    evaluator: Evaluator, state: State, session: SessionState, event: Admitted, attempt: Attempt
+    evaluator: Evaluator,
+    state: State,
+    session: SessionState,
+    event: Admitted,
+    attempt: Attempt,
+    plan: Plan,
 ) -> None:
     """A call takes its place in windows and budgets."""
     attempt.id = event.call
@@ -118,16 +125,17 @@ def admit(
     flights = session.flights
     if flights:
         _reclaim(evaluator, state, session, event.at)
-    marks = [limit.admit(session.keep_tracker(limit), attempt) for limit in attempt.plan.limits]
+    limits = plan.limits
+    marks = [limit.admit(session.keep_tracker(limit), attempt) for limit in limits]
     for charge in attempt.charges:
         _draw(evaluator, state, session, charge, event.at)
     if attempt.like:
         _anchor(evaluator, session, attempt)
-    flights[event.call] = Flight(attempt, marks)
+    flights[event.call] = Flight(attempt, limits, marks)
     facts = session.facts
     facts["calls"] += 1
     if evaluator.reads_counts:
-        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.plan.class_)):
+        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
             table = facts.setdefault(counts, {})
             table[name] = table.pop(name, 0) + 1
             if len(table) > evaluator.bounds.plans:
@@ -150,7 +158,7 @@ def complete(
     del session.flights[event.call]
     changes = session.changes
     changes.seq += 1
-    for limit, mark in zip(attempt.plan.limits, flight.marks, strict=True):
+    for limit, mark in zip(flight.limits, flight.marks, strict=True):
         limit.complete(session.keep_tracker(limit), mark, attempt, outcome, changes.seq)
     if outcome.ok:
         if attempt.changing:
@@ -186,7 +194,7 @@ def release(evaluator: Evaluator, state: State, session: SessionState, event: Re
     if flight is None:
         return
     attempt = flight.attempt
-    for limit, mark in zip(attempt.plan.limits, flight.marks, strict=True):
+    for limit, mark in zip(flight.limits, flight.marks, strict=True):
         limit.release(session.keep_tracker(limit), mark, attempt)
     _free(evaluator, state, attempt)
     for charge in attempt.charges:

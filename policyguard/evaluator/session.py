@@ -11,12 +11,16 @@ from policyguard.model.event import Started
 
 
 class Flight:
-    """An admitted call whose result has not come yet; `marks` are what the limits gave for it."""
+    """An admitted call whose result has not come yet.
 
-    __slots__ = ("attempt", "marks")
+    `limits` are those it came under, `marks` what they gave for it.
+    """
 
-    def __init__(self, attempt: Attempt, marks: list[Any]) -> None:
+    __slots__ = ("attempt", "limits", "marks")
+
+    def __init__(self, attempt: Attempt, limits: tuple[Limit, ...], marks: list[Any]) -> None:
         self.attempt = attempt
+        self.limits = limits
         self.marks = marks
 
 

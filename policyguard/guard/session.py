@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from policyguard.engines.fingerprint import text_of
 from policyguard.evaluator import fold as folding
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.evaluator import Request, Verdict
+from policyguard.evaluator.evaluator import Request
+from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
-from policyguard.guard import running
+from policyguard.guard import answers, running
 from policyguard.guard.advice import Advice
-from policyguard.model.decision import Decision, Fault, Violation
+from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ArgumentsError
 from policyguard.model.event import (
@@ -247,7 +248,7 @@ class Session:
 
     def _judge(self, request: Request, at: int | None, *, admit: bool, call: str = "") -> Decision:
         guard, evaluator = self.guard, self.guard.evaluator
-        attempt: Attempt | None = None
+        judged: tuple[Attempt, Plan] | None = None
         with guard.lock:
             if admit:
                 guard.touch(self)
@@ -255,68 +256,41 @@ class Session:
                 call = call or f"c{self._calls}"
             try:
                 if self.closed:
-                    raise _ClosedError
-                attempt, view = evaluator.prepare(self._state, request, at)
-                verdict = evaluator.judge(
-                    guard.state, self._state, attempt, view, observe=guard.observe
-                )
-            except _ClosedError:
-                verdict = Verdict(Effect.BLOCK, (_CLOSED,), (), ())
+                    verdict = answers.CLOSED
+                else:
+                    attempt, plan, view = evaluator.prepare(self._state, request, at)
+                    judged = attempt, plan
+                    verdict = evaluator.judge(
+                        guard.state, self._state, attempt, plan, view, observe=guard.observe
+                    )
             except ArgumentsError as error:
-                verdict = Verdict(Effect.BLOCK, (_unfit(str(error)),), (), ())
+                verdict = answers.unfit(str(error))
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
-                verdict = self._broken(error)
-            decision = _decision(self.id, request.tool, call, verdict, attempt)
+                verdict = answers.broken(error, allow=evaluator.allow_on_internal_error)
+            fingerprint = judged[0].fingerprint if judged is not None else ""
+            decision = answers.decision(self.id, request.tool, call, verdict, fingerprint)
             if admit:
-                self._settle(decision, request, attempt, at)
+                self._settle(decision, request, judged, at)
         return decision
 
     def _settle(
-        self, decision: Decision, request: Request, attempt: Attempt | None, at: int | None
+        self,
+        decision: Decision,
+        request: Request,
+        judged: tuple[Attempt, Plan] | None,
+        at: int | None,
     ) -> None:
         """Count an admitted call, note a refused one."""
         guard = self.guard
         if not decision.allowed:
-            refused = Refused(
-                self.id,
-                at,
-                decision.id,
-                request.tool,
-                request.args,
-                request.server,
-                request.batch,
-                request.tags,
-                request.hints,
-                request.estimate,
-                attempt.plan.class_ if attempt is not None else "",
-                decision.fingerprint,
-                effect=decision.effect,
-                violations=tuple(violation.id for violation in decision.violations),
-            )
+            refused = answers.refused(decision, request, judged[0] if judged else None, at)
             folding.refuse(self._state, refused)
             guard.emit(refused)
-        elif attempt is not None:
-            admitted = Admitted(
-                self.id,
-                attempt.at,
-                decision.id,
-                attempt.tool,
-                attempt.args,
-                attempt.server,
-                attempt.batch,
-                attempt.tags,
-                attempt.hints,
-                attempt.estimate,
-                attempt.plan.class_,
-                attempt.fingerprint,
-                attempt.like,
-                attempt.numbers,
-                attempt.targets,
-                attempt.changing,
-                attempt.keys,
-                tuple(attempt.charges),
-            )
-            folding.admit(guard.evaluator, guard.state, self._state, admitted, attempt)
+        elif judged is not None:
+            attempt, plan = judged
+            attempt.id = decision.id
+            admitted = answers.admitted(self.id, attempt)
+            folding.admit(guard.evaluator, guard.state, self._state, admitted, attempt, plan)
             guard.emit(admitted)
             if decision.violations:
                 self._advice.give(attempt.batch or decision.id, decision.message)
@@ -331,28 +305,8 @@ class Session:
             attempt = flight.attempt
             last = self._state.results.get(attempt.fingerprint)
             outcome, charges, faults = evaluator.settle(self._state, attempt, event, last)
-            folded = Completed(
-                event.session,
-                self._state.clamp(event.at),
-                event.call,
-                outcome.ok,
-                event.known,
-                event.text,
-                event.error,
-                event.exit_code,
-                event.status,
-                event.retry_after,
-                event.duration,
-                event.tokens,
-                event.cost,
-                event.score,
-                event.meta,
-                outcome.signature,
-                outcome.blame,
-                outcome.result,
-                outcome.failure,
-                charges,
-            )
+            at = self._state.clamp(event.at)
+            folded = answers.completed(event, at, outcome, charges)
             folding.complete(evaluator, guard.state, self._state, folded, flight, outcome)
             guard.emit(folded)
             advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
@@ -377,25 +331,6 @@ class Session:
             folding.fold(guard.evaluator, guard.state, event)
             guard.emit(event)
 
-    def _broken(self, error: Exception) -> Verdict:
-        """The verdict where policyguard itself failed: as `on_internal_error` says."""
-        fault = Fault("internal", f"{type(error).__name__}: {error}")
-        if self.guard.evaluator.allow_on_internal_error:
-            return Verdict(Effect.ALLOW, (), (), (fault,))
-        violation = Violation(
-            "internal", Effect.BLOCK, "internal_error", "policyguard could not judge this call"
-        )
-        return Verdict(Effect.BLOCK, (violation,), (), (fault,))
-
-
-class _ClosedError(Exception):
-    """A call in a session that is over."""
-
-
-_CLOSED = Violation(
-    "session/closed", Effect.BLOCK, "closed", "the session is over", "open a new session"
-)
-
 
 def _request(
     tool: str,
@@ -419,29 +354,3 @@ def _request(
 
 def _id(decision: Decision | str) -> str:
     return decision if isinstance(decision, str) else decision.id
-
-
-def _unfit(reason: str) -> Violation:
-    return Violation(
-        "bounds/arguments",
-        Effect.BLOCK,
-        "arguments",
-        f"the arguments cannot be judged: {reason}",
-        "call the tool with plain JSON arguments of ordinary size",
-    )
-
-
-def _decision(
-    session: str, tool: str, call: str, verdict: Verdict, attempt: Attempt | None
-) -> Decision:
-    return Decision(
-        id=call,
-        session=session,
-        tool=tool,
-        effect=verdict.effect,
-        allowed=verdict.effect is Effect.ALLOW or verdict.effect is Effect.ADVISE,
-        violations=verdict.violations,
-        fingerprint=attempt.fingerprint if attempt is not None else "",
-        errors=verdict.faults,
-        would=verdict.would,
-    )

@@ -1,0 +1,52 @@
+"""Which types arithmetic and ordering are defined for (cel-spec langdef.md, "Operators")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from policyguard.cel.types import DURATION, DYN, NUMBERS, TIMESTAMP, Type, join
+
+__all__ = ["arithmetic_result", "is_ordered"]
+
+_ORDERED: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
+# Arithmetic on two different types, or with a result of another type. Otherwise both operands
+# have one of the types in `_SAME`, and so has the result.
+_MIXED: Final[dict[tuple[str, Type, Type], Type]] = {
+    ("+", TIMESTAMP, DURATION): TIMESTAMP,
+    ("+", DURATION, TIMESTAMP): TIMESTAMP,
+    ("-", TIMESTAMP, DURATION): TIMESTAMP,
+    ("-", TIMESTAMP, TIMESTAMP): DURATION,
+}
+_SAME: Final[dict[str, frozenset[str]]] = {
+    "+": frozenset({"int", "uint", "double", "string", "bytes", "list", "duration"}),
+    "-": frozenset({"int", "uint", "double", "duration"}),
+    "*": frozenset({"int", "uint", "double"}),
+    "/": frozenset({"int", "uint", "double"}),
+    "%": frozenset({"int", "uint"}),
+}
+
+
+def arithmetic_result(operator: str, left: Type, right: Type) -> Type | None:
+    """The type of `left + right` and the like; None where it is not defined."""
+    if (mixed := _MIXED.get((operator, left, right))) is not None:
+        return mixed
+    if left.kind == right.kind and left.kind in _SAME[operator]:
+        return join(left, right)
+    times = ("timestamp",) if operator in "+-" else ()
+    return DYN if _either_dyn(left, right, (*_SAME[operator], *times)) else None
+
+
+def is_ordered(left: Type, right: Type) -> bool:
+    """Whether `left < right` and the like are defined."""
+    if left in NUMBERS and right in NUMBERS:
+        return True
+    if left.kind == right.kind and left.kind in _ORDERED:
+        return True
+    return _either_dyn(left, right, (*_ORDERED, *(number.kind for number in NUMBERS)))
+
+
+def _either_dyn(left: Type, right: Type, possible: Iterable[str]) -> bool:
+    """Whether one side is `dyn`, and the other is of a kind that the operator takes at all."""
+    kinds = {*possible, "dyn"}
+    return DYN in (left, right) and left.kind in kinds and right.kind in kinds

@@ -1,0 +1,131 @@
+"""What a session answers, and the events that say what it did."""
+
+from __future__ import annotations
+
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.evaluator import Request, Verdict
+from policyguard.model.decision import Decision, Fault, Violation
+from policyguard.model.effect import Effect
+from policyguard.model.event import Admitted, Charge, Completed, Refused
+from policyguard.model.outcome import Outcome
+
+
+def decision(session: str, tool: str, call: str, verdict: Verdict, fingerprint: str) -> Decision:
+    """A verdict as the caller gets it."""
+    return Decision(
+        id=call,
+        session=session,
+        tool=tool,
+        effect=verdict.effect,
+        allowed=verdict.effect is Effect.ALLOW or verdict.effect is Effect.ADVISE,
+        violations=verdict.violations,
+        fingerprint=fingerprint,
+        errors=verdict.faults,
+        would=verdict.would,
+    )
+
+
+def _blocked(violation: Violation, *faults: Fault) -> Verdict:
+    return Verdict(Effect.BLOCK, (violation,), (), faults)
+
+
+CLOSED = _blocked(
+    Violation("session/closed", Effect.BLOCK, "closed", "the session is over", "open a new session")
+)
+"""To a call in a session that is over."""
+
+
+def unfit(reason: str) -> Verdict:
+    """To a call with arguments that cannot be judged."""
+    return _blocked(
+        Violation(
+            "bounds/arguments",
+            Effect.BLOCK,
+            "arguments",
+            f"the arguments cannot be judged: {reason}",
+            "call the tool with plain JSON arguments of ordinary size",
+        )
+    )
+
+
+def broken(error: Exception, *, allow: bool) -> Verdict:
+    """To a call that policyguard itself failed on."""
+    fault = Fault("internal", f"{type(error).__name__}: {error}")
+    if allow:
+        return Verdict(Effect.ALLOW, (), (), (fault,))
+    text = "policyguard could not judge this call"
+    return _blocked(Violation("internal", Effect.BLOCK, "internal_error", text), fault)
+
+
+def admitted(session: str, attempt: Attempt) -> Admitted:
+    """The event of a call that was let through."""
+    return Admitted(
+        session,
+        attempt.at,
+        attempt.id,
+        attempt.tool,
+        attempt.args,
+        attempt.server,
+        attempt.batch,
+        attempt.tags,
+        attempt.hints,
+        attempt.estimate,
+        attempt.class_,
+        attempt.fingerprint,
+        attempt.like,
+        attempt.numbers,
+        attempt.targets,
+        attempt.changing,
+        attempt.keys,
+        tuple(attempt.charges),
+    )
+
+
+def refused(
+    decision: Decision, request: Request, attempt: Attempt | None, at: int | None
+) -> Refused:
+    """The event of a call that was not."""
+    return Refused(
+        decision.session,
+        at,
+        decision.id,
+        request.tool,
+        request.args,
+        request.server,
+        request.batch,
+        request.tags,
+        request.hints,
+        request.estimate,
+        attempt.class_ if attempt is not None else "",
+        decision.fingerprint,
+        effect=decision.effect,
+        violations=tuple(violation.id for violation in decision.violations),
+    )
+
+
+def completed(
+    event: Completed, at: int | None, outcome: Outcome, charges: tuple[Charge, ...]
+) -> Completed:
+    """A reported result as it was judged."""
+    return Completed(
+        event.session,
+        at,
+        event.call,
+        outcome.ok,
+        event.known,
+        event.text,
+        event.error,
+        event.exit_code,
+        event.status,
+        event.retry_after,
+        event.duration,
+        event.tokens,
+        event.cost,
+        event.score,
+        event.meta,
+        outcome.signature,
+        outcome.blame,
+        outcome.result,
+        outcome.failure,
+        charges,
+    )

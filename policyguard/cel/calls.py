@@ -11,7 +11,7 @@ from policyguard.cel.errors import OperationError
 from policyguard.cel.functions import NOT_YET, Function
 from policyguard.cel.macros import MACRO_NAMES
 from policyguard.cel.problems import Problems, did_you_mean
-from policyguard.cel.tree import Call, Constant, Node
+from policyguard.cel.tree import Broken, Call, Constant, Node
 from policyguard.cel.types import DYN, Type, accepts
 from policyguard.engines.regex import RegexError
 
@@ -72,6 +72,8 @@ def _prepare(call: Call, fitting: Sequence[Function], problems: Problems) -> Any
     if function is None or function.constant is None:
         return UNPREPARED
     literal = call.arguments[-1]
+    if isinstance(literal, Broken):
+        return UNPREPARED
     if not isinstance(literal, Constant) or not isinstance(literal.value, str):
         if not function.needs_literal:
             return UNPREPARED

@@ -173,6 +173,8 @@ class _Checker:
         elif operand == DYN:
             return DYN
         help_ = "ask `.exists(x, …)` of a list" if isinstance(operand, ListType) else None
+        if name in self.declarations.overloads:
+            help_ = f"did you mean `{name}()`?"
         self.problems.error("unknown-field", f"{a(operand)} has no field `{name}`", span, help_)
         return DYN
 

@@ -72,14 +72,17 @@ class Literals:
 
     masked: str
     values: dict[int, str | bytes | bool | QuotedName]
+    complete: bool
+    """Whether all of the source could be read. If not, what the parser says about it is no news."""
 
 
 def read_literals(source: str, report: Callable[[str, str, Span, str | None], None]) -> Literals:
     """Find and decode every literal of `source`.
 
-    `report(code, message, span, help)` is told of each that cannot be read. It is masked all the
-    same, except that what follows an unterminated one is no longer read.
+    `report(code, message, span, help)` is told of each that cannot be read. It has no value then,
+    but is masked all the same; one that is not closed goes to the end of the source.
     """
+    complete = True
     masked: list[str] = []
     values: dict[int, str | bytes | bool | QuotedName] = {}
     copied = 0
@@ -103,6 +106,7 @@ def read_literals(source: str, report: Callable[[str, str, Span, str | None], No
         if quote is None:
             what = "a name in backticks is not closed" if text == "`" else "lone surrogate"
             report("syntax", what, Span(start, position), None)
+            complete = False
             masked += (source[copied:start], "_")
             copied = position
             continue
@@ -110,17 +114,18 @@ def read_literals(source: str, report: Callable[[str, str, Span, str | None], No
         closing = _CLOSING[quote, raw].match(source, position)
         if closing is None:
             report("syntax", "the string is not closed", Span(start, position), None)
+            complete = False
             masked += (source[copied:start], '"', "_" * (len(source) - start - 2), '"')
             copied = len(source)
             break
         end = closing.end()
-        values[start] = _decode(closing[1], position, raw, bool(opening["bytes"]), report)
+        value = _decode(closing[1], position, raw, bool(opening["bytes"]), report)
+        if value is not None:
+            values[start] = value
         masked += (source[copied:start], '"', "_" * (end - start - 2), '"')
         position = copied = end
-    if not masked:
-        return Literals(source, values)
     masked.append(source[copied:])
-    return Literals("".join(masked), values)
+    return Literals("".join(masked), values, complete)
 
 
 def _decode(
@@ -129,12 +134,15 @@ def _decode(
     raw: bool,
     is_bytes: bool,
     report: Callable[[str, str, Span, str | None], None],
-) -> str | bytes:
+) -> str | bytes | None:
     """The value of a literal whose text between the quotes is `body`, standing at `start`."""
     if raw or "\\" not in body:
         return body.encode("utf-8", "replace") if is_bytes else body
+    good = True
 
     def bad(escape: re.Match[str], why: str) -> str:
+        nonlocal good
+        good = False
         help_ = "write `\\\\` for a backslash, or a raw string such as r'\\d+'"
         span = Span(start + escape.start(), start + escape.end())
         report("bad-escape", f"`{escape[0]}` {why}", span, help_)
@@ -156,7 +164,8 @@ def _decode(
                 return bad(escape, f"is not an escape in {kind}")
 
     if not is_bytes:
-        return _ESCAPE.sub(decoded, body)
+        text = _ESCAPE.sub(decoded, body)
+        return text if good else None
     # In bytes an escape stands for one byte, and any other letter for its UTF-8 encoding.
     pieces: list[bytes] = []
     copied = 0
@@ -164,4 +173,4 @@ def _decode(
         pieces += (body[copied : escape.start()].encode(), decoded(escape).encode("latin-1"))
         copied = escape.end()
     pieces.append(body[copied:].encode())
-    return b"".join(pieces)
+    return b"".join(pieces) if good else None

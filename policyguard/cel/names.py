@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.problems import did_you_mean
@@ -25,6 +25,14 @@ __all__ = ["Names", "Place", "field_name"]
 
 Place = tuple[Any, ...]
 """A variable (its name, or the `Variable` of a macro) and the fields selected from it."""
+
+_OTHER_LANGUAGES: Final = {
+    "None": "null",
+    "nil": "null",
+    "undefined": "null",
+    "True": "true",
+    "False": "false",
+}
 
 
 class Names:
@@ -53,6 +61,8 @@ class Names:
 
     def help_for(self, name: str) -> str | None:
         """What was probably meant by `name`, which means nothing."""
+        if name in _OTHER_LANGUAGES:
+            return f"did you mean `{_OTHER_LANGUAGES[name]}`?"
         for variable, declared in self.declarations.variables.items():
             if isinstance(declared, RecordType) and name in declared.fields:
                 return f"did you mean `{variable}.{name}`?"

@@ -84,7 +84,6 @@ _HELP_FOR_WORDS: Final = {
     "|": "write `||`",
     "is": "write `==`",
     "if": "write `condition ? value : other`",
-    "None": "write `null`",
 }
 
 _lock = threading.Lock()
@@ -100,15 +99,8 @@ def parse(source: str, report: Report) -> Node | None:
         message = f"the expression has {len(source)} characters; {BOUNDS.source} are allowed"
         report("too-long", message, Span(0, len(source)), None)
         return None
-    mistakes = 0
-
-    def counted(code: str, message: str, span: Span, help_: str | None) -> None:
-        nonlocal mistakes
-        mistakes += 1
-        report(code, message, span, help_)
-
-    literals = read_literals(source, counted)
-    concrete = _concrete_tree(source, literals.masked, report if not mistakes else _silent)
+    literals = read_literals(source, report)
+    concrete = _concrete_tree(source, literals.masked, report if literals.complete else _silent)
     return None if concrete is None else _Reader(literals.values, report).read(concrete, 1)
 
 
@@ -148,8 +140,13 @@ def _report_syntax(error: Any, source: str, report: Report) -> None:
         what = "the expression is empty" if not end else "the expression ends too early"
         report("syntax", what, Span(end, end + 1), None)
         return
+    help_ = _HELP_FOR_WORDS.get(word)
     before = source[:start].split()
-    help_ = _HELP_FOR_WORDS.get(word) or (_HELP_FOR_WORDS.get(before[-1]) if before else None)
+    if help_ is None and before and before[-1] in _HELP_FOR_WORDS:
+        # `not x`: the parser takes `not` for a name, and stumbles over what follows.
+        word = before[-1]
+        start = source.rindex(word, 0, start)
+        help_ = _HELP_FOR_WORDS[word]
     printable = word if word.isprintable() else word.encode("unicode_escape").decode("ascii")
     shown = "a string" if word[0] in "\"'" else f"`{printable}`"
     report("syntax", f"unexpected {shown}", Span(start, start + len(word)), help_)

@@ -80,7 +80,8 @@ class Glob:
         if not text or len(text) > 1000:
             raise ValueError("the glob is empty or too long")
         if (sign := next((sign for sign in "[]{}\\\0" if sign in text), None)) is not None:
-            raise ValueError(f"`{sign!r}` means nothing in a glob: only `*`, `**` and `?` do")
+            shown = sign if sign.isprintable() else "NUL"
+            raise ValueError(f"`{shown}` means nothing in a glob: only `*`, `**` and `?` do")
         if any(part in (".", "..") for part in text.split("/")):
             raise ValueError("a glob has no `.` and `..`: paths are normalised before")
         self.text = text

@@ -140,6 +140,8 @@ def name_of(vocabulary: str, known: frozenset[str]) -> NameType:
 def a(kind: Type) -> str:
     """The name of a type with its article, for messages."""
     name = str(kind)
+    if name in ("null", "bytes"):
+        return name
     return f"{'an' if name[0] in 'aeio' else 'a'} {name}"
 
 

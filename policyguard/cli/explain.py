@@ -1,20 +1,41 @@
-"""`policyguard explain`: what does this expression become?"""
+"""`policyguard explain`: what does this code mean, what does this expression become?"""
 
 from __future__ import annotations
 
 import click
 
 from policyguard.cel import DYN, CelError, Declarations, compile  # noqa: A004 - its public name
+from policyguard.lint.pages import PAGES, page
+from policyguard.model.diagnostic import did_you_mean
 
 
 @click.command()
-@click.option("--cel", "source", required=True, metavar="EXPR", help="A CEL expression.")
+@click.argument("code", required=False)
+@click.option("--cel", "source", metavar="EXPR", help="Show the Python that EXPR is compiled to.")
 @click.pass_context
-def explain(context: click.Context, source: str) -> None:
-    """Show the Python function that a CEL expression is compiled to.
+def explain(context: click.Context, code: str | None, source: str | None) -> None:
+    """Explain the CODE of a diagnostic, or (with --cel) a CEL expression.
 
-    The variables of the policy language are known, with any fields.
+    In EXPR the variables of the policy language are known, with any fields.
     """
+    if (code is None) is (source is None):
+        raise click.UsageError("name a CODE, or give --cel EXPR")
+    if code is not None:
+        _code(context, code)
+    else:
+        _cel(context, source or "")
+
+
+def _code(context: click.Context, code: str) -> None:
+    text = page(code)
+    if text is None:
+        hint = did_you_mean(code, PAGES)
+        click.echo(f"no diagnostic has the code `{code}`{f'; {hint}' if hint else ''}", err=True)
+        context.exit(2)
+    click.echo(text)
+
+
+def _cel(context: click.Context, source: str) -> None:
     names = ("call", "outcome", "session", "tags", "mark", "lists", "params", "now")
     try:
         program = compile(source, Declarations(dict.fromkeys(names, DYN)))

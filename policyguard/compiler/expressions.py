@@ -130,9 +130,15 @@ def _diagnostic(problem: Problem, place: Place, layered: Layered) -> Diagnostic:
         severity=problem.severity,
         message=waiting or problem.message,
         span=span,
-        help=None if waiting else problem.help,
+        help=None if waiting else problem.help or _too_early(problem, place),
         lines=layered.lines(span),
     )
+
+
+def _too_early(problem: Problem, place: Place) -> str | None:
+    if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
+        return f"`{place.path[0]}` are read before the call, when it has no outcome yet"
+    return None
 
 
 def _waiting(problem: Problem) -> str:

@@ -20,6 +20,9 @@ _ONE = frozenset({"duration", "count", "number", "amount"})
 _MANY = frozenset({"name", "glob"})
 """The same for the items of lists, where a list's items take the place of its `$name`."""
 
+LARGEST = 100_000
+"""How many items may stand, all told, where lists are named."""
+
 
 class Known(NamedTuple):
     """The values that names stand for.
@@ -55,6 +58,7 @@ class _Resolver:
         section = tree.get("lists")
         self._lists = dict(_sequences(section)) if isinstance(section, Mapping) else {}
         self._open: list[str] = []
+        self._spliced = 0
         self._flat: dict[str, list[Node]] = {}
         self.placed: dict[int, str] = {}
         """By identity of a node that stands for a `$name`: the name."""
@@ -117,18 +121,25 @@ class _Resolver:
             return []
         if name not in self._flat:
             self._open.append(name)
-            items: list[Node] = []
+            flat: list[Node] = []
             for item in self._lists[name].items:
                 inner = _name(item)
                 if inner is not None and isinstance(item, Scalar):
-                    items += self._many(item, inner)
+                    flat += self._many(item, inner)
                 else:
-                    items.append(item)
+                    flat.append(item)
             self._open.pop()
-            self._flat[name] = items
-        for item in self._flat[name]:
+            self._flat[name] = flat
+        items = self._flat[name]
+        for item in items:
             self.placed.setdefault(id(item), f"${name}")
-        return self._flat[name]
+        self._spliced += len(items)
+        if self._spliced > LARGEST:
+            if self._spliced - len(items) <= LARGEST:
+                message = f"lists in lists: the policy has more than {LARGEST:,} items here"
+                self.report(node, "reference/too-many", message)
+            return []
+        return items
 
     def _placed(self, node: Scalar, name: str) -> Scalar:
         value = self._known.params[name]

@@ -66,7 +66,11 @@ def words(problem: Problem, node: Node | None) -> Words:
         case "maxLength":
             return Words("schema/too-long", f"longer than {problem.expected:,} characters")
         case "maxProperties":
-            return Words("schema/conflict", "several calls in one example", "write one `- ` a call")
+            if problem.expected == 1:
+                hint = "write each as an item of its own"
+                return Words("schema/conflict", "several calls in one example", hint)
+            message = f"{_owner(problem)} has more than {problem.expected:,} entries"
+            return Words("schema/too-long", message)
         case "minimum":
             message = f"{quoted(problem.value)} is too small: at least {problem.expected}"
             return Words("schema/value", message)

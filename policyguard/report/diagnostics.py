@@ -81,38 +81,32 @@ def _excerpt(lines: tuple[str, ...], span: Span, width: int) -> Iterator[str]:
 
 def _marked(line: str, start: int, end: int) -> tuple[str, int, int]:
     """The line as it is shown, and how many columns come before the carets, and how many carets."""
-    cells = [_cell(character) for character in line.expandtabs(_TAB)]
-    places = _places(line)
-    start, end = (places[min(place, len(line))] for place in (start, end))
-    first = 0
-    if sum(map(_width, cells)) > _LONGEST:
-        first = max(0, start - _BEFORE)
-    prefix = "…" if first else ""
-    shown, columns = prefix, len(prefix)
-    cut = len(cells)
-    for place in range(first, len(cells)):
-        if columns + _width(cells[place]) > _LONGEST:
-            shown, cut = shown + "…", place
+    long = len(line) > _LONGEST or sum(_width(_cell(c, 0)) for c in line) > _LONGEST
+    first = max(0, start - _BEFORE) if long else 0
+    shown = "…" if first else ""
+    columns = before = len(shown)
+    carets = 0
+    for place, character in enumerate(line[first:], first):
+        cell = _cell(character, columns)
+        width = _width(cell)
+        if columns + width > _LONGEST:
+            shown += "…"
             break
-        shown += cells[place]
-        columns += _width(cells[place])
-    before = len(prefix) + sum(_width(cell) for cell in cells[first:start])
-    carets = sum(_width(cell) for cell in cells[start : min(end, cut)])
+        shown += cell
+        columns += width
+        if place < start:
+            before = columns
+        elif place < end:
+            carets += width
     return shown, before, max(carets, 1)
 
 
-def _places(line: str) -> list[int]:
-    """For each character, and the end of the line, where it stands once tabs are expanded."""
-    places, column = [], 0
-    for character in line:
-        places.append(column)
-        column += _TAB - column % _TAB if character == "\t" else 1
-    return [*places, column]
-
-
-def _cell(character: str) -> str:
+def _cell(character: str, column: int) -> str:
+    """How a character is shown that stands at `column`."""
     if character.isprintable():
         return character
+    if character == "\t":
+        return " " * (_TAB - column % _TAB)
     code = ord(character)
     if code < 0x100:
         return f"\\x{code:02x}"
@@ -120,7 +114,7 @@ def _cell(character: str) -> str:
 
 
 def _shown(text: str) -> str:
-    return "".join(map(_cell, text))
+    return "".join(_cell(character, 0) for character in text)
 
 
 def _width(cell: str) -> int:

@@ -92,8 +92,8 @@ class Expressions:
     """Makes expressions; `next()` gives one."""
 
     def __init__(self, seed: int, *, extensions: bool = True, macros2: bool = True) -> None:
-        """With `extensions` functions on strings beyond CEL's own; `macros2`: with two variables."""
-        self.random = random.Random(seed)
+        """`extensions`: functions on strings beyond CEL's own; `macros2`: with two variables."""
+        self.random = random.Random(seed)  # noqa: S311  # it must repeat itself, not be secret
         self.extensions = extensions
         self.macros2 = macros2
         self.bound: list[tuple[str, str]] = []
@@ -170,7 +170,8 @@ class Expressions:
             case "timestamp":
                 choices += [
                     lambda: (
-                        f"({self.make('timestamp', d)} {self.pick('+-')} {self.make('duration', d)})"
+                        f"({self.make('timestamp', d)} {self.pick('+-')} "
+                        f"{self.make('duration', d)})"
                     )
                 ]
             case "duration":
@@ -208,7 +209,8 @@ class Expressions:
                     f"[{', '.join(str(self.pick(INTS)) for _ in range(self.random.randrange(4)))}]"
                 )
             case "list string":
-                return f"[{', '.join(repr(self.pick(STRINGS)) for _ in range(self.random.randrange(4)))}]"
+                count = self.random.randrange(4)
+                return f"[{', '.join(repr(self.pick(STRINGS)) for _ in range(count))}]"
             case "list dyn":
                 return str(
                     self.pick(("lm", "dyn([1, 'a'])", "[dyn(1), dyn('a'), dyn(1.0)]", "dyn([])"))

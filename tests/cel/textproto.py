@@ -34,7 +34,7 @@ Message = dict[str, list[Any]]
 
 
 class Text(bytes):
-    """A quoted string; `.text` where the field is a string, the bytes themselves where it is not."""
+    """A quoted string: `.text` where the field is a string, the bytes themselves elsewhere."""
 
     @property
     def text(self) -> str:

@@ -1,0 +1,191 @@
+"""RE2 behind its door: what we rely on, and each surprise that the module is written around."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import re2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.engines.regex import Regex, RegexError, RegexSet
+
+SURROGATE = "\ud800"
+
+
+def test_search_and_span_count_code_points() -> None:
+    regex = Regex("(?i)rate.?limit")
+    text = "zażółć 🐱: Rate-Limit exceeded"
+    start = text.index("Rate")
+    assert regex.search(text)
+    assert regex.span(text) == (start, start + len("Rate-Limit"))
+    assert not regex.search("rating")
+    assert regex.span("rating") is None
+    assert Regex("").span("x") == (0, 0)
+    assert Regex(r"\z").span("né") == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        (r"\d+", "a1b22c", "aXbXc"),
+        ("x", "abc", "abc"),
+        ("", "né", "XnXéX"),
+        ("^a", "aaa", "Xaa"),
+        (r"\bé", "é éé", "é éé"),
+        ("é", "é éé", "X XX"),
+        ("a|$", "ba", "bXX"),
+        ("(a)(b)?", "abac", "XXc"),
+    ],
+)
+def test_replace(pattern: str, text: str, expected: str) -> None:
+    assert Regex(pattern).replace(text, "X") == expected
+
+
+def test_the_replacement_is_literal() -> None:
+    assert Regex("(b)").replace("abc", r"\1\g<1>$1") == r"a\1\g<1>$1c"
+
+
+def test_text_that_does_not_match_comes_back_as_it_is() -> None:
+    text = f"a{SURROGATE}b"
+    assert Regex("x").replace(text, "y") is text
+
+
+@given(
+    st.text(alphabet="ab1 é🐱", max_size=40),
+    st.sampled_from(["a", "a+", "[ab]+", "b*1", "é|🐱", " a|b"]),
+)
+def test_replace_agrees_with_the_standard_library(text: str, pattern: str) -> None:
+    """Without empty matches, about which the two disagree, nothing else differs."""
+    compiled = re.compile(pattern)
+    assert Regex(pattern).replace(text, "_") == compiled.sub("_", text)
+    found = compiled.search(text)
+    assert Regex(pattern).span(text) == (found.span() if found else None)
+
+
+@pytest.mark.parametrize("pattern", ["a(", "(?=a)", "a{2000}", r"(a)\1", "[z-a]", "a**"])
+def test_a_bad_pattern_says_why(pattern: str) -> None:
+    with pytest.raises(RegexError) as caught:
+        Regex(pattern)
+    assert caught.value.pattern == pattern
+    assert caught.value.reason
+    assert "b'" not in caught.value.reason
+    with pytest.raises(RegexError) as from_set:
+        RegexSet(["fine", pattern])
+    assert from_set.value.reason == caught.value.reason
+
+
+def test_bad_patterns_write_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RegexError):
+        Regex("a(")
+    with pytest.raises(RegexError):
+        RegexSet(["a("])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_pattern_backtracks() -> None:
+    """Would take the standard library longer than the universe has existed."""
+    assert not Regex("(a*)*(a*)*(a*)*b").search("a" * 50_000)
+    assert RegexSet(["(a|aa)+$"]).first("a" * 50_000 + "!") is None
+
+
+class TestRegexSet:
+    def test_the_first_in_list_order_wins(self) -> None:
+        patterns = RegexSet(["timeout", "time", "out", "t"])
+        assert patterns.first("out of time") == 1
+        assert patterns.first("a timeout") == 0
+        assert patterns.first("no") is None
+        assert len(patterns) == 4
+
+    def test_none_and_empty(self) -> None:
+        assert RegexSet([]).first("x") is None
+        assert RegexSet([""]).first("") == 0
+        assert RegexSet(["a", "a"]).first("a") == 0
+
+    def test_long_texts_are_searched_at_both_ends(self) -> None:
+        patterns = RegexSet(["needle"], head=10, tail=10)
+        assert patterns.first("needle" + "." * 100) == 0
+        assert patterns.first("." * 100 + "needle") == 0
+        assert patterns.first("." * 50 + "needle" + "." * 50) is None
+        assert patterns.first("." * 7 + "needle" + "." * 7) == 0, "20 characters are not long"
+
+    def test_no_match_bridges_the_gap(self) -> None:
+        patterns = RegexSet(["AB"], head=3, tail=3)
+        assert patterns.first("..A" + "xxxx" + "B..") is None
+
+    def test_without_a_tail(self) -> None:
+        assert RegexSet(["b"], head=3, tail=0).first("aaab") is None
+
+    @given(
+        st.lists(st.sampled_from(["a", "b+", "^c", "d$", "a.c", "x"]), max_size=6),
+        st.text("abcdx", max_size=12),
+    )
+    def test_it_agrees_with_one_after_the_other(self, patterns: list[str], text: str) -> None:
+        expected = next((i for i, p in enumerate(patterns) if re.search(p, text)), None)
+        assert RegexSet(patterns).first(text) == expected
+
+
+class TestSurprises:
+    """What the docstring of the module says about `re2`, as it is today."""
+
+    def test_a_set_returns_its_matches_in_no_order(self) -> None:
+        text = "the quick brown fox"
+        found = _set([rf"\b{word}\b" for word in (*text.split(), "cat")] * 8).Match(text)
+        assert found != sorted(found)
+
+    def test_a_set_that_runs_out_of_memory_returns_nothing_and_we_still_find(self) -> None:
+        # Each pattern alone is small; together their automaton is not.
+        patterns = [f"{a}.{{30}}{b}" for a in "abcdef" for b in "uvwxyz"]
+        text = "abcdef" * 40 + "f" + "-" * 30 + "z" + "abcdef" * 40
+        starved = RegexSet(patterns, memory=200_000)
+        assert starved._set is not None
+        assert starved._set.Match(text.encode()) == [], "not even the canary"
+        assert starved.first(text) == patterns.index("f.{30}z")
+        assert starved.first("abcdef" * 40) is None
+
+    def test_a_set_too_large_to_compile_is_searched_one_by_one(self) -> None:
+        patterns = ["x{500}y", "b{400}", "ab"]
+        starved = RegexSet(patterns, memory=20_000)
+        assert starved._set is None
+        assert starved.first("ab") == 2
+        assert starved.first("b" * 400) == 1
+
+    def test_a_lone_surrogate_raises_in_re2_and_not_here(self) -> None:
+        text = f"a{SURROGATE}b"
+        with pytest.raises(UnicodeEncodeError):
+            re2.search("b", text)
+        assert Regex("b").search(text)
+        assert Regex("b").span(text) == (2, 3)
+        assert Regex("b").replace(text, "c") == "a?c"
+        assert RegexSet(["b"]).first(text) == 0
+
+    def test_a_lone_surrogate_in_a_pattern_is_refused(self) -> None:
+        with pytest.raises(RegexError, match="surrogate"):
+            Regex(SURROGATE)
+
+    def test_errors_of_re2_are_bytes(self) -> None:
+        options = re2.Options()
+        options.log_errors = False
+        with pytest.raises(re2.error) as caught:
+            re2.compile("a(", options)
+        assert isinstance(caught.value.args[0], bytes)
+
+    def test_adding_to_a_set_gives_no_reason(self) -> None:
+        with pytest.raises(re2.error) as caught:
+            _set(["a("])
+        assert "missing" not in str(caught.value)
+
+    def test_nul_does_not_end_a_text(self) -> None:
+        assert Regex("b").search("a\0b")
+        assert RegexSet(["b"]).first("a\0b") == 0
+
+
+def _set(patterns: list[str]) -> re2.Set:
+    options = re2.Options()
+    options.log_errors = False
+    result = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        result.Add(pattern)
+    result.Compile()
+    return result

@@ -27,8 +27,9 @@ _OPENING: Final = re.compile(
     r"|(?<![A-Za-z0-9_])(?P<bytes>[bB]?)(?P<raw>[rR]?)(?P<quote>\"\"\"|'''|\"|')"
     r"|(?P<other_quote>\"\"\"|'''|\"|')"
     r"|`(?P<name>[A-Za-z0-9_./ -]+)`"
-    r"|[`\ud800-\udfff]"
+    r"|`"
 )
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CLOSING: Final[dict[tuple[str, bool], re.Pattern[str]]] = {
     ('"', False): re.compile(r'((?:[^"\\\r\n]|\\[^\r\n])*)"'),
     ("'", False): re.compile(r"((?:[^'\\\r\n]|\\[^\r\n])*)'"),
@@ -83,6 +84,9 @@ def read_literals(source: str, report: Callable[[str, str, Span, str | None], No
     but is masked all the same; one that is not closed goes to the end of the source.
     """
     complete = True
+    if (surrogate := _SURROGATE.search(source)) is not None:
+        report("syntax", "the text has a lone surrogate", Span(*surrogate.span()), None)
+        complete = False
     masked: list[str] = []
     values: dict[int, str | bytes | bool | QuotedName] = {}
     copied = 0
@@ -104,8 +108,7 @@ def read_literals(source: str, report: Callable[[str, str, Span, str | None], No
             continue
         quote = opening["quote"] or opening["other_quote"]
         if quote is None:
-            what = "a name in backticks is not closed" if text == "`" else "lone surrogate"
-            report("syntax", what, Span(start, position), None)
+            report("syntax", "a name in backticks is not closed", Span(start, position), None)
             complete = False
             masked += (source[copied:start], "_")
             copied = position

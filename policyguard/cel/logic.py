@@ -86,18 +86,17 @@ class LogicWriter(ABC):
         the innermost operands need a `try`.
         """
         writer = self.writer
+        holds = writer.name("holds")
+        failure = writer.name("failure")
         operands: list[tuple[list[str], Piece, str | None]] = []
-        with self.inner_block():
-            for operand in node.operands:
-                with writer.aside() as before:
-                    operands.append((before, *self.absorbable(operand)))
+        for operand in node.operands:
+            with writer.aside() as before:
+                operands.append((before, *self.absorbable(operand)))
         *others, (last_before, _, last_failure) = operands
         certain = all(piece.safe and not (before or failed) for before, piece, failed in others)
         if certain and not last_before and last_failure is None:
             return _joined(node, [piece for _, piece, _ in operands]), None
         self.comment_on(node)
-        holds = writer.name("holds")
-        failure = writer.name("failure")
         writer.line(f"{holds} = {node.operator == '&&'}")
         writer.line(f"{failure} = None")
         for position, operand_parts in enumerate(operands):
@@ -112,7 +111,10 @@ class LogicWriter(ABC):
 
     def absorbable(self, node: Node) -> tuple[Piece, str | None]:
         """A condition, and the name that holds its error where it does not raise it."""
-        return self.absorb(node) if isinstance(node, Logic) else (self.condition(node), None)
+        if isinstance(node, Logic):
+            return self.absorb(node)
+        with self.inner_block():
+            return self.condition(node), None
 
     def absorb_operand(
         self, holds: str, failure: str, before: list[str], piece: Piece, inner: str | None
@@ -136,7 +138,7 @@ class LogicWriter(ABC):
 
     @contextmanager
     def inner_block(self) -> Iterator[None]:
-        """Count what Python has to nest."""
+        """Count the `for` and `try` that Python has to nest."""
         self._blocks += 1
         if self._blocks > _MOST_BLOCKS:
             raise TooManyBlocksError

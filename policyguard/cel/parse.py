@@ -198,7 +198,7 @@ class _Reader:
         while tree.data == rule and len(tree.children) == 2:
             operands.append(tree.children[1])
             tree = tree.children[0]
-            while len(tree.children) == 1 and tree.data in _TRANSPARENT and tree.data != rule:
+            while len(tree.children) == 1 and tree.data in _TRANSPARENT:
                 tree = tree.children[0]
         operands.append(tree)
         operands.reverse()
@@ -257,6 +257,8 @@ class _Reader:
 
     def read_member_dot_arg(self, tree: Any, span: Span, depth: int) -> Node:
         receiver, name, *rest = tree.children
+        if name.start_pos in self.literals:
+            return self.broken("syntax", "a name in backticks is no function", _token_span(name))
         arguments = rest[0].children if rest else []
         if macro := MACROS.get((str(name), len(arguments))):
             return self.read_macro(receiver, str(name), macro, arguments, span, depth)
@@ -270,6 +272,8 @@ class _Reader:
 
     def read_ident_arg(self, tree: Any, span: Span, depth: int) -> Node:
         name, *rest = tree.children
+        if name.start_pos in self.literals:
+            return self.broken("syntax", "a name in backticks is no function", _token_span(name))
         arguments = self.read_all(rest[0].children if rest else [], depth)
         if name == "has" and tree.data == "ident_arg":
             if len(arguments) == 1 and isinstance(arguments[0], Select):

@@ -14,6 +14,7 @@ from policyguard.compiler.build import build
 from policyguard.compiler.examples import run_examples
 from policyguard.compiler.expressions import compile_expressions
 from policyguard.compiler.front import front
+from policyguard.compiler.learning import LearnEntry, entries
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.model.diagnostic import Diagnostic, PolicyError
 from policyguard.model.policy import Policy
@@ -27,6 +28,7 @@ class Compiled(NamedTuple):
 
     evaluator: Evaluator
     policy: Policy
+    learning: dict[str, LearnEntry]
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -60,7 +62,8 @@ def check_policy(
     diagnostics += run_examples(made, layered, evaluator)
     if _broken(diagnostics):
         return None, diagnostics
-    return Compiled(evaluator, made, tuple(diagnostics)), diagnostics
+    learning = entries(made, expressions)
+    return Compiled(evaluator, made, learning, tuple(diagnostics)), diagnostics
 
 
 def _broken(diagnostics: list[Diagnostic]) -> bool:

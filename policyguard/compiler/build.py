@@ -74,7 +74,11 @@ def _targets(policy: Policy, reads: frozenset[str]) -> Any:
         isinstance(level.repeat, RepeatLimit) and level.repeat.same == "target"
         for level in policy.limits.values()
     )
-    if not by_target and not reads_any(reads, "call.targets"):
+    banned = policy.learn is not None and any(
+        learn is not None and learn.ban == "target"
+        for learn in (policy.learn, *(signature.learn for signature in policy.signatures))
+    )
+    if not by_target and not banned and not reads_any(reads, "call.targets"):
         return None
     return derived.targets(policy.classify.targets)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from policyguard.compiler.layers import Layered
 from policyguard.engines.regex import Regex, RegexError
 from policyguard.engines.yaml_tree import Path, Scalar
-from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.entry import TextExamples
 from policyguard.model.policy import Policy
 
-_QUOTED = re.compile(r": (.+)\Z", re.DOTALL)
 _NOTHING = TextExamples()
 
 
@@ -42,8 +40,7 @@ def _check(
     try:
         regex = Regex(pattern)
     except RegexError as error:
-        message = f"RE2 does not accept this pattern: {error.reason}"
-        yield layered.diagnostic("regex/syntax", message, _culprit(error, path, layered))
+        yield _refused(error, path, layered)
         return
     for wanted, texts in (("match", examples.match), ("no_match", examples.no_match)):
         for place, text in enumerate(texts):
@@ -56,13 +53,16 @@ def _check(
                 yield layered.diagnostic("regex/example", message, span)
 
 
-def _culprit(error: RegexError, path: Path, layered: Layered) -> Span:
-    """The part of the pattern that RE2 names, where it stands there only once."""
+def _refused(error: RegexError, path: Path, layered: Layered) -> Diagnostic:
+    """What RE2 says, with the caret at the part that it names where that stands there once."""
+    reason, _, culprit = error.reason.partition(": ")
+    message = f"RE2 does not accept this pattern: {reason}"
     node = layered.node(path)
-    quoted = _QUOTED.search(error.reason)
-    if not isinstance(node, Scalar):
-        return layered.where(path)
-    if quoted and node.text.count(quoted[1]) == 1:
-        start = node.text.index(quoted[1])
-        return node.stretch(start, start + len(quoted[1]))
-    return node.stretch(0, len(node.text))
+    span = layered.where(path)
+    if isinstance(node, Scalar):
+        span = node.stretch(0, len(node.text))
+        if culprit and culprit != node.text and node.text.count(culprit) == 1:
+            start = node.text.index(culprit)
+            span = node.stretch(start, start + len(culprit))
+            message += f": `{culprit}`"
+    return layered.diagnostic("regex/syntax", message, span)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from policyguard.cel import BOOL, DYN, CelError, Declarations, Problem, Program, Type
+from policyguard.cel import BOOL, DYN, STRING, CelError, Declarations, Problem, Program, Type
 from policyguard.cel import compile as compile_cel
 from policyguard.compiler.environment import NOT_ALIVE, Environment
 from policyguard.compiler.layers import Layered
 from policyguard.evaluator.view import Expression
 from policyguard.model.diagnostic import Diagnostic
-from policyguard.model.policy import Policy
+from policyguard.model.policy import Learn, Policy
 
 Path = tuple[str | int, ...]
 
@@ -92,8 +92,7 @@ def _places(policy: Policy, environment: Environment) -> Iterator[Place]:
     if isinstance(changing, str):
         yield Place(("classify", "state_changing"), changing, before, BOOL)
     if policy.outcomes.failed_when is not None:
-        path = ("outcomes", "failed_when")
-        yield Place(path, policy.outcomes.failed_when, environment.raw, BOOL)
+        yield Place(("outcomes", "failed_when"), policy.outcomes.failed_when, environment.raw, BOOL)
     for number, rule in enumerate(policy.blame):
         yield Place(("blame", number, "when"), rule.when, after, BOOL)
     for level, limits in policy.limits.items():
@@ -107,11 +106,24 @@ def _places(policy: Policy, environment: Environment) -> Iterator[Place]:
             yield Place(("budgets", budget.id, "sum"), budget.sum, after, DYN)
         for number, key in enumerate(budget.per.keys):
             yield Place(("budgets", budget.id, "per", number + 1), key, before, DYN)
+    for learn, path in _learns(policy):
+        for field, declarations in (("key", before), ("scope_key", before), ("count_by", after)):
+            source = getattr(learn, field)
+            if source is not None:
+                yield Place((*path, field), source, declarations, STRING)
     for guard in policy.rules:
         if guard.when is not None:
             yield Place(("rules", guard.id, "when"), guard.when, before, BOOL)
         if guard.unless is not None:
             yield Place(("rules", guard.id, "unless"), guard.unless, before, BOOL)
+
+
+def _learns(policy: Policy) -> Iterator[tuple[Learn, Path]]:
+    if policy.learn is not None:
+        yield policy.learn, ("learn",)
+    for number, signature in enumerate(policy.signatures):
+        if signature.learn is not None:
+            yield signature.learn, ("signatures", number, "learn")
 
 
 def _level(level: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from policyguard.compiler.layers import Layered
+from policyguard.engines import yaml_core
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic, did_you_mean
 from policyguard.model.entry import Example
@@ -57,7 +58,9 @@ def check_tags(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
         span = layered.where((*path, "default"))
         if not _of_type(default, tag):
             message = f"the default of `{name}` is not of the type {tag.type}"
-            yield layered.diagnostic("reference/tag", message, span)
+            trap = yaml_core.trap(default) if isinstance(default, str) else None
+            hint = f"write `{trap.instead}`" if trap else None
+            yield layered.diagnostic("reference/tag", message, span, hint=hint)
         elif tag.one_of and default not in tag.one_of:
             message = f"the default of `{name}` is not in `one_of`"
             hint = did_you_mean(str(default), map(str, tag.one_of))

@@ -39,6 +39,8 @@ def substitute(tree: Mapping, known: Known) -> tuple[Mapping, list[Diagnostic]]:
     """Resolve every `$name` in a merged policy, and check that what it stands for fits."""
     resolver = _Resolver(tree, known)
     found = resolver.resolve()
+    if not resolver.met:
+        return found, []
     problems = schema.checker().problems(plain(found))
     for problem in problems:
         node, rest = descend(found, problem.path)
@@ -59,6 +61,8 @@ class _Resolver:
         self._lists = dict(_sequences(section)) if isinstance(section, Mapping) else {}
         self._open: list[str] = []
         self._spliced = 0
+        self.met = False
+        """Whether there was any `$name` at all."""
         self._flat: dict[str, list[Node]] = {}
         self.placed: dict[int, str] = {}
         """By identity of a node that stands for a `$name`: the name."""
@@ -97,6 +101,7 @@ class _Resolver:
                     yield found
 
     def _one(self, node: Scalar, name: str) -> Scalar | None:
+        self.met = True
         if name in self._known.params:
             return self._placed(node, name)
         if name in self._lists:
@@ -106,6 +111,7 @@ class _Resolver:
         return None
 
     def _many(self, node: Scalar, name: str) -> list[Node]:
+        self.met = True
         if name in self._lists:
             return self._flattened(node, name)
         if name in self._known.params:

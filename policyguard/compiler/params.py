@@ -10,6 +10,7 @@ from collections.abc import Mapping as Environ
 from typing import NamedTuple
 
 from policyguard.compiler import scalars
+from policyguard.engines import yaml_core
 from policyguard.engines.yaml_tree import Mapping, Node, Scalar
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Value
@@ -33,6 +34,7 @@ def read(section: Node | None, environ: Environ[str, str]) -> Params:
         for key, entry in section.entries:
             if isinstance(entry, Scalar):
                 params.values[key.text] = scalars.number(_given(entry))
+                params.diagnostics.extend(_trapped(entry))
             elif isinstance(entry, Mapping):
                 _read(key, entry, environ, params)
     return params
@@ -43,6 +45,7 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
     if default is None:
         return
     bounds = {name: found for name in ("min", "max") if (found := _scalar(entry, name))}
+    params.diagnostics.extend(_trapped(default))
     if wrong := _wrong_bounds(default, bounds):
         params.diagnostics.append(wrong)
         return
@@ -66,6 +69,18 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
             params.diagnostics.append(_error(variable, "scalar/environment", message, hint))
             return
     params.values[key.text] = value
+
+
+def _trapped(value: Scalar) -> list[Diagnostic]:
+    """A warning where YAML 1.1 would have read `value` as something else than text."""
+    trap = yaml_core.trap(value.text) if value.value == value.text and not value.style else None
+    if trap is None:
+        return []
+    message = f"`{value.text}` is text in YAML 1.2, not a {trap.kind}"
+    hint = f'write `{trap.instead}`, or `"{value.text}"` if it is text'
+    code = f"yaml/{trap.kind}-trap"
+    source = value.source
+    return [source.diagnostic(code, message, value.span, hint=hint, severity="warning")]
 
 
 def _wrong_bounds(default: Scalar, bounds: dict[str, Scalar]) -> Diagnostic | None:

@@ -23,6 +23,9 @@ _AT_KEY = {
 }
 """Keywords whose caret stands at a key: the one at fault, or that of the entry at fault."""
 
+_OF_ENTRY = {"schema/missing-key", "schema/conflict"}
+"""The same by code, for keywords with several meanings."""
+
 
 class Checked(NamedTuple):
     """A layer without its broken parts, what was wrong with it, and the paths cut out."""
@@ -72,7 +75,7 @@ def first_line(source: Source, span: Span) -> Span:
 def _diagnostic(root: Node, problem: Problem) -> Diagnostic:
     node, rest = descend(root, problem.path)
     code, message, hint = words(problem, None if rest else node)
-    span = place(root, problem.path, key=problem.keyword in _AT_KEY)
+    span = place(root, problem.path, key=problem.keyword in _AT_KEY or code in _OF_ENTRY)
     return node.source.diagnostic(code, message, span, hint=hint)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from policyguard.compiler import schema
@@ -38,10 +39,13 @@ _SCALARS = {
     "amount": "a number or a duration",
     "regex": "a regular expression",
     "glob": "a glob",
+    "time": "a time",
+    "date": "a date",
 }
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 _NUMERIC = ("count", "number", "amount", "duration")
 _LONGEST = 60
+_BESIDE_CALL = {"tags", "roles", "user", "agent", "session", "marks", "at"}
 
 
 def words(problem: Problem, node: Node | None) -> Words:
@@ -66,11 +70,7 @@ def words(problem: Problem, node: Node | None) -> Words:
         case "maxLength":
             return Words("schema/too-long", f"longer than {problem.expected:,} characters")
         case "maxProperties":
-            if problem.expected == 1:
-                hint = "write each as an item of its own"
-                return Words("schema/conflict", "several calls in one example", hint)
-            message = f"{_owner(problem)} has more than {problem.expected:,} entries"
-            return Words("schema/too-long", message)
+            return _too_many(problem)
         case "minimum":
             message = f"{quoted(problem.value)} is too small: at least {problem.expected}"
             return Words("schema/value", message)
@@ -91,7 +91,20 @@ def quoted(value: object) -> str:
 
 def _owner(problem: Problem) -> str:
     named = [step for step in problem.path if isinstance(step, str)]
-    return f"`{named[-1]}`" if named else "the policy"
+    if not named:
+        return "the policy"
+    item = isinstance(problem.path[-1], int)
+    return f"an item of `{named[-1]}`" if item else f"`{named[-1]}`"
+
+
+def _too_many(problem: Problem) -> Words:
+    if problem.expected > 1:
+        message = f"{_owner(problem)} has more than {problem.expected:,} entries"
+        return Words("schema/too-long", message)
+    hint = "write each as an item of its own"
+    if not problem.value.keys().isdisjoint(_BESIDE_CALL):
+        hint = "beside other keys, the call itself stands under `call`"
+    return Words("schema/conflict", "several calls in one example", hint)
 
 
 def _unknown_key(problem: Problem) -> Words:
@@ -158,7 +171,7 @@ def _misfit(problem: Problem, node: Node | None) -> Words:
     if wanted.reads == "duration" and schema.kind(value) == "number":
         message = f"{quoted(value)} is a number where a duration is meant"
         return Words("scalar/duration", message, f"write `{value}s`")
-    hint = None
+    hint = problem.schema.get("x-hint") if problem.keyword == "const" else None
     if isinstance(value, str) and "a list" in wanted.text and len(value) <= _LONGEST:
         hint = f"write `[{value}]`"
     elif "text" in wanted.text and isinstance(node, Scalar) and node.text:
@@ -177,7 +190,7 @@ def _wanted(keyword: str, expected: Any, around: schema.Shape | Any) -> _Wanted:
     if keyword in ("anyOf", "oneOf"):
         branches = [_branch(branch) for branch in expected]
         values = tuple(value for branch in branches for value in branch.values)
-        return _Wanted(" or ".join(branch.text for branch in branches), values)
+        return _Wanted(_any(branch.text for branch in branches), values)
     if keyword in ("enum", "const"):
         values = tuple(str(value) for value in (expected if keyword == "enum" else [expected]))
         listed = ", ".join(f"`{value}`" for value in values)
@@ -188,7 +201,12 @@ def _wanted(keyword: str, expected: Any, around: schema.Shape | Any) -> _Wanted:
     reads = scalar if scalar in _NUMERIC else "boolean" if kinds == ("boolean",) else ""
     if scalar in _SCALARS:
         return _Wanted(_SCALARS[scalar], (), reads)
-    return _Wanted(" or ".join(_KINDS[kind] for kind in kinds), (), reads)
+    return _Wanted(_any(_KINDS[kind] for kind in kinds), (), reads)
+
+
+def _any(texts: Iterable[str]) -> str:
+    *most, last = texts
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _branch(branch: schema.Shape) -> _Wanted:

@@ -71,6 +71,9 @@ def _problems(error: ValidationError) -> Iterator[Problem]:
         for key in value:
             if key not in known:
                 yield Problem((*path, key), keyword, *_rest(error))
+    elif not isinstance(value, dict) and _only_keys(error):
+        # `required` holds for whatever is no object; that it is none, its `type` has said.
+        return
     elif keyword in ("anyOf", "oneOf") and (meant := _meant(error)) is not None:
         for below in meant:
             yield from _problems(below)
@@ -89,14 +92,23 @@ def _meant(error: ValidationError) -> list[ValidationError] | None:
     That is the one branch which the value's kind (text, list, map …) fits; None where there is
     no such branch, or where the branches only say which keys are needed.
     """
-    alternatives: Any = error.validator_value
-    if all(branch.keys() == {"required"} for branch in alternatives):
+    if _only_keys(error):
         return None
     branches: dict[int, list[ValidationError]] = {}
     for below in error.context or ():
         branches.setdefault(int(below.relative_schema_path[0]), []).append(below)
     fitting = [errors for errors in branches.values() if _fits(errors)]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _only_keys(error: ValidationError) -> bool:
+    """Whether the keyword does nothing but ask which keys an object has."""
+    branches: Any = error.validator_value
+    if error.validator == "not":
+        branches = [branches]
+    elif error.validator not in ("anyOf", "oneOf"):
+        return False
+    return all(branch.keys() == {"required"} for branch in branches)
 
 
 def _fits(errors: Iterable[ValidationError]) -> bool:

@@ -4,8 +4,9 @@ RE2 is linear in the text: no pattern and no input can make it backtrack. This i
 that imports `re2`. What surprised us (each has a test in `tests/engines/test_regex.py`):
 
 - `Set.Match` returns the matching ids *in no order*: the first match is `min(ids)`.
-- A `Set` that runs out of DFA memory returns an empty list and no error. So `\z`, which always
-  matches, stands last in every set; when it is missing, the patterns are tried one by one.
+- A `Set` that runs out of memory while it searches returns nothing, as if nothing matched
+  (re2/set.h). So `\z`, which always matches, stands last in every set; when it is missing, the
+  patterns are tried one by one.
 - A `str` with a lone surrogate raises. Texts are passed as UTF-8 with `?` in its place, which is
   one byte for one code point, so that positions still agree.
 - The Python wrapper costs five times as much as the match. `search` calls the compiled object
@@ -128,8 +129,8 @@ class RegexSet:
             # The newline keeps a match from bridging what has been cut out.
             text = f"{text[: self._head]}\n{text[len(text) - self._tail :]}"
         if self._set is not None:
-            found: list[int] = self._set.Match(text.encode("utf-8", "replace"))
-            if self._canary in found:
+            found: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
+            if found and self._canary in found:
                 first = min(found)
                 return None if first == self._canary else first
         return next(

@@ -35,6 +35,7 @@ class Attempt:
         "tags",
         "targets",
         "tool",
+        "trials",
     )
 
     id: str
@@ -55,3 +56,4 @@ class Attempt:
     keys: dict[str, str]
     charges: list[Charge]
     faults: list[Fault]
+    trials: tuple[str, ...]

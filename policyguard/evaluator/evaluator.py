@@ -130,6 +130,7 @@ class Evaluator:
         attempt.keys = {}
         attempt.charges = []
         attempt.faults = []
+        attempt.trials = ()
         identity = self.identify(tool, request.server, args)
         attempt.like, attempt.numbers = identity.like, identity.numbers
         attempt.fingerprint = self._anchored(session, identity)
@@ -199,15 +200,17 @@ class Evaluator:
         attempt: Attempt,
         plan: Plan,
         view: View,
+        learned: list[Violation],
         *,
         observe: bool,
     ) -> Verdict:
         """Collect every violation; the strongest effect wins, whatever the order.
 
+        `learned` is what constraints have against the call.
         With `observe` nothing is refused: what would have been stands in `would`.
         """
         faults = attempt.faults
-        found: list[Violation] = []
+        found = learned
         would: list[Violation] = []
         halted = session.halted_by()
         if halted:
@@ -232,8 +235,8 @@ class Evaluator:
 
     def settle(
         self, session: SessionState, attempt: Attempt, event: Completed, last: str | None
-    ) -> tuple[Outcome, tuple[Charge, ...], tuple[Fault, ...]]:
-        """Judge a result: the outcome, and what it draws from the post-paid budgets."""
+    ) -> tuple[Outcome, tuple[Charge, ...], View, list[Fault]]:
+        """Judge a result: the outcome, what it draws from post-paid budgets, and the view of it."""
         faults: list[Fault] = []
         view = self._view(session, attempt, session.clamp(event.at))
         view.call["class"] = attempt.class_
@@ -243,7 +246,7 @@ class Evaluator:
             further = self.budgets[charge.budget].settle(charge, view, outcome, faults)
             if further is not None:
                 charges.append(further)
-        return outcome, tuple(charges), tuple(faults)
+        return outcome, tuple(charges), view, faults
 
     def spend(self, session: SessionState, tokens: int, cost: float) -> tuple[Charge, ...]:
         """What tokens and cost used between calls draw.

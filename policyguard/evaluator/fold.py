@@ -92,6 +92,7 @@ def rebuild(event: Admitted) -> Attempt:
     attempt.keys = event.keys
     attempt.charges = list(event.charges)
     attempt.faults = []
+    attempt.trials = event.trials
     attempt.class_ = event.class_
     return attempt
 

@@ -27,6 +27,7 @@ class Flight:
 class SessionState:
     """One session's state: what its events so far amount to.
 
+    `confirmed` is the number of the completion that last taught a learned constraint, by its id.
     `facts` is at the same time what expressions see as `session`. `trackers` belong to the
     session, `turn_trackers` to the turn. Times are nanoseconds; they never run backwards. A
     session that stands `apart` shares no agent, user or project that its start does not name.
@@ -38,6 +39,7 @@ class SessionState:
         "anchors",
         "approvals",
         "changes",
+        "confirmed",
         "facts",
         "flights",
         "halted",
@@ -70,6 +72,7 @@ class SessionState:
         self.approvals: dict[str, int] = {}
         self.anchors: dict[str, list[tuple[tuple[float, ...], str]]] = {}
         self.results: dict[str, str] = {}
+        self.confirmed: dict[str, int] = {}
         self.accounts: set[tuple[str, str]] = set()
         self.turn_accounts: set[tuple[str, str]] = set()
         unknown = f"\x1d{event.session}" if apart else ""

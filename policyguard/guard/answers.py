@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Request, Verdict
+from policyguard.model.constraint import Lesson
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Charge, Completed, Refused
@@ -77,6 +78,7 @@ def admitted(session: str, attempt: Attempt) -> Admitted:
         attempt.targets,
         attempt.changing,
         attempt.keys,
+        attempt.trials,
         tuple(attempt.charges),
     )
 
@@ -104,7 +106,11 @@ def refused(
 
 
 def completed(
-    event: Completed, at: int | None, outcome: Outcome, charges: tuple[Charge, ...]
+    event: Completed,
+    at: int | None,
+    outcome: Outcome,
+    charges: tuple[Charge, ...],
+    lessons: tuple[Lesson, ...],
 ) -> Completed:
     """A reported result as it was judged."""
     return Completed(
@@ -128,4 +134,5 @@ def completed(
         outcome.result,
         outcome.failure,
         charges,
+        lessons,
     )

@@ -11,9 +11,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from policyguard.compiler import Compiled, compile_policy
 from policyguard.evaluator.fold import start
-from policyguard.evaluator.state import State
+from policyguard.guard.learner import Learner
 from policyguard.guard.running import guarded
 from policyguard.guard.session import Session
+from policyguard.guard.world import World
 from policyguard.model.event import Event, Started
 
 P = ParamSpec("P")
@@ -40,7 +41,12 @@ class Guard:
         self.diagnostics = compiled.diagnostics
         self.clock = clock
         self.lock = threading.RLock()
-        self.state = State()
+        self.world = World(compiled.evaluator, compiled.learning)
+        self.learner = (
+            Learner(compiled.learning, compiled.evaluator.bounds.unreported)
+            if compiled.learning
+            else None
+        )
         self._listener = listener
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
@@ -125,7 +131,7 @@ class Guard:
                 return known
             while len(self._sessions) >= self.evaluator.bounds.sessions:
                 next(iter(self._sessions.values())).close()
-            session = Session(self, start(self.state, event, apart=apart))
+            session = Session(self, start(self.world.state, event, apart=apart))
             self._sessions[event.session] = session
             self.emit(event)
             return session

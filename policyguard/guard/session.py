@@ -12,11 +12,13 @@ from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Request
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.view import View
 from policyguard.guard import answers, running
 from policyguard.guard.advice import Advice
-from policyguard.model.decision import Decision
+from policyguard.model.constraint import Lesson
+from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ArgumentsError
+from policyguard.model.errors import ArgumentsError, ExpressionError
 from policyguard.model.event import (
     Admitted,
     Approved,
@@ -260,8 +262,15 @@ class Session:
                 else:
                     attempt, plan, view = evaluator.prepare(self._state, request, at)
                     judged = attempt, plan
+                    learned = self._constraints(attempt, view)
                     verdict = evaluator.judge(
-                        guard.state, self._state, attempt, plan, view, observe=guard.observe
+                        guard.world.state,
+                        self._state,
+                        attempt,
+                        plan,
+                        view,
+                        learned,
+                        observe=guard.observe,
                     )
             except ArgumentsError as error:
                 verdict = answers.unfit(str(error))
@@ -272,6 +281,19 @@ class Session:
             if admit:
                 self._settle(decision, request, judged, at)
         return decision
+
+    def _constraints(self, attempt: Attempt, view: View) -> list[Violation]:
+        learner = self.guard.learner
+        if learner is None:
+            return []
+        try:
+            violations, trials = learner.judge(self.guard.world.memory, self._state, attempt, view)
+        except ExpressionError as error:
+            # Whether a constraint binds cannot be told: that is no constraint's evidence.
+            attempt.faults.append(Fault("learn", str(error)))
+            return []
+        attempt.trials = tuple(trials)
+        return violations
 
     def _settle(
         self,
@@ -290,7 +312,7 @@ class Session:
             attempt, plan = judged
             attempt.id = decision.id
             admitted = answers.admitted(self.id, attempt)
-            folding.admit(guard.evaluator, guard.state, self._state, admitted, attempt, plan)
+            guard.world.admit(self._state, admitted, attempt, plan)
             guard.emit(admitted)
             if decision.violations:
                 self._advice.give(attempt.batch or decision.id, decision.message)
@@ -304,13 +326,19 @@ class Session:
                 return Recorded(outcome=outcome)
             attempt = flight.attempt
             last = self._state.results.get(attempt.fingerprint)
-            outcome, charges, faults = evaluator.settle(self._state, attempt, event, last)
+            outcome, charges, view, faults = evaluator.settle(self._state, attempt, event, last)
+            lessons: tuple[Lesson, ...] = ()
+            if guard.learner is not None and event.known == "explicit":
+                state = self._state
+                lessons = tuple(guard.learner.lessons(state, attempt, view, outcome, faults))
             at = self._state.clamp(event.at)
-            folded = answers.completed(event, at, outcome, charges)
-            folding.complete(evaluator, guard.state, self._state, folded, flight, outcome)
+            folded = answers.completed(event, at, outcome, charges, lessons)
+            learned = guard.world.complete(self._state, folded, flight, outcome)
             guard.emit(folded)
             advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
-        return Recorded(outcome=outcome, advice=advice, errors=faults)
+        return Recorded(
+            outcome=outcome, advice=advice, learned=tuple(learned), errors=tuple(faults)
+        )
 
     def _spend(self, event: Spent) -> None:
         with self.guard.lock:
@@ -328,7 +356,7 @@ class Session:
     def _fold(self, event: Event) -> None:
         guard = self.guard
         with guard.lock:
-            folding.fold(guard.evaluator, guard.state, event)
+            guard.world.fold(event)
             guard.emit(event)
 
 

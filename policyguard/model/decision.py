@@ -14,7 +14,8 @@ class Violation(msgspec.Struct, frozen=True):
 
     `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is
     a word for programs (`repeat`, `budget`, `rule` …), `text` and `instead` are for the model.
-    `used` and `limit` are in the entry's own unit; `retry_after` is seconds.
+    `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is how
+    sure a learned constraint still is, from 0 to 1.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Violation(msgspec.Struct, frozen=True):
     used: float | None = None
     limit: float | None = None
     retry_after: float | None = None
+    confidence: float | None = None
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             "used": first.used if first else None,
             "remaining": remaining,
             "retry_after": first.retry_after if first else None,
-            "constraint": None,
+            "constraint": _constraint(first),
         }
 
 
@@ -94,6 +96,12 @@ _STATUS = {
     Effect.BLOCK: "blocked",
     Effect.HALT: "halted",
 }
+
+
+def _constraint(violation: Violation | None) -> str | None:
+    if violation is None or not violation.id.startswith("constraints/"):
+        return None
+    return violation.id.removeprefix("constraints/")
 
 
 def _line(violation: Violation) -> str:

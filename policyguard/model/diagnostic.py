@@ -62,5 +62,9 @@ class PolicyError(ValueError):
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """Return a help text with the known word that `word` most likely misspells, if any."""
     names = {name.casefold(): name for name in known}
-    close = get_close_matches(word.casefold(), names, n=1, cutoff=0.65)
-    return f"did you mean `{names[close[0]]}`?" if close else None
+    folded = word.casefold()
+    close = get_close_matches(folded, names, n=3, cutoff=0.65)
+    # Letters in another order are a slip of the fingers more often than another word is meant.
+    swapped = [name for name in close if sorted(name) == sorted(folded)]
+    best = (swapped or close)[:1]
+    return f"did you mean `{names[best[0]]}`?" if best else None

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from policyguard.model.constraint import Lesson
+
 Provenance = Literal["explicit", "inferred", "unknown"]
 """Where an outcome's success or failure comes from: the record says so (`explicit`), it was read
 out of the result's text (`inferred`), or nothing tells (`unknown`)."""
@@ -81,6 +83,7 @@ class Admitted(_Attempt, frozen=True, tag="admitted"):
 
     changing: bool = True
     keys: dict[str, str] = {}
+    trials: tuple[str, ...] = ()
     charges: tuple[Charge, ...] = ()
 
 
@@ -118,6 +121,7 @@ class Completed(_Event, frozen=True, tag="completed"):
     result_fingerprint: str = ""
     error_fingerprint: str = ""
     charges: tuple[Charge, ...] = ()
+    lessons: tuple[Lesson, ...] = ()
 
 
 class Released(_Event, frozen=True, tag="released"):

@@ -145,12 +145,16 @@ class Outcomes(Struct, frozen=True, kw_only=True):
 
 
 class Weaken(Struct, frozen=True, kw_only=True):
-    """How a constraint loses its hold: with time, and with success."""
+    """How a constraint loses its hold: with time, and with success.
+
+    `half_life` and `lives` are nanoseconds; `probation` is the confidence (0 to 1) at which one
+    call is let through.
+    """
 
     half_life: int | None = None
     lives: int | None = None
     on_success: Literal["forget", "keep"] | None = None
-    probation: int | None = None
+    probation: float | None = None
 
 
 class Parameters(Struct, frozen=True, kw_only=True):

@@ -147,7 +147,7 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
     rebuilt = State()
     for event in world.events:
         fold(LOOSE.evaluator, rebuilt, decode(encode(event)))
-    live, folded = _plain(world.guard.state), _plain(rebuilt)
+    live, folded = _plain(world.guard.world.state), _plain(rebuilt)
     for state in (live, folded):
         for session in state["sessions"].values():
             session["facts"].pop("running")

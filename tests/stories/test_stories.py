@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from policyguard import Decision, Guard, Session
+from policyguard.compiler import alive
 
 CASES = Path(__file__).parent.parent / "cases" / "stories"
 UNITS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
@@ -23,10 +24,10 @@ def _stories() -> list[Any]:
     found = []
     for file in sorted(CASES.glob("*.yaml")):
         document = yaml.safe_load(file.read_text())
-        for story in document["tests"]:
-            found.append(
-                pytest.param(document["policy"], story, id=f"{file.stem}: {story['name']}")
-            )
+        found += [
+            pytest.param(document["policy"], story, id=f"{file.stem}: {story['name']}")
+            for story in document["tests"]
+        ]
     assert found
     return found
 
@@ -40,7 +41,11 @@ class _Clock:
 
 
 @pytest.mark.parametrize(("policy", "story"), _stories())
-def test_story(policy: dict[str, Any], story: dict[str, Any], tmp_path: Path) -> None:
+def test_story(
+    policy: dict[str, Any], story: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = dict(policy)
+    monkeypatch.setattr(alive, "STEP", policy.pop("step", alive.STEP))
     file = tmp_path / "policy.yaml"
     file.write_text(yaml.safe_dump({"policyguard": 1, "name": "story", **policy}, sort_keys=False))
     clock = _Clock()

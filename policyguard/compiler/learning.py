@@ -1,0 +1,98 @@
+"""From the policy's `learn` to entries that a Learner works with: one for all, one a signature."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from policyguard.compiler.expressions import Expressions, Path
+from policyguard.evaluator.view import Expression
+from policyguard.learned.teaching import Teaching, Weakening
+from policyguard.model.policy import Learn, Policy, Weaken
+
+
+class LearnEntry(NamedTuple):
+    """What failures of one signature (or, with an empty name, of all others) teach.
+
+    `parameters` names the arguments of a parameter ban, by signature. `spared` are classes that a
+    ban of a target leaves alone.
+    """
+
+    name: str
+    teaching: Teaching
+    blame: frozenset[str]
+    scope: str
+    scope_key: Expression | None
+    ban: str
+    key: Expression | None
+    spared: frozenset[str]
+    count_by: Expression | None
+    parameters: dict[str, tuple[str, ...]]
+
+
+def entries(policy: Policy, expressions: Expressions) -> dict[str, LearnEntry]:
+    """The entries by signature; empty where the policy does not learn."""
+    if policy.learn is None:
+        return {}
+    made = {"": _entry("", policy.learn, policy.learn, ("learn",), ("learn",), expressions)}
+    for number, signature in enumerate(policy.signatures):
+        if signature.learn is not None:
+            made[signature.id] = _entry(
+                signature.id,
+                signature.learn,
+                policy.learn,
+                ("signatures", number, "learn"),
+                ("learn",),
+                expressions,
+            )
+    for signature_id, parameters in (policy.learn.parameters or {}).items():
+        base = made.get(signature_id, made[""])
+        made[signature_id] = base._replace(
+            name=signature_id,
+            teaching=base.teaching._replace(direction=parameters.direction),
+            parameters={signature_id: parameters.of},
+        )
+    return made
+
+
+def _entry(
+    name: str, own: Learn, base: Learn, path: Path, base_path: Path, expressions: Expressions
+) -> LearnEntry:
+    """One entry: what it says itself, else what `learn` says."""
+
+    def pick(field: str) -> object:
+        value = getattr(own, field)
+        return getattr(base, field) if value is None else value
+
+    def expression(field: str) -> Expression | None:
+        place = path if getattr(own, field) is not None else base_path
+        return expressions.get(*place, field)
+
+    return LearnEntry(
+        name=name,
+        teaching=Teaching(
+            corroborate=int(str(pick("corroborate"))),
+            reset=pick("reset_on") != "none",
+            most=own.most or base.most,
+            weakening=_weakening(own.weaken or base.weaken),
+        ),
+        blame=frozenset(own.blame or base.blame or ()),
+        scope=str(pick("scope")),
+        scope_key=expression("scope_key"),
+        ban=str(pick("ban")),
+        # An own `ban` is about something else than an inherited `key`.
+        key=expression("key") if own.key is not None or own.ban is None else None,
+        spared=frozenset(pick("except_") or ()),  # type: ignore[call-overload]  # a tuple of names
+        count_by=expression("count_by"),
+        parameters={},
+    )
+
+
+def _weakening(weaken: Weaken | None) -> Weakening:
+    if weaken is None:
+        return Weakening(half_life=None, lives=None, probation=0.0, forget_on_success=True)
+    return Weakening(
+        half_life=weaken.half_life,
+        lives=weaken.lives,
+        probation=weaken.probation or 0.0,
+        forget_on_success=weaken.on_success != "keep",
+    )

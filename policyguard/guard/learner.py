@@ -1,0 +1,214 @@
+"""Where learning meets judging: what constraints say to a call, and what its outcome teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from policyguard.compiler.learning import LearnEntry
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.view import View
+from policyguard.evaluator.wording import show, times
+from policyguard.learned.binding import ask
+from policyguard.learned.memory import Memory
+from policyguard.model.constraint import Constraint, Lesson
+from policyguard.model.decision import Fault, Violation
+from policyguard.model.effect import Effect
+from policyguard.model.errors import ExpressionError
+from policyguard.model.outcome import Outcome
+
+
+class Bound(NamedTuple):
+    """One thing about a call that a constraint may be on: in which scope, under which key."""
+
+    entry: LearnEntry
+    scope: str
+    key: str
+    point: dict[str, Any]
+
+
+class Learner:
+    """The policy's `learn`, at work.
+
+    `entries` are what signatures teach, by id; the one with an empty name is for all others.
+    """
+
+    def __init__(self, entries: dict[str, LearnEntry], patience: int) -> None:
+        self._entries = entries
+        self._patience = patience
+
+    def judge(
+        self, memory: Memory, session: SessionState, attempt: Attempt, view: View
+    ) -> tuple[list[Violation], list[str]]:
+        """Return the constraints that refuse the call, and those that let it through on trial."""
+        violations: list[Violation] = []
+        trials: list[str] = []
+        if not len(memory):
+            return violations, trials
+        since = session.changes.since(attempt.fingerprint)
+        for bound in self._bounds(session, attempt, view):
+            for constraint in memory.about(bound.scope, bound.key):
+                if constraint.learn != bound.entry.name:
+                    continue
+                answer = ask(
+                    memory,
+                    constraint,
+                    bound.entry.teaching,
+                    bound.point,
+                    changed=since > session.confirmed.get(constraint.id, 0),
+                    at=attempt.at,
+                    patience=self._patience,
+                )
+                if answer.refused:
+                    violations.append(_violation(constraint, answer.confidence))
+                elif answer.trial:
+                    trials.append(constraint.id)
+        return violations, trials
+
+    def lessons(
+        self,
+        session: SessionState,
+        attempt: Attempt,
+        view: View,
+        outcome: Outcome,
+        faults: list[Fault],
+    ) -> Iterator[Lesson]:
+        """What an outcome teaches. The fault of the harness teaches nothing, whatever else."""
+        seq = session.changes.seq + 1
+        since = session.changes.since(attempt.fingerprint)
+        if outcome.ok:
+            for bound in self._bounds(session, attempt, view):
+                yield Lesson(
+                    learn=bound.entry.name,
+                    scope=bound.scope,
+                    key=bound.key,
+                    counted=bound.key,
+                    ok=True,
+                    point=bound.point,
+                    seq=seq,
+                    since=since,
+                )
+            return
+        entry = self._entries.get(outcome.signature, self._entries[""])
+        if outcome.blame == "harness" or outcome.blame not in entry.blame:
+            return
+        # An error that no signature knows is known by itself.
+        signature = outcome.signature or f"error:{outcome.failure}"
+        for bound in self._taught(entry, session, attempt, view, outcome.signature, faults):
+            yield Lesson(
+                learn=entry.name,
+                scope=bound.scope,
+                key=bound.key,
+                counted=self._counted(entry, bound, view, faults),
+                ok=False,
+                signature=signature,
+                tool=attempt.tool,
+                point=bound.point,
+                seq=seq,
+                since=since,
+                batch=attempt.batch,
+                error=show(outcome.error),
+            )
+
+    def _bounds(self, session: SessionState, attempt: Attempt, view: View) -> Iterator[Bound]:
+        """Everything about a call that some entry of the policy could have banned."""
+        seen: set[tuple[str, str, str]] = set()
+        for entry in self._entries.values():
+            for bound in self._of(entry, session, attempt, view, entry.parameters):
+                place = (entry.name, bound.scope, bound.key)
+                if place not in seen:
+                    seen.add(place)
+                    yield bound
+
+    def _taught(
+        self,
+        entry: LearnEntry,
+        session: SessionState,
+        attempt: Attempt,
+        view: View,
+        signature: str,
+        faults: list[Fault],
+    ) -> Iterable[Bound]:
+        """What a failure speaks against: its region of parameters, or else what `ban` says."""
+        try:
+            found = list(self._of(entry, session, attempt, view, [signature]))
+        except ExpressionError as error:
+            faults.append(Fault("learn", str(error)))
+            return []
+        regions = [bound for bound in found if bound.point]
+        if regions:
+            return regions
+        # Which of several targets was at fault cannot be told.
+        return found if len(found) == 1 else []
+
+    def _of(
+        self,
+        entry: LearnEntry,
+        session: SessionState,
+        attempt: Attempt,
+        view: View,
+        signatures: Iterable[str],
+    ) -> Iterator[Bound]:
+        scope = _scope(entry, session, view)
+        for signature in signatures:
+            names = entry.parameters.get(signature, ())
+            point = {name: attempt.args[name] for name in names if name in attempt.args}
+            if names and len(point) == len(names):
+                yield Bound(entry, scope, f"parameters:{attempt.tool}:{signature}", point)
+        for key in _keys(entry, attempt, view):
+            yield Bound(entry, scope, key, {})
+
+    def _counted(self, entry: LearnEntry, bound: Bound, view: View, faults: list[Fault]) -> str:
+        if entry.count_by is None:
+            return bound.key
+        try:
+            return f"by:{entry.count_by(view)}"
+        except ExpressionError as error:
+            faults.append(Fault("learn/count_by", str(error)))
+            return bound.key
+
+
+def _scope(entry: LearnEntry, session: SessionState, view: View) -> str:
+    name = session.id if entry.scope == "session" else session.scopes[entry.scope]
+    narrowed = "" if entry.scope_key is None else f"\x1f{entry.scope_key(view)}"
+    return f"{entry.scope}:{name}{narrowed}"
+
+
+def _keys(entry: LearnEntry, attempt: Attempt, view: View) -> Iterator[str]:
+    if entry.key is not None:
+        yield f"key:{entry.key(view)}"
+    elif entry.ban == "call":
+        yield f"call:{attempt.fingerprint}"
+    elif entry.ban == "tool":
+        yield f"tool:{attempt.tool}"
+    elif entry.ban == "class":
+        if attempt.class_:
+            yield f"class:{attempt.class_}"
+    elif attempt.class_ not in entry.spared:
+        for target in attempt.targets:
+            yield f"target:{target}"
+
+
+def _violation(constraint: Constraint, confidence: float) -> Violation:
+    what = {
+        "call": "this call has",
+        "target": "calls on this target have",
+        "tool": "this tool has",
+        "class": "calls of this kind have",
+        "key": "calls of this kind have",
+        "parameters": "these parameters, or smaller demands, have",
+    }[constraint.key.partition(":")[0]]
+    signature = constraint.signature
+    error = (
+        constraint.error if signature.startswith("error:") else f"{signature}: {constraint.error}"
+    )
+    return Violation(
+        f"constraints/{constraint.id}",
+        Effect.BLOCK,
+        "learned",
+        f"{what} failed {times(constraint.count)} ({error}); confidence {confidence:.0%}",
+        "do something else about the cause first, or take another way",
+        constraint.count,
+        confidence=confidence,
+    )

@@ -1,0 +1,240 @@
+"""What has been learned: constraints by what they bind, evidence by what it counts.
+
+A look-up is a dictionary access: it costs the same with none and with a million constraints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from policyguard.learned.confidence import expired
+from policyguard.learned.region import refuted, standing
+from policyguard.learned.teaching import Teaching
+from policyguard.model.constraint import Constraint, Evidence, Lesson
+
+REMEMBERED = 8
+"""Calls that a constraint names as those that taught it."""
+
+
+class Memory:
+    """Constraints and evidence, within caps: the least recently used evidence goes first.
+
+    `changed` holds the ids of constraints, and the keys of evidence, that have changed since it
+    was last emptied: whoever keeps them elsewhere looks there.
+    """
+
+    __slots__ = (
+        "_by_id",
+        "_by_key",
+        "_evidence",
+        "_in_scope",
+        "_pieces",
+        "_trials",
+        "changed",
+        "most",
+        "most_evidence",
+    )
+
+    def __init__(self, *, most: int, most_evidence: int) -> None:
+        self.most = most
+        self.most_evidence = most_evidence
+        self._by_id: dict[str, Constraint] = {}
+        self._by_key: dict[tuple[str, str], dict[str, Constraint]] = {}
+        self._in_scope: dict[str, int] = {}
+        self._evidence: dict[tuple[str, str], dict[str, Evidence]] = {}
+        self._pieces = 0
+        self._trials: dict[str, int | None] = {}
+        self.changed: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Constraint]:
+        return iter(tuple(self._by_id.values()))
+
+    def get(self, id_: str) -> Constraint | None:
+        """The constraint of an id."""
+        return self._by_id.get(id_)
+
+    def evidence(self) -> Iterable[Evidence]:
+        """All evidence."""
+        return tuple(piece for pieces in self._evidence.values() for piece in pieces.values())
+
+    def about(self, scope: str, key: str) -> Iterable[Constraint]:
+        """The constraints on a key in a scope."""
+        found = self._by_key.get((scope, key))
+        return found.values() if found else ()
+
+    def put(self, constraint: Constraint) -> None:
+        """Keep a constraint, in place of the one with its id."""
+        known = self._by_id.get(constraint.id)
+        if known is None:
+            self._in_scope[constraint.scope] = self._in_scope.get(constraint.scope, 0) + 1
+        self._by_id[constraint.id] = constraint
+        self._by_key.setdefault((constraint.scope, constraint.key), {})[constraint.id] = constraint
+        self.changed.add(constraint.id)
+
+    def remove(self, id_: str) -> Constraint | None:
+        """Forget a constraint."""
+        constraint = self._by_id.pop(id_, None)
+        if constraint is None:
+            return None
+        place = constraint.scope, constraint.key
+        del self._by_key[place][id_]
+        if not self._by_key[place]:
+            del self._by_key[place]
+        self._in_scope[constraint.scope] -= 1
+        if not self._in_scope[constraint.scope]:
+            del self._in_scope[constraint.scope]
+        self.changed.add(id_)
+        self._trials.pop(id_, None)
+        return constraint
+
+    def begin_trial(self, id_: str, at: int | None) -> None:
+        """A weakened ban has let a call through: nobody else's, until its outcome is known."""
+        self._trials[id_] = at
+
+    def end_trial(self, id_: str) -> None:
+        """The call has come back, or never ran."""
+        self._trials.pop(id_, None)
+
+    def on_trial(self, id_: str, at: int | None, patience: int) -> bool:
+        """Whether a trial is under way. One without an outcome for `patience` ns is over."""
+        if id_ not in self._trials:
+            return False
+        begun = self._trials[id_]
+        return at is None or begun is None or at - begun < patience
+
+    def learn(
+        self, lesson: Lesson, teaching: Teaching, session: str, call: str, at: int | None
+    ) -> str:
+        """Take one outcome into account.
+
+        Returns the id of a constraint that is new or confirmed, or empty.
+        """
+        if lesson.ok:
+            self._succeed(lesson, teaching)
+            return ""
+        return self._fail(lesson, teaching, session, f"{session}/{call}", at)
+
+    def _succeed(self, lesson: Lesson, teaching: Teaching) -> None:
+        """What was banned has worked: the ban is lifted, as far as the success refutes it."""
+        if not teaching.weakening.forget_on_success:
+            return
+        for constraint in tuple(self.about(lesson.scope, lesson.key)):
+            if not constraint.points:
+                self.remove(constraint.id)
+                continue
+            left = refuted(constraint.points, lesson.point, constraint.direction)
+            if not left:
+                self.remove(constraint.id)
+            elif len(left) < len(constraint.points):
+                self.put(msgspec.structs.replace(constraint, points=left, count=len(left)))
+        for piece in tuple(self._evidence.get((lesson.scope, lesson.counted), {}).values()):
+            # A call beyond which all is banned says nothing of the region when it stays below it.
+            piece.points = refuted(piece.points, lesson.point, teaching.direction)
+            if not piece.points:
+                self._drop(piece.scope, piece.counted, piece.signature)
+
+    def _fail(
+        self, lesson: Lesson, teaching: Teaching, session: str, source: str, at: int | None
+    ) -> str:
+        id_ = constraint_id(lesson)
+        known = self._by_id.get(id_)
+        if known is not None and not expired(known, teaching.weakening, at):
+            self.put(_confirmed(known, lesson, at))
+            return id_
+        evidence = self._gather(lesson, teaching, session, source)
+        if evidence is None or not _corroborated(evidence, lesson, teaching):
+            return ""
+        full = teaching.most is not None and self._in_scope.get(lesson.scope, 0) >= teaching.most
+        if full or len(self._by_id) >= self.most:
+            return ""
+        self._drop(lesson.scope, lesson.counted, lesson.signature)
+        self.put(
+            Constraint(
+                id=id_,
+                kind="parameter_ban" if lesson.point else "banned_strategy",
+                learn=lesson.learn,
+                scope=lesson.scope,
+                key=lesson.key,
+                signature=lesson.signature,
+                tool=lesson.tool,
+                count=evidence.count,
+                learned_at=at,
+                confirmed_at=at,
+                taught_by=evidence.taught_by,
+                points=evidence.points,
+                direction=teaching.direction,
+                error=lesson.error,
+            )
+        )
+        return id_
+
+    def _gather(
+        self, lesson: Lesson, teaching: Teaching, session: str, source: str
+    ) -> Evidence | None:
+        """Count a failure; None where it is no observation of its own."""
+        place = lesson.scope, lesson.counted
+        pieces = self._evidence.pop(place, {})
+        self._evidence[place] = pieces  # the most recently used
+        evidence = pieces.get(lesson.signature)
+        if evidence is None:
+            evidence = pieces[lesson.signature] = Evidence(
+                scope=lesson.scope, counted=lesson.counted, signature=lesson.signature
+            )
+            self._pieces += 1
+            if self._pieces > self.most_evidence:
+                self._pieces -= len(self._evidence.pop(next(iter(self._evidence))))
+        mended = evidence.session == session and evidence.seq <= lesson.since
+        if teaching.reset and mended and not lesson.point:
+            evidence.count, evidence.taught_by = 0, ()
+        batch = f"{session}\x1f{lesson.batch}" if lesson.batch else ""
+        evidence.session, evidence.seq = session, lesson.seq
+        if batch and batch == evidence.batch and evidence.count:
+            return None
+        evidence.batch = batch
+        evidence.count += 1
+        if len(evidence.taught_by) < REMEMBERED:
+            evidence.taught_by = (*evidence.taught_by, source)
+        if lesson.point:
+            evidence.points = (*evidence.points, lesson.point)[-POINTS:]
+        return evidence
+
+    def _drop(self, scope: str, counted: str, signature: str) -> None:
+        pieces = self._evidence.get((scope, counted), {})
+        if pieces.pop(signature, None) is not None:
+            self._pieces -= 1
+        if not pieces:
+            self._evidence.pop((scope, counted), None)
+
+
+POINTS = 64
+"""Failing points that one parameter ban remembers, the latest."""
+
+
+def constraint_id(lesson: Lesson) -> str:
+    """The id of what a lesson teaches: the same on every process."""
+    text = "\x1f".join((lesson.scope, lesson.key, lesson.signature))
+    return "k" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def _confirmed(known: Constraint, lesson: Lesson, at: int | None) -> Constraint:
+    points = known.points
+    if lesson.point and lesson.point not in points:
+        points = (*points, lesson.point)[-POINTS:]
+    return msgspec.structs.replace(
+        known, count=known.count + 1, confirmed_at=at or known.confirmed_at, points=points
+    )
+
+
+def _corroborated(evidence: Evidence, lesson: Lesson, teaching: Teaching) -> bool:
+    if lesson.point:
+        return any(
+            standing(point, evidence.points, teaching.direction) >= teaching.corroborate
+            for point in evidence.points
+        )
+    return evidence.count >= teaching.corroborate

@@ -1,0 +1,44 @@
+"""Parameter bans: the region beyond failing points, in all named parameters jointly.
+
+A depth of 24 with a batch of 64 ran out of memory: what is at least as large in *each* is banned,
+a deeper net with a smaller batch is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from policyguard.model.constraint import Direction
+
+Point = Mapping[str, Any]
+
+
+def beyond(call: Point, failed: Point, direction: Direction) -> bool:
+    """Whether a call lies at a failing point, or beyond it in every parameter."""
+    return all(
+        name in call and _reaches(call[name], value, direction) for name, value in failed.items()
+    )
+
+
+def standing(call: Point, points: Iterable[Point], direction: Direction) -> int:
+    """How many failing points speak against a call."""
+    return sum(1 for failed in points if beyond(call, failed, direction))
+
+
+def refuted(points: Iterable[Point], good: Point, direction: Direction) -> tuple[Point, ...]:
+    """The points that are left when a call at `good` has succeeded."""
+    return tuple(failed for failed in points if not beyond(good, failed, direction))
+
+
+def _reaches(value: Any, failed: Any, direction: Direction) -> bool:
+    numbers = _number(value) and _number(failed)
+    if direction == "up" and numbers:
+        return bool(value >= failed)
+    if direction == "down" and numbers:
+        return bool(value <= failed)
+    return value.__class__ is failed.__class__ and bool(value == failed)
+
+
+def _number(value: Any) -> bool:
+    return value.__class__ is int or value.__class__ is float

@@ -1,0 +1,35 @@
+"""The policy's `learn` section, compiled: how many failures teach what, and how it weakens."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from policyguard.model.constraint import Direction
+
+
+class Weakening(NamedTuple):
+    """How a constraint loses its hold. Durations are nanoseconds; None: never.
+
+    A ban whose confidence has fallen to `probation` lets one call through, and is confirmed or
+    lifted by its outcome.
+    """
+
+    half_life: int | None
+    lives: int | None
+    probation: float
+    forget_on_success: bool
+
+
+class Teaching(NamedTuple):
+    """What one entry of the policy learns from failures.
+
+    `most` caps the constraints of one scope; where they are full nothing new is learned, so that
+    invented failures cannot push real ones out. `reset` says that a change of state makes counts
+    begin anew and puts bans on trial.
+    """
+
+    corroborate: int
+    reset: bool
+    most: int | None
+    weakening: Weakening
+    direction: Direction = "exact"

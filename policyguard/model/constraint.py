@@ -1,0 +1,77 @@
+"""What failures have taught: which calls are not to be made again."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["banned_strategy", "parameter_ban"]
+Direction = Literal["up", "down", "exact"]
+
+
+class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one outcome says about one thing that could be banned.
+
+    `learn` names the policy's entry that teaches (a signature's id, or empty for `learn` itself).
+    `scope` is who is bound, `key` what (`call:…`, `target:…`, `tool:…`, `class:…`, `key:…`,
+    `parameters:…`), `counted` what failures are counted by. `point` holds the values of the
+    parameters that a parameter ban is about. `since` is the number of the session's last change
+    by another call, `seq` that of this outcome. `batch` is shared by one message's calls.
+    """
+
+    learn: str
+    scope: str
+    key: str
+    counted: str
+    ok: bool
+    signature: str = ""
+    tool: str = ""
+    point: dict[str, Any] = {}
+    seq: int = 0
+    since: int = 0
+    batch: str = ""
+    error: str = ""
+
+
+class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call, target, tool, class or region of parameters that is banned, and why.
+
+    `id` is the same for the same scope, key and signature, on every process. `learned_at` and
+    `confirmed_at` are nanoseconds, None in untimed replays. `count` is how many failures stand
+    behind it, `taught_by` names the first of them as `session/call`. `points` are the failing
+    values of a parameter ban. `error` is a piece of the error, untrusted.
+    """
+
+    id: str
+    kind: Kind
+    learn: str
+    scope: str
+    key: str
+    signature: str
+    tool: str
+    count: int
+    learned_at: int | None = None
+    confirmed_at: int | None = None
+    taught_by: tuple[str, ...] = ()
+    points: tuple[dict[str, Any], ...] = ()
+    direction: Direction = "exact"
+    error: str = ""
+
+
+class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Failures that have not become a constraint yet.
+
+    `session` and `seq` are of the latest one: a change in that session after it makes the count
+    begin anew.
+    """
+
+    scope: str
+    counted: str
+    signature: str
+    count: int = 0
+    session: str = ""
+    seq: int = 0
+    batch: str = ""
+    taught_by: tuple[str, ...] = ()
+    points: tuple[dict[str, Any], ...] = ()

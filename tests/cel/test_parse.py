@@ -1,0 +1,221 @@
+"""The text of an expression → its tree; and what cel-python's parser does that we rely on."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from typing import Any
+
+import celpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.cel import tree
+from policyguard.cel.parse import parse
+from policyguard.cel.uint import Uint
+
+
+def shape(node: object) -> Any:
+    """A tree as nested tuples, without places."""
+    if isinstance(node, tree.Node):
+        fields = (getattr(node, f.name) for f in dataclasses.fields(node) if "span" not in f.name)
+        return (type(node).__name__, *map(shape, fields))
+    if isinstance(node, list | tuple):
+        return [shape(item) for item in node]
+    return node.name if isinstance(node, tree.Variable) else node
+
+
+def read(source: str) -> tuple[tree.Node | None, list[str]]:
+    problems: list[str] = []
+    root = parse(source, lambda code, message, span, help_: problems.append(f"{code}: {message}"))
+    return root, problems
+
+
+def parsed(source: str) -> Any:
+    root, problems = read(source)
+    assert problems == []
+    return shape(root)
+
+
+A, B, C = (("Identifier", name, False) for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a.b", ("Select", A, "b")),
+        (".a", ("Identifier", "a", True)),
+        ("a.`b-c`.d", ("Select", ("Select", A, "b-c"), "d")),
+        ("a[1]", ("Index", A, ("Constant", 1))),
+        ("a.f(b)", ("Call", A, "f", [B])),
+        ("f()", ("Call", None, "f", [])),
+        ("a + b * c", ("Binary", "+", A, ("Binary", "*", B, C))),
+        ("a - b - c", ("Binary", "-", ("Binary", "-", A, B), C)),
+        ("a && b && c", ("Logic", "&&", [A, B, C])),
+        ("a && b || c", ("Logic", "||", [("Logic", "&&", [A, B]), C])),
+        ("(a || b) || c", ("Logic", "||", [A, B, C])),
+        ("!a", ("Unary", "!", A)),
+        ("!!!a", ("Unary", "!", A)),
+        ("--a", ("Unary", "-", ("Unary", "-", A))),
+        ("!-!-a", ("Unary", "!", ("Unary", "-", ("Unary", "!", ("Unary", "-", A))))),
+        ("a ? b : c", ("Conditional", A, B, C)),
+        ("((((a))))", A),
+        ("[a, b]", ("ListLiteral", [A, B])),
+        ("{a: b}", ("MapLiteral", [[A, B]])),
+        ("{}", ("MapLiteral", [])),
+        ("has(a.b)", ("Has", ("Select", A, "b"))),
+        ("a.all(b, c)", ("Comprehension", "all", A, ["b"], C, None)),
+        ("a.map(b, c)", ("Comprehension", "map", A, ["b"], None, C)),
+        ("a.map(b, b, c)", ("Comprehension", "map", A, ["b"], B, C)),
+        ("a.existsOne(b, c, c)", ("Comprehension", "exists_one", A, ["b", "c"], C, None)),
+        ("a.transformMap(b, c, b, c)", ("Comprehension", "transformMap", A, ["b", "c"], B, C)),
+        ("a.all(b)", ("Call", A, "all", [B])),
+        (".has(a.b)", ("Call", None, "has", [("Select", A, "b")])),
+        ("a in b", ("Binary", "in", A, B)),
+        ("inner", ("Identifier", "inner", False)),
+        ("trueish", ("Identifier", "trueish", False)),
+        ("nullable", ("Identifier", "nullable", False)),
+        ("a // b", A),
+        ("a // '\n", A),
+    ],
+)
+def test_shapes(source: str, expected: Any) -> None:
+    assert parsed(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("1", 1),
+        ("-1", -1),
+        ("0x1F", 31),
+        ("-9223372036854775808", -(2**63)),
+        ("18446744073709551615u", Uint(2**64 - 1)),
+        ("0x1fU", Uint(31)),
+        ("1.5e3", 1500.0),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("true", True),
+        ("false", False),
+        ("null", None),
+        ('"a\'b"', "a'b"),
+        (r"'\a\b\f\n\r\t\v\\\?\"\'\`'", "\a\b\f\n\r\t\v\\?\"'`"),
+        (r"'\x41\101\u00e9\U0001F431'", "AAé🐱"),
+        (r"b'\x41\101\xff\377é'", b"AA\xff\xff\xc3\xa9"),
+        (r"r'\d+\'", r"\d+" + "\\"),
+        (r'R"C:\dir\"', "C:\\dir\\"),
+        (r"br'\xff'", rb"\xff"),
+        ("'''a\n'b''c'''", "a\n'b''c"),
+        ('"""a\n"b""c"""', 'a\n"b""c'),
+        (r'r"""\"""', "\\"),
+        ("''", ""),
+        ('""""""', ""),
+        ("'//'", "//"),
+        (r"'\\' ", "\\"),
+    ],
+)
+def test_literals(source: str, value: Any) -> None:
+    kind, found = parsed(source)
+    assert kind == "Constant"
+    assert found == value
+    assert found.__class__ is value.__class__
+
+
+def test_a_raw_string_ends_at_its_first_quote() -> None:
+    """cel-python would read one string here, up to the last quote but one."""
+    assert parsed(r"""r'\' + 'x'""") == ("Binary", "+", ("Constant", "\\"), ("Constant", "x"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("'", '"a', "'a\nb'", '"""a""', r"'\'", "b'", "`", "a.`b", "`a`", "a.b.`c`()"),
+        *("'\\q'", "'\\x4'", "'\\400'", "'\\ud800'", "'\\U00110000'", "b'\\u0041'"),
+        *("\ud800", "'\ud800'"),
+    ],
+)
+def test_bad_literals(source: str) -> None:
+    assert read(source)[1]
+
+
+@pytest.mark.parametrize("quote", ["'", '"', "'''", '"""'])
+def test_unterminated_literals_do_not_backtrack(quote: str) -> None:
+    """cel-python's own lexer takes time that doubles with each escape: 2 ** 4000 here."""
+    assert read(quote + r"\a" * 4000)[1] == ["syntax: the string is not closed"]
+
+
+def test_places_are_code_points_of_the_source() -> None:
+    source = "a == '🐱' &&\n  b.c(true, 'x')"
+    root, _ = read(source)
+    assert isinstance(root, tree.Logic)
+    comparison, call = root.operands
+    assert isinstance(call, tree.Call)
+    texts = [comparison, call, *call.arguments]
+    assert [source[node.span.start : node.span.end] for node in texts] == [
+        "a == '🐱'",
+        "b.c(true, 'x')",
+        "true",
+        "'x'",
+    ]
+    assert source[call.name_span.start : call.name_span.end] == "c"
+
+
+def test_parentheses_and_chains_cost_no_depth() -> None:
+    assert parsed("(" * 200 + "a" + ")" * 200) == A
+    assert parsed(" && ".join(["a"] * 1000)) == ("Logic", "&&", [A] * 1000)
+
+
+@given(st.text(alphabet="ab.()[]{}'\"`\\?:,&|!=<>+-*/% \n019xurRbB", max_size=40))
+def test_any_text_gives_a_tree_or_problems(source: str) -> None:
+    root, problems = read(source)
+    assert root is not None or problems
+
+
+class TestCelPython:
+    """What we rely on: a new version that differs fails here, and not in somebody's policy."""
+
+    def test_the_shape_of_its_tree(self) -> None:
+        source = "a.b[c] + f(-d) in {1: x} || !g.h() && has(i.j) ? [k] : (m)"
+        found = sketch(celpy.Environment().compile(source))
+        assert found.replace(" ", "") == "".join(SNAPSHOT.split())
+
+    def test_its_tokens_know_their_place(self) -> None:
+        tokens = list(celpy.Environment().compile("abc + 12").scan_values(lambda _: True))
+        assert [(str(t), t.start_pos, t.end_pos) for t in tokens] == [("abc", 0, 3), ("12", 6, 8)]
+
+    def test_true_has_no_place_which_is_why_it_is_masked(self) -> None:
+        (token,) = celpy.Environment().compile("true").scan_values(lambda _: True)
+        assert token.start_pos is None
+
+    def test_it_is_imported_late_and_leaves_the_recursion_limit(self) -> None:
+        code = (
+            "import sys; limit = sys.getrecursionlimit(); from policyguard import cel; "
+            "assert 'celpy' not in sys.modules; "
+            "cel.compile('1 == 1', cel.Declarations({})); "
+            "assert 'celpy' in sys.modules; assert sys.getrecursionlimit() == limit"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def sketch(concrete: Any) -> str:
+    """A concrete tree in one line, without the levels that have one child and no meaning."""
+    if not hasattr(concrete, "children"):
+        return f"{concrete.type}:{concrete}"
+    levels = (
+        "addition conditionaland conditionalor expr member multiplication primary relation unary"
+    )
+    if len(concrete.children) == 1 and concrete.data in levels.split():
+        return sketch(concrete.children[0])
+    return f"{concrete.data}({', '.join(map(sketch, concrete.children))})"
+
+
+SNAPSHOT = """
+expr(conditionalor(relation(relation_in(addition(addition_add(member_index(member_dot(ident(IDENT:a),
+IDENT:b), ident(IDENT:c))), ident_arg(IDENT:f, exprlist(unary(unary_neg(),
+ident(IDENT:d)))))), map_lit(mapinits(literal(INT_LIT:1), ident(IDENT:x)))),
+conditionaland(unary(unary_not(), member_dot_arg(ident(IDENT:g), IDENT:h)),
+ident_arg(IDENT:has, exprlist(member_dot(ident(IDENT:i), IDENT:j))))),
+list_lit(exprlist(ident(IDENT:k))), paren_expr(ident(IDENT:m)))
+"""

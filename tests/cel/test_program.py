@@ -1,0 +1,366 @@
+"""What a compiled expression offers: its function, what it reads, its code; functions of others."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from policyguard import cel
+from policyguard.cel import BOOL, DYN, INT, STANDARD, STRING, Declarations, Function, record
+from tests.cel.world import WORLD
+
+CALL = {"tool": "bash", "class": "search", "args": {"n": 1}, "typed": {}, "urls": [], "parts": []}
+
+
+def test_calling_it() -> None:
+    program = cel.compile("call.tool == 'bash' && now > timestamp(0)", WORLD, expect=BOOL)
+    assert program.type == BOOL
+    assert program(call=CALL, now=cel.Timestamp(1), session="is not read") is True
+    assert program.function(CALL, cel.Timestamp(0)) is False
+    with pytest.raises(KeyError):
+        program(call=CALL)
+
+
+def test_parameters_are_what_it_reads_in_the_order_of_declaration() -> None:
+    assert cel.compile("now > now && call.tool == 'bash'", WORLD).parameters == ("call", "now")
+    assert cel.compile("true", WORLD).parameters == ()
+    assert cel.compile("true", WORLD).function() is True
+
+
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("call.args.limit > session.calls", {"call.args.limit", "session.calls"}),
+        ("now > now", {"now"}),
+        ("call == call", {"call"}),
+        ("call.args == call.args.a", {"call.args", "call.args.a"}),
+        ("has(call.cwd)", {"call.cwd"}),
+        ("call['tool'] == 'bash'", {"call.tool"}),
+        ("call.args['content-type'] == 1", {"call.args"}),
+        ("call.args[call.tool] == 1", {"call.args", "call.tool"}),
+        ("call.urls.all(u, u == call.tool)", {"call.urls", "call.tool"}),
+        ("call.parts.all(p, p.name == 'x')", {"call.parts"}),
+        ("call.parts.all(call, call.name == 'x')", {"call.parts"}),
+        ("session.count('bash') > 1", {"session"}),
+        ("[call.args.a, call.urls][0] == 1", {"call.args.a", "call.urls"}),
+        ("1 == 1", set()),
+    ],
+)
+def test_reads(source: str, reads: set[str]) -> None:
+    assert cel.compile(source, WORLD).reads == reads
+
+
+def test_the_generated_code_is_readable() -> None:
+    program = cel.compile(
+        "call.tool == 'bash' &&\n  call.urls.exists(u, u.host() in ['x.org'])", WORLD
+    )
+    assert (
+        program.code
+        == """\
+def evaluate(call):
+    # call.tool == 'bash' &&
+    # call.urls.exists(u, u.host() in ['x.org'])
+    budget = 10000
+    try:
+        holds = call['tool'] == 'bash'
+        if holds:
+            # call.urls.exists(u, u.host() in ['x.org'])
+            urls = call['urls']
+            if urls.__class__ is not list:
+                urls = elements(urls)
+            budget -= len(urls)
+            if budget < 0:
+                raise too_many_iterations()
+            found = False
+            for u in urls:
+                if host(u) in names:
+                    found = True
+                    break
+            holds = found
+        return holds
+    except ERRORS:
+        pass
+    return evaluate_absorbing(call)
+
+
+def evaluate_absorbing(call):
+    # call.tool == 'bash' &&
+    # call.urls.exists(u, u.host() in ['x.org'])
+    budget = 10000
+    try:
+        # call.tool == 'bash' && call.urls.exists(u, u.host() in ['x.org'])
+        holds = True
+        failure = None
+        try:
+            holds = call['tool'] == 'bash'
+        except ERRORS as error:
+            failure = reason(error)
+        if holds:
+            try:
+                # call.urls.exists(u, u.host() in ['x.org'])
+                urls = call['urls']
+                if urls.__class__ is not list:
+                    urls = elements(urls)
+                budget -= len(urls)
+                if budget < 0:
+                    raise too_many_iterations()
+                found = False
+                failure_2 = None
+                for u in urls:
+                    try:
+                        found = host(u) in names
+                    except ERRORS as error:
+                        failure_2 = reason(error)
+                    if found:
+                        break
+                if failure_2 is not None and not found:
+                    raise failed(failure_2)
+                holds = found
+            except ERRORS as error:
+                failure = reason(error)
+        if not holds:
+            failure = None
+        if failure is not None:
+            raise failed(failure)
+        return holds
+    except ERRORS as error:
+        raise failed(reason(error)) from None
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x == 'a\\n\\rb' // end",
+        "x == 'a' // \\\n || true",
+        "x\n//\r import os\n == 'a'",
+        "x == '''\n\nimport os\n'''",
+        "x == 'a' //\x0c\x0bimport os",
+        "x == '\\u2028\\u0085' //\u2028 \u0085 import os",
+        "x.all(e,\n//\rimport os\n e == '\\r')",
+        "x == r'\\' || x == '\\'' || x == \"'''\" ",
+        "x.`a/b` == 1",
+    ],
+)
+def test_nothing_of_the_source_becomes_code(source: str) -> None:
+    program = cel.compile(source, Declarations({"x": DYN}))
+    module = ast.parse(program.code)
+    assert all(isinstance(node, ast.FunctionDef) for node in module.body)
+    names = {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+    assert not names & {"os", "import"}
+    assert not any(isinstance(node, ast.Import) for node in ast.walk(module))
+    assert set(program.function.__globals__["__builtins__"]) == set()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "class",
+        "lambda",
+        "None",
+        "len",
+        "evaluate",
+        "budget",
+        "error",
+        "ERRORS",
+        "holds",
+        "_",
+        "__x__",
+    ],
+)
+def test_names_that_mean_something_to_python(name: str) -> None:
+    declarations = Declarations({name: DYN, f"{name}_": DYN, "a.b": DYN})
+    program = cel.compile(f"{name} == 1 && {name}_ == 2 && a.b == 3", declarations)
+    assert program(**{name: 1, f"{name}_": 2, "a.b": 3}) is True
+    loop = cel.compile(f"[1, 2].map({name}, {name} + 1).exists({name}, {name} == 3)", declarations)
+    assert loop() is True
+
+
+class Lazy(Mapping[str, Any]):
+    """A record that is not a dict: its fields are computed when they are read."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+        self.read: list[str] = []
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.append(key)
+        return self.fields[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+
+def test_a_record_may_be_any_mapping() -> None:
+    source = "call.tool == 'bash' && has(call.cwd) && call['cwd'] == '/'"
+    program = cel.compile(source, WORLD)
+    assert program(call=MappingProxyType({"tool": "bash", "cwd": "/"})) is True
+    lazy = Lazy(tool="bash")
+    assert program(call=lazy) is False
+    assert lazy.read == ["tool"]
+
+
+def test_tuples_are_lists() -> None:
+    program = cel.compile(
+        "x + ['c'] == ['a', 'b', 'c'] && 'a' in x && x[1] == 'b'", Declarations({"x": DYN})
+    )
+    assert program(x=("a", "b")) is True
+
+
+class TestFunctions:
+    def test_a_method_of_a_record(self) -> None:
+        program = cel.compile("session.count('bash') > 2", WORLD)
+        assert program(session={"counts": {"bash": 3}}) is True
+        with pytest.raises(cel.CelEvaluationError) as caught:
+            program(session={"counts": {}})
+        assert caught.value.kind == "no-such-key"
+
+    def test_arguments_are_checked_before_they_are_passed(self) -> None:
+        got: list[Any] = []
+        shout = Function("shout", None, (STRING, INT), STRING, lambda *a: got.append(a) or "!")
+        declarations = Declarations({"x": DYN}, functions=(*STANDARD, shout))
+        program = cel.compile("shout(x.name, x.n)", declarations)
+        assert program(x={"name": "a", "n": 1}) == "!"
+        for wrong in ({"name": 1, "n": 1}, {"name": "a", "n": True}, {"name": "a", "n": 1.0}):
+            with pytest.raises(cel.CelEvaluationError) as caught:
+                program(x=wrong)
+            assert caught.value.kind == "no-such-overload"
+        loop = cel.compile("x.map(e, shout(e, 1))", declarations)
+        with pytest.raises(cel.CelEvaluationError):
+            loop(x=["a", 2])
+        assert got == [("a", 1), ("a", 1)]
+
+    def test_overloads_are_chosen_by_what_the_arguments_are(self) -> None:
+        functions = [
+            Function("kind", None, (STRING,), STRING, lambda _: "text"),
+            Function("kind", None, (INT,), STRING, lambda _: "number"),
+            Function("kind", None, (cel.list_of(DYN),), STRING, lambda _: "list"),
+        ]
+        declarations = Declarations({"x": DYN}, functions=functions)
+        program = cel.compile("kind(x)", declarations)
+        assert [program(x=x) for x in ("a", 1, [], ())] == ["text", "number", "list", "list"]
+        assert cel.compile("kind('a')", declarations)() == "text"
+        with pytest.raises(cel.CelEvaluationError) as caught:
+            program(x=True)
+        assert caught.value.kind == "no-such-overload"
+
+    def test_a_constant_argument_is_checked_and_prepared_once(self) -> None:
+        prepared: list[str] = []
+
+        def prepare(text: str) -> list[str]:
+            prepared.append(text)
+            if not text:
+                raise ValueError("an empty list of words")
+            return text.split()
+
+        among = Function(
+            "among", STRING, (STRING,), BOOL, lambda word, words: word in words, constant=prepare
+        )
+        declarations = Declarations({"x": STRING}, functions=[among])
+        program = cel.compile("x.among('a b')", declarations)
+        assert [program(x=x) for x in ("a", "b", "c")] == [True, True, False]
+        assert prepared == ["a b"]
+        for source, code in (("x.among('')", "bad-argument"), ("x.among(x)", "not-constant")):
+            with pytest.raises(cel.CelError) as caught:
+                cel.compile(source, declarations)
+            (problem,) = caught.value.problems
+            assert (problem.code, problem.column) == (code, 9)
+
+    def test_a_constant_that_prepares_nothing_passes_the_literal(self) -> None:
+        echo = Function("echo", None, (STRING,), STRING, lambda text: text, constant=lambda _: None)
+        declarations = Declarations({}, functions=[echo])
+        assert cel.compile("echo('a')", declarations)() == "a"
+
+    def test_value_errors_can_be_absorbed_and_others_go_through(self) -> None:
+        def fail(kind: str) -> bool:
+            raise {"value": ValueError("bad"), "other": RuntimeError("broken")}[kind]
+
+        declarations = Declarations(
+            {"x": STRING}, functions=[Function("fail", None, (STRING,), BOOL, fail)]
+        )
+        program = cel.compile("fail(x) || true", declarations)
+        assert program(x="value") is True
+        with pytest.raises(RuntimeError, match="broken"):
+            program(x="other")
+        with pytest.raises(cel.CelEvaluationError, match="bad"):
+            cel.compile("fail(x)", declarations)(x="value")
+
+    def test_standard_functions_can_be_left_out(self) -> None:
+        with pytest.raises(cel.CelError):
+            cel.compile("size('a')", Declarations({}, functions=()))
+
+
+def test_expect() -> None:
+    declarations = Declarations({"x": DYN})
+    assert cel.compile("x", declarations, expect=STRING).type == DYN
+    with pytest.raises(cel.CelError) as caught:
+        cel.compile("1 + 1", declarations, expect=STRING)
+    assert [problem.code for problem in caught.value.problems] == ["wrong-type"]
+
+
+def test_without_checking_names_are_left_to_run_time() -> None:
+    declarations = Declarations({"x": INT})
+    assert cel.compile("nothing || true", declarations, check=False)() is True
+    assert cel.compile("f(1) || true", declarations, check=False)() is True
+    with pytest.raises(cel.CelEvaluationError) as caught:
+        cel.compile("nothing", declarations, check=False)()
+    assert caught.value.kind == "undeclared-reference"
+    assert cel.compile("x == 'a'", declarations, check=False)(x=1) is False
+
+
+def test_names_in_a_container() -> None:
+    variables = {"a.b.x": INT, "a.x": INT, "x": INT, "a.b": record({"y": INT}, name="a.b")}
+    declarations = Declarations(variables, container="a.b")
+    values = {"a.b.x": 1, "a.x": 2, "x": 3, "a.b": {"y": 4}}
+    assert cel.compile("x", declarations)(**values) == 1
+    assert cel.compile(".x", declarations)(**values) == 3
+    assert cel.compile("a.x", declarations)(**values) == 2
+    assert cel.compile("a.b.y", declarations)(**values) == 4
+
+
+def test_warnings_do_not_stop_a_program() -> None:
+    program = cel.compile("call.cwd == '/'", WORLD)
+    assert [problem.severity for problem in program.warnings] == ["warning"]
+    assert program(call={**CALL, "cwd": "/"}) is True
+
+
+def test_programs_and_problems_are_immutable() -> None:
+    program = cel.compile("call.cwd == '/'", WORLD)
+    for thing, field in ((program, "source"), (program.warnings[0], "line"), (WORLD, "container")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(thing, field, "x")
+    assert repr(program) == "Program(\"call.cwd == '/'\")"
+
+
+def test_errors_can_be_copied_and_so_pickled() -> None:
+    error = copy.copy(cel.CelEvaluationError("overflow", "too large"))
+    assert (error.kind, str(error)) == ("overflow", "too large")
+
+
+def test_errors_leave_no_cycles() -> None:
+    """An exception kept in a variable would keep its own frame alive, at each error."""
+    import gc
+
+    program = cel.compile("x.a && x.b", Declarations({"x": DYN}))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            with pytest.raises(cel.CelEvaluationError):
+                program(x={})
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -97,7 +97,11 @@ def layered(loaded: Loaded) -> tuple[Layered, list[Diagnostic]]:
         if checked.tree is None:
             complete = False
             continue
-        broken |= {(str(path[0]), str(path[1])) for path in checked.cut if len(path) > 1}
+        broken |= {
+            (str(path[0]), path[1])
+            for path in checked.cut
+            if len(path) > 1 and isinstance(path[1], str)
+        }
         broken |= names(layer.root) - names(checked.tree)
         diagnostics += duplicates(checked.tree)
         base, found = disable(tree, checked.tree)

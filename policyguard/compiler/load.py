@@ -166,6 +166,8 @@ def _find(name: str | Path, origin: _File | None) -> _File | _Refused:
                 return _Refused("load/outside-pack", f"`{name}` lies outside of the pack")
             shown = f"{origin.shown.rpartition('/')[0]}/{name}"
             return _File(shown, shown, origin.folder)
+    if "\0" in str(name):
+        return _Refused("load/not-found", f"no file `{name}`")
     folder = os.path.dirname(origin.shown) if origin is not None else ""  # noqa: PTH120 - text only
     shown = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118 - pathlib keeps `..`
     return _File(shown, os.path.realpath(shown), None)
@@ -192,11 +194,14 @@ def _shipped(folder: Traversable) -> list[str]:
 
 def _read(file: _File) -> bytes | _Refused:
     try:
-        if file.path.is_dir():
+        path = file.path
+        if path.is_dir():
             return _Refused("load/not-a-file", f"`{file.shown}` is a folder")
-        if not file.path.is_file():
+        if not path.is_file():
+            if isinstance(path, Path) and path.exists():
+                return _Refused("load/not-a-file", f"`{file.shown}` is no ordinary file")
             return _Refused("load/not-found", f"no file `{file.shown}`", _neighbour(file))
-        with file.path.open("rb") as handle:
+        with path.open("rb") as handle:
             return handle.read(LARGEST + 1)
     except OSError as error:
         reason = error.strerror or "cannot be read"

@@ -174,7 +174,7 @@ def _misfit(problem: Problem, node: Node | None) -> Words:
     hint = problem.schema.get("x-hint") if problem.keyword == "const" else None
     if isinstance(value, str) and "a list" in wanted.text and len(value) <= _LONGEST:
         hint = f"write `[{value}]`"
-    elif "text" in wanted.text and isinstance(node, Scalar) and node.text:
+    elif wanted.is_text and isinstance(node, Scalar) and node.text:
         hint = f'if it is text, quote it: `"{node.text}"`'
     found = "nothing" if value is None else quoted(value)
     return Words("schema/type", f"expected {wanted.text}, found {found}", hint)
@@ -184,13 +184,15 @@ class _Wanted(NamedTuple):
     text: str
     values: tuple[str, ...] = ()
     reads: str = ""
+    is_text: bool = False
 
 
 def _wanted(keyword: str, expected: Any, around: schema.Shape | Any) -> _Wanted:
     if keyword in ("anyOf", "oneOf"):
         branches = [_branch(branch) for branch in expected]
         values = tuple(value for branch in branches for value in branch.values)
-        return _Wanted(_any(branch.text for branch in branches), values)
+        is_text = any(branch.is_text for branch in branches)
+        return _Wanted(_any(branch.text for branch in branches), values, "", is_text)
     if keyword in ("enum", "const"):
         values = tuple(str(value) for value in (expected if keyword == "enum" else [expected]))
         listed = ", ".join(f"`{value}`" for value in values)
@@ -199,9 +201,8 @@ def _wanted(keyword: str, expected: Any, around: schema.Shape | Any) -> _Wanted:
     scalar = around.get("x-scalar", "")
     kinds = (expected,) if isinstance(expected, str) else tuple(expected)
     reads = scalar if scalar in _NUMERIC else "boolean" if kinds == ("boolean",) else ""
-    if scalar in _SCALARS:
-        return _Wanted(_SCALARS[scalar], (), reads)
-    return _Wanted(_any(_KINDS[kind] for kind in kinds), (), reads)
+    text = _SCALARS[scalar] if scalar in _SCALARS else _any(_KINDS[kind] for kind in kinds)
+    return _Wanted(text, (), reads, "string" in kinds and not reads)
 
 
 def _any(texts: Iterable[str]) -> str:

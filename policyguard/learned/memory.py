@@ -135,7 +135,8 @@ class Memory:
                 self.put(msgspec.structs.replace(constraint, points=left, count=len(left)))
         for piece in tuple(self._evidence.get((lesson.scope, lesson.counted), {}).values()):
             # A call beyond which all is banned says nothing of the region when it stays below it.
-            piece.points = refuted(piece.points, lesson.point, teaching.direction)
+            left = refuted(piece.points, lesson.point, teaching.direction)
+            piece.points = tuple(dict(point) for point in left)
             if not piece.points:
                 self._drop(piece.scope, piece.counted, piece.signature)
 

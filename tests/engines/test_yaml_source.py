@@ -149,7 +149,7 @@ def test_depth_is_counted_through_aliases():
     nested = "[" * 40 + "]" * 40
     text = f"a: &a {nested}\nb: {'[' * 30}*a{']' * 30}"
     assert codes(text) == ["yaml/too-deep"]
-    assert 40 + 10 < DEEPEST
+    assert DEEPEST > 50
     assert codes(f"a: &a {nested}\nb: {'[' * 10}*a{']' * 10}") == []
 
 
@@ -483,14 +483,12 @@ def test_every_character_of_a_folded_scalar_is_found(lines, context, step, chomp
     check(before, writer, "")
 
 
-SOUP = st.lists(
-    st.sampled_from(
-        ["a", "b: ", "- ", "? ", ": ", "\n", "\n  ", "\n    ", "\n ", " ", "  ", "'", '"', "''"]
-        + ["|", ">", "|2", ">-", ">+1", "\\", "\\n", "\\\n", "#", " # c", "[", "]", "{", "}", ","]
-        + ["&x ", "*x", "!t ", "---\n", "...\n", "%YAML 1.2\n", "\t", "é", "k:\n  ", "\r\n", "017"]
-    ),
-    max_size=30,
-).map("".join)
+CRUMBS = [
+    *("a", "b: ", "- ", "? ", ": ", "\n", "\n  ", "\n    ", "\n ", " ", "  ", "'", '"', "''"),
+    *("|", ">", "|2", ">-", ">+1", "\\", "\\n", "\\\n", "#", " # c", "[", "]", "{", "}", ","),
+    *("&x ", "*x", "!t ", "---\n", "...\n", "%YAML 1.2\n", "\t", "é", "k:\n  ", "\r\n", "017"),
+]
+SOUP = st.lists(st.sampled_from(CRUMBS), max_size=30).map("".join)
 
 
 @settings(max_examples=500)

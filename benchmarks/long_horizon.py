@@ -1,0 +1,258 @@
+"""The long-horizon benchmark of constraint learning, run on the real Guard.
+
+    python -m benchmarks.long_horizon [--format text|json]
+
+A simulated agent works on six files, remembers its last `window` outcomes, and replays a failure
+that it has forgotten in 30 % of its proposals (Mulberry32, deterministic). The facts are those of
+"narrowing", §4.5; the guards are policies: `none`, `narrowing` (as published), `core` and `strict`.
+
+The simulated world never changes, so every policy is run with `reset_on: none`, at one instant,
+with no cap on constraints but narrowing's own, and with every limit switched off: what is measured
+is learning. Beside the published figures stands the one that was not: blocked calls that would have
+succeeded (`false_blocks`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from policyguard import Guard
+from policyguard.compiler import Compiled, compile_policy
+
+FILES = {
+    "server.js": ("express", "require"),
+    "routes/api.js": ("router.get", "handler"),
+    "routes/auth.js": ("app.post", "authenticate"),
+    "config.json": ("3000", "localhost"),
+    "package.json": ("test-app", "1.0.0"),
+    "styles.css": ("black", "body"),
+}
+NAMES = (*FILES, "nonexistent.js", "missing.ts", "ghost.py")
+TOOLS = ("read_file", "edit_file", "bash", "search_files", "create_file")
+STRINGS = ("express", "handler", "NONEXISTENT_PATTERN", "bogus_search", "app.post", "3000", "black")
+COMMANDS = (
+    "npm test",
+    "npm run build",
+    "bad_command --flag",
+    "node syntax_error.js",
+    "ls -la",
+    "cat server.js",
+)
+TEXTS = {
+    "file_not_found": "ENOENT: no such file or directory, open '{}'",
+    "edit_failed": "search string not found in {}",
+    "command_failed": "command failed: exit code 127: {}",
+    "syntax_error": "SyntaxError: Unexpected token in {}",
+    "conflict": "EEXIST: {} already exists",
+}
+COST_OF_A_FAILURE = 0.003
+COST_OF_A_BLOCK = 0.1 * COST_OF_A_FAILURE
+REPLAYED = 0.30
+PROPOSALS = 5
+INSTANT = 1_767_225_600 * 10**9
+
+POLICIES = {
+    "narrowing": "extends: [packs/narrowing]",
+    "core": "extends: [core]\nlearn: {reset_on: none, scope: session, ban: call, corroborate: 2}",
+    "strict": "extends: [packs/strict]\nlearn: {reset_on: none, scope: session, ban: call, "
+    "corroborate: 1}",
+}
+NO_LIMITS = """
+limits:
+  default: {repeat: none, cycle: none, failures: none}
+"""
+
+
+@dataclass
+class Run:
+    """One run's figures; `cost` in dollars, accumulated in the order of the calls."""
+
+    guard: str
+    seed: int
+    window: int
+    calls: int
+    ok: int = 0
+    failed: int = 0
+    repeats: int = 0
+    blocked: int = 0
+    blocked_by_limits: int = 0
+    false_blocks: int = 0
+    cost: float = 0.0
+
+
+def mulberry32(seed: int) -> Callable[[], float]:
+    """Tommy Ettinger's Mulberry32: a 32-bit generator with one word of state."""
+    mask = 0xFFFFFFFF
+    state = seed & mask
+
+    def draw() -> float:
+        nonlocal state
+        state = (state + 0x6D2B79F5) & mask
+        mixed = ((state ^ (state >> 15)) * (1 | state)) & mask
+        mixed = (mixed + (((mixed ^ (mixed >> 7)) * (61 | mixed)) & mask)) & mask ^ mixed
+        return ((mixed ^ (mixed >> 14)) & mask) / 4294967296
+
+    return draw
+
+
+def execute(tool: str, args: dict[str, str]) -> str | None:
+    """The simulated world: the kind of failure, or None for a success."""
+    file = args.get("file") or args.get("path")
+    there = file in FILES
+    if tool in ("read_file", "edit_file") and not there:
+        return "file_not_found"
+    if tool == "edit_file":
+        old = args["old_string"]
+        found = any(old in piece or piece in old for piece in FILES[str(file)])
+        return None if found else "edit_failed"
+    if tool == "bash" and "bad_command" in args["command"]:
+        return "command_failed"
+    if tool == "bash" and "syntax_error" in args["command"]:
+        return "syntax_error"
+    return "conflict" if tool == "create_file" and there else None
+
+
+class Agent:
+    """Proposes calls out of what it remembers: (tool, args, succeeded), the latest last."""
+
+    def __init__(self, seed: int, window: int) -> None:
+        self._draw = mulberry32(seed)
+        self._window = window
+        self.outcomes: list[tuple[str, dict[str, str], bool]] = []
+
+    def propose(self) -> tuple[str, dict[str, str]]:
+        """The next call: a forgotten failure again, or something not just seen to fail."""
+        remembered = self.outcomes[-self._window :]
+        forgotten = [
+            outcome for outcome in self.outcomes[: -self._window or None] if not outcome[2]
+        ]
+        if len(self.outcomes) <= self._window:
+            forgotten = []
+        if forgotten and self._draw() < REPLAYED:
+            tool, args, _ = forgotten[int(self._draw() * len(forgotten))]
+            return tool, args
+        failed = [(tool, args) for tool, args, ok in remembered if not ok]
+        for _ in range(PROPOSALS):
+            call = self._invent()
+            if call not in failed:
+                break
+        return call
+
+    def _invent(self) -> tuple[str, dict[str, str]]:
+        draw = self._draw
+        tool = TOOLS[int(draw() * len(TOOLS))]
+        file = NAMES[int(draw() * len(NAMES))]
+        if tool == "read_file":
+            return tool, {"file": file}
+        if tool == "edit_file":
+            old = STRINGS[int(draw() * len(STRINGS))]
+            return tool, {"file": file, "old_string": old, "new_string": "replacement"}
+        if tool == "bash":
+            return tool, {"command": COMMANDS[int(draw() * len(COMMANDS))]}
+        if tool == "search_files":
+            return tool, {"pattern": "TODO", "path": "."}
+        return tool, {"file": file, "content": "new file content"}
+
+
+def run(name: str, compiled: Compiled | None, seed: int, window: int, calls: int) -> Run:
+    """One agent under one guard."""
+    figures = Run(name, seed, window, calls)
+    agent = Agent(seed, window)
+    session = None
+    if compiled is not None:
+        session = Guard(compiled, clock=lambda: INSTANT).session("agent")
+    failed_before: set[str] = set()
+    for _ in range(calls):
+        tool, args = agent.propose()
+        failure = execute(tool, args)
+        decision = session.check(tool, args) if session is not None else None
+        if decision is not None and not decision.allowed:
+            figures.blocked += 1
+            figures.cost += COST_OF_A_BLOCK
+            learned = [one for one in decision.violations if one.id.startswith("constraints/")]
+            figures.blocked_by_limits += not learned
+            figures.false_blocks += failure is None
+            continue
+        agent.outcomes.append((tool, args, failure is None))
+        target = args.get("file") or args.get("path") or args.get("command") or "none"
+        if failure is None:
+            figures.ok += 1
+        else:
+            figures.failed += 1
+            figures.cost += COST_OF_A_FAILURE
+            # What the paper counts as a repeat: the same failure on the same target.
+            same = f"{failure}:{args.get('file') or args.get('command') or 'none'}"
+            figures.repeats += same in failed_before
+            failed_before.add(same)
+        if session is not None and decision is not None:
+            text = "done" if failure is None else TEXTS[failure].format(target)
+            session.record(decision, result=text, error=None if failure is None else text)
+    figures.cost = math.floor(figures.cost * 1000 + 0.5) / 1000
+    return figures
+
+
+def policies() -> dict[str, Compiled | None]:
+    """The guards, compiled under the conditions of the benchmark."""
+    made: dict[str, Compiled | None] = {"none": None}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in POLICIES.items():
+            file = Path(folder) / f"{name}.yaml"
+            file.write_text(f"policyguard: 1\nname: {name}\n{text}\n{NO_LIMITS}")
+            made[name] = compile_policy(file)
+    return made
+
+
+def measure() -> list[Run]:
+    """Every published combination, and the means' seeds."""
+    guards = policies()
+    runs = []
+    for name, compiled in guards.items():
+        for window in (10, 20, 50):
+            runs.append(run(name, compiled, 42, window, 200))
+        for calls in (50, 100, 150):
+            runs.append(run(name, compiled, 42, 20, calls))
+        for seed in range(1, 201):
+            runs.append(run(name, compiled, seed, 20, 200))
+    return runs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    options = parser.parse_args()
+    runs = measure()
+    if options.format == "json":
+        print(json.dumps([asdict(one) for one in runs]))
+        return
+    print(_table([one for one in runs if one.seed == 42]))
+    print("\nmeans over seeds 1 to 200, window 20, 200 calls")
+    for name in ("none", *POLICIES):
+        alike = [one for one in runs if (one.guard, one.window, one.calls) == (name, 20, 200)]
+        mine = list({one.seed: one for one in alike}.values())
+        mean: dict[str, Any] = {
+            field: sum(getattr(one, field) for one in mine) / len(mine)
+            for field in ("ok", "failed", "repeats", "blocked", "false_blocks", "cost")
+        }
+        print(f"{name:<10} " + "  ".join(f"{key} {value:.3f}" for key, value in mean.items()))
+
+
+def _table(runs: list[Run]) -> str:
+    lines = ["guard      window calls    ok failed repeats blocked limits false  cost"]
+    lines += [
+        f"{one.guard:<10} {one.window:>6} {one.calls:>5} {one.ok:>5} {one.failed:>6} "
+        f"{one.repeats:>7} {one.blocked:>7} {one.blocked_by_limits:>6} {one.false_blocks:>5} "
+        f"{one.cost:>6.3f}"
+        for one in runs
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Who a session belongs to: a lock that dies with its process.
+
+One empty file serves all sessions: each locks a byte of its own (POSIX `fcntl` locks), at a place
+that is a hash of its name. Nothing is written, so nothing grows, and nothing is left behind by a
+process that was killed. What surprises in these locks, and is met here: they belong to the
+process, so they neither hold between its threads nor pass to a forked child (`_Held` keeps the
+books), and closing any descriptor of the file drops them all (so it is opened once a process).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from policyguard.store.errors import SessionBusyError, StoreError
+from policyguard.store.place import FILE_MODE, private_folder
+
+_PLACES = 2**62
+"""Offsets that a lock may have; two sessions meet on one with a chance of 1 in 2^62."""
+
+
+class Leases:
+    """The sessions that this process holds under one file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def take(self, session: str, *, shared: bool = False) -> SessionLease:
+        """Take a session. Raises `SessionBusyError`, or `StoreError` where the file is no good."""
+        with _lock:
+            held = _held(self._file)
+            place = _place(session)
+            holders = held.holders.get(place, 0)
+            if holders and not (shared and place in held.shared):
+                raise _busy(self._file, session, "by another guard of this process")
+            if not holders:
+                _claim(held.descriptor, place, self._file, session, shared=shared)
+                if shared:
+                    held.shared.add(place)
+            held.holders[place] = holders + 1
+            return SessionLease(held, place)
+
+
+class SessionLease:
+    """One hold on a session. See `policyguard.store.protocol.Lease`."""
+
+    def __init__(self, held: _Held, place: int) -> None:
+        self._held = held
+        self._place = place
+        self._process = os.getpid()
+        self._open = True
+
+    @property
+    def held(self) -> bool:
+        """Whether it is held, by this very process."""
+        return self._open and self._process == os.getpid()
+
+    def close(self) -> None:
+        """Give the session up."""
+        with _lock:
+            if not self.held:
+                return
+            self._open = False
+            holders = self._held.holders
+            holders[self._place] -= 1
+            if not holders[self._place]:
+                del holders[self._place]
+                self._held.shared.discard(self._place)
+                fcntl.lockf(self._held.descriptor, fcntl.LOCK_UN, 1, self._place)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Held:
+    """The lock file of one store in this process: how many hold each place, which are shared."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.holders: dict[int, int] = {}
+        self.shared: set[int] = set()
+
+
+_lock = threading.Lock()
+_files: dict[tuple[int, int], _Held] = {}
+"""By device and inode, as one file may go by several names."""
+
+
+def _after_fork() -> None:
+    """The locks are the parent's; to close its descriptors here drops nothing of them."""
+    global _lock
+    _lock = threading.Lock()
+    for held in _files.values():
+        os.close(held.descriptor)
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _held(file: Path) -> _Held:
+    try:
+        found = file.stat()
+    except OSError:
+        pass  # not there yet, or not to be reached: opening it will tell
+    else:
+        known = _files.get((found.st_dev, found.st_ino))
+        if known is not None:
+            return known
+    private_folder(file.parent)
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    except OSError as error:
+        raise _unusable(file, error) from None
+    opened = os.fstat(descriptor)
+    held = _files[opened.st_dev, opened.st_ino] = _Held(descriptor)
+    return held
+
+
+def _claim(descriptor: int, place: int, file: Path, session: str, *, shared: bool) -> None:
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.lockf(descriptor, kind | fcntl.LOCK_NB, 1, place)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise _busy(file, session, "by another process") from None
+        raise _unusable(file, error) from None
+
+
+def _place(session: str) -> int:
+    name = session.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(name).digest()[:8]) % _PLACES
+
+
+def _busy(file: Path, session: str, whom: str) -> SessionBusyError:
+    return SessionBusyError(
+        file,
+        f"session {session!r:.80} is held {whom}",
+        "end it there, open it as shared in both, or use another session id",
+    )
+
+
+def _unusable(file: Path, error: OSError) -> StoreError:
+    return StoreError(
+        file, f"cannot be locked: {error.strerror}", "name a store on a disk that you may write to"
+    )

@@ -1,0 +1,76 @@
+"""Where state lies, and that nobody else can get at it.
+
+The folder is the user's own state folder (XDG Base Directory Specification): outside any project,
+so that an agent that works on a project does not come across it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from policyguard.store.errors import StoreError
+
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def state_folder() -> Path:
+    """`$XDG_STATE_HOME/policyguard`, by default `~/.local/state/policyguard`.
+
+    A relative `XDG_STATE_HOME` is ignored, as the specification demands.
+    """
+    home = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (home if home.is_absolute() else Path.home() / ".local" / "state") / "policyguard"
+
+
+def default_store() -> Path:
+    """The database where nothing else is said."""
+    return state_folder() / "store.db"
+
+
+def default_journal() -> Path:
+    """The folder of journals where nothing else is said."""
+    return state_folder() / "journal"
+
+
+def private_folder(folder: Path) -> None:
+    """Make the folder (0700) where there is none; see that nobody else can write into it.
+
+    Raises `StoreError`.
+    """
+    try:
+        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+        found = folder.stat()
+    except FileExistsError:
+        raise StoreError(folder, "is no folder", "name another place, or move it away") from None
+    except OSError as error:
+        raise StoreError(
+            folder, f"cannot be made: {error.strerror}", "name a folder that you may write to"
+        ) from None
+    if found.st_uid != os.geteuid():
+        raise StoreError(folder, "belongs to somebody else", "name a folder of your own")
+    if found.st_mode & _WRITABLE_BY_OTHERS:
+        raise StoreError(
+            folder, "others can write into it", f"take that from them: chmod go-w {folder}"
+        )
+
+
+def private_file(file: Path) -> None:
+    """Make an empty file (0600) where there is none. Raises `StoreError`.
+
+    One that is there is left alone, and not even opened: to close it again would drop the locks
+    that another part of this process may hold on it (POSIX `fcntl` locks belong to the process).
+    """
+    private_folder(file.parent)
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY, FILE_MODE))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise StoreError(
+            file, f"cannot be made: {error.strerror}", "name a place that you may write to"
+        ) from None

@@ -1,0 +1,192 @@
+"""Which files a policy is made of, and in which order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from policyguard.compiler.front import front, front_text
+from policyguard.compiler.load import DEEPEST, load, load_text
+from policyguard.engines.source import LARGEST
+
+
+def write(folder: Path, **files: str) -> None:
+    """Files by name, each with its list of what it extends."""
+    for name, extends in files.items():
+        path = folder / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"policyguard: 1\nname: {name}\nextends: {extends}\n")
+
+
+def order(*names: str | Path) -> list[str]:
+    loaded = load(names)
+    assert loaded.diagnostics == []
+    return [Path(layer.source.file).stem for layer in loaded.layers]
+
+
+def codes(*names: str | Path) -> list[str]:
+    loaded = load(names)
+    assert not loaded.complete
+    return [found.code for found in loaded.diagnostics]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_what_is_extended_comes_first_in_the_order_of_the_list(here):
+    write(here, a="[b.yaml, c.yaml]", b="[]", c="[]")
+    assert order("a.yaml") == ["b", "c", "a"]
+
+
+def test_a_file_that_several_extend_is_loaded_once(here):
+    write(here, a="[b.yaml, c.yaml]", b="[d.yaml]", c="[./d.yaml]", d="[]")
+    assert order("a.yaml") == ["d", "b", "c", "a"]
+
+
+def test_several_policies_are_read_as_if_extended_in_order(here):
+    write(here, a="[c.yaml]", b="[c.yaml]", c="[]")
+    assert order("b.yaml", "a.yaml") == ["c", "b", "a"]
+
+
+def test_names_are_seen_from_the_folder_of_the_file_that_names_them(here):
+    (here / "team").mkdir()
+    write(here, base="[]")
+    (here / "team" / "policy.yaml").write_text(
+        "policyguard: 1\nname: team\nextends: [../base.yaml]\n"
+    )
+    assert [layer.source.file for layer in load(["team/policy.yaml"]).layers] == [
+        "base.yaml",
+        "team/policy.yaml",
+    ]
+
+
+def test_a_text_is_seen_from_the_folder_of_its_name(here):
+    (here / "team").mkdir()
+    write(here / "team", base="[]")
+    loaded = load_text("extends: [base.yaml]", str(here / "team" / "new.yaml"))
+    assert loaded.complete
+    assert len(loaded.layers) == 2
+
+
+def test_a_link_is_the_file_that_it_leads_to(here):
+    write(here, a="[b.yaml, link.yaml]", b="[]")
+    (here / "link.yaml").symlink_to(here / "b.yaml")
+    assert order("a.yaml") == ["b", "a"]
+
+
+def test_a_cycle_ends_and_shows_the_way(here):
+    write(here, a="[b.yaml]", b="[c.yaml]", c="[a.yaml]")
+    loaded = load(["a.yaml"])
+    (found,) = loaded.diagnostics
+    assert found.code == "load/extends-cycle"
+    assert "a.yaml → b.yaml → c.yaml → a.yaml" in found.message
+    assert [layer.source.file for layer in loaded.layers] == ["c.yaml", "b.yaml", "a.yaml"]
+
+
+def test_a_chain_is_bounded(here):
+    for number in range(DEEPEST + 2):
+        write(here, **{f"f{number}": f"[f{number + 1}.yaml]"})
+    write(here, **{f"f{DEEPEST + 2}": "[]"})
+    assert codes("f0.yaml") == ["load/too-deep"]
+    assert len(order(f"f{DEEPEST}.yaml")) == 3
+
+
+def test_what_cannot_be_read_is_said_at_the_name(here):
+    (here / "folder").mkdir()
+    (here / "large.yaml").write_text("#" * (LARGEST + 1))
+    os.mkfifo(here / "pipe.yaml")
+    names = ["missing.yaml", "./folder", "large.yaml", "pipe.yaml", "x" * 5000 + ".yaml"]
+    names += ['"null\\0byte.yaml"', "https://x.example/p.yaml", "file:///etc/passwd"]
+    write(here, a="[" + ", ".join(names) + "]")
+    assert codes("a.yaml") == [
+        "load/not-found",
+        "load/not-a-file",
+        "load/too-large",
+        "load/not-a-file",
+        "load/unreadable",
+        "load/not-found",
+        "load/address",
+        "load/address",
+    ]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_may_not_be_read_is_said_at_the_name(here):
+    write(here, a="[b.yaml]", b="[]")
+    (here / "b.yaml").chmod(0)
+    assert codes("a.yaml") == ["load/unreadable"]
+
+
+def test_a_policy_that_does_not_exist_is_a_diagnostic_too(here):
+    assert codes("nothing.yaml") == ["load/not-found"]
+    assert codes("nothing") == ["load/not-found"]
+    assert codes(here) == ["load/not-a-file"]
+    (found,) = load(["nothing.yaml"]).diagnostics
+    assert (found.span.file, found.span.line, found.span.column) == ("nothing.yaml", 1, 1)
+
+
+def test_a_path_is_never_a_pack(here):
+    assert codes(Path("core")) == ["load/not-found"]
+
+
+@pytest.mark.parametrize("extends", ["core", "{a: b}", "[[core]]", "[5]", "[null]"])
+def test_an_extends_of_the_wrong_form_is_left_to_the_schema(extends):
+    made = front_text(f"policyguard: 1\nname: x\nextends: {extends}\n", environ={})
+    assert [found.code for found in made.diagnostics] == ["schema/type"]
+
+
+def test_core_is_found_wherever_one_stands(here):
+    made = front("core", environ={})
+    assert made.diagnostics == []
+    assert made.policy.name == "core"
+    shown = {layer.source.file for layer in load(["core"]).layers}
+    assert "pack:core/policy.yaml" in shown
+    assert all(name.startswith("pack:core/") for name in shown)
+
+
+def test_a_pack_reads_nothing_outside_of_its_folder(tmp_path):
+    """A package in a zip file, as a wheel that was not unpacked, with a pack that tries."""
+    archive = tmp_path / "package.zip"
+    extends = "[core, near.yaml, ../../core/limits.yaml, /etc/passwd]"
+    with zipfile.ZipFile(archive, "w") as package:
+        for name in ("policyguard", "policyguard.policies", "policyguard.schemas"):
+            folder = Path(str(resources.files(name)))
+            for file in sorted(folder.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    inside = Path(name.replace(".", "/")) / file.relative_to(folder)
+                    package.write(file, inside)
+        nosy = "policyguard/policies/packs/nosy"
+        package.writestr(f"{nosy}/policy.yaml", f"policyguard: 1\nname: nosy\nextends: {extends}\n")
+        package.writestr(f"{nosy}/near.yaml", "policyguard: 1\nname: near\n")
+    script = (
+        "import policyguard; from policyguard.compiler.front import front\n"
+        "print(policyguard.__file__)\n"
+        "for name in ('core', 'nosy', 'packs/nosy', 'nosi'):\n"
+        "    made = front(name, environ={})\n"
+        "    print([found.message for found in made.diagnostics], len(made.layered.sources))\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(archive)}
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=environ,
+        cwd=tmp_path,
+        check=True,
+    )
+    file, core, nosy, again, nosi = ran.stdout.splitlines()
+    assert file.startswith(str(archive))
+    assert core.startswith("[] ")
+    assert "`../../core/limits.yaml` lies outside of the pack" in nosy
+    assert "`/etc/passwd` lies outside of the pack" in nosy
+    assert nosy == again
+    assert "no pack is named `nosi`" in nosi

@@ -1,0 +1,154 @@
+"""The published schema is whole, agrees with itself, and says the same as the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+import jsonschema
+import msgspec
+import pytest
+
+from policyguard.compiler import alive, schema
+from policyguard.model import entry, limits, policy
+from policyguard.model.effect import Effect
+
+DOCUMENT = schema.document()
+
+
+def objects(found: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object of the schema that is a schema itself, with its place."""
+    if isinstance(found, dict):
+        yield path, found
+        for key, below in found.items():
+            if key in ("properties", "$defs"):
+                for name, one in below.items():
+                    yield from objects(one, f"{path}/{name}")
+            elif key in ("items", "additionalProperties", "propertyNames", "if", "then", "else"):
+                yield from objects(below, f"{path}/{key}")
+            elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+                for place, one in enumerate(below):
+                    yield from objects(one, f"{path}/{key}/{place}")
+
+
+def test_it_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(DOCUMENT)
+
+
+def test_every_key_has_a_description_for_editors():
+    for path, found in objects(DOCUMENT):
+        for name, below in found.get("properties", {}).items():
+            described = schema.resolved(below).get("description", "")
+            assert re.match(r"[`A-Z].*[.?]$", described), f"{path}/{name}: {described!r}"
+
+
+def test_every_object_refuses_what_it_does_not_know():
+    for path, found in objects(DOCUMENT):
+        if "properties" in found:
+            assert found.get("additionalProperties") is False, path
+
+
+def test_defaults_and_examples_are_valid_where_they_stand():
+    seen = 0
+    for path, found in objects(DOCUMENT):
+        check = jsonschema.Draft202012Validator({**found, "$defs": DOCUMENT["$defs"]})
+        for value in [
+            *found.get("examples", ()),
+            *([found["default"]] if "default" in found else []),
+        ]:
+            assert list(check.iter_errors(value)) == [], (path, value)
+            seen += 1
+    assert seen > 50
+
+
+def test_steps_are_those_of_the_language():
+    steps = {found["x-step"] for _, found in objects(DOCUMENT) if "x-step" in found}
+    assert steps == {2, 3, 4, "lint"}
+    assert alive.STEP in (1, 2, 3, 4)
+
+
+def test_every_reference_leads_somewhere_and_every_definition_is_used():
+    used = {
+        found["$ref"].removeprefix("#/$defs/") for _, found in objects(DOCUMENT) if "$ref" in found
+    }
+    assert used == set(DOCUMENT["$defs"])
+
+
+def test_patterns_are_anchored_and_simple():
+    for path, found in objects(DOCUMENT):
+        pattern = found.get("pattern")
+        if isinstance(pattern, str) and pattern != r"\S":
+            assert pattern.startswith("^"), path
+            assert pattern.endswith("$"), path
+            assert not re.search(r"\(\?[!=<]", pattern), path
+
+
+# The schema's objects, and the structs that hold them.
+STRUCTS = [
+    ("rule", policy.Rule, {"id"}),
+    ("result_rule", policy.ResultRule, {"id", "commands", "paths", "hosts"}),
+    ("budget", limits.Budget, {"id"}),
+    ("mark", policy.Mark, {"id"}),
+    ("mark_event", policy.MarkEvent, set()),
+    ("exception", policy.Exemption, {"id"}),
+    ("repeat", limits.RepeatLimit, set()),
+    ("cycle", limits.CycleLimit, set()),
+    ("no_progress", limits.NoProgressLimit, set()),
+    ("failures", limits.FailuresLimit, set()),
+    ("refusals", limits.RefusalsLimit, set()),
+    ("outage", limits.OutageLimit, set()),
+    ("polling", limits.PollingLimit, set()),
+    ("level", limits.LimitLevel, set()),
+    ("class", policy.ClassEntry, set()),
+    ("signature", policy.Signature, set()),
+    ("blame_rule", policy.BlameRule, set()),
+    ("approval", policy.Approval, set()),
+    ("learn", policy.Learn, set()),
+    ("radius_when", policy.Radius, set()),
+    ("text_examples", entry.TextExamples, set()),
+    ("pattern/anyOf/1", policy.Pattern, set()),
+    ("tag/anyOf/1", policy.Tag, set()),
+    ("/classify", policy.Classify, set()),
+    ("/classify/shell", policy.Shell, set()),
+    ("/classify/fingerprint", policy.Fingerprint, set()),
+    ("/outcomes", policy.Outcomes, set()),
+    ("/outcomes/meta", policy.ResultMeta, set()),
+    ("/outcomes/envelope/items", policy.Envelope, set()),
+    ("/progress", policy.Progress, set()),
+    ("/journal", policy.Journal, set()),
+    ("/bounds", policy.Bounds, set()),
+    ("", policy.Policy, {"digest"}),
+]
+PLACES = dict(objects(DOCUMENT))
+
+
+@pytest.mark.parametrize(("place", "struct", "own"), STRUCTS, ids=lambda value: str(value)[:40])
+def test_the_model_has_the_keys_of_the_schema(place, struct, own):
+    found = PLACES[place if place.startswith("/") or not place else f"/{place}"]
+    known = set(found["properties"]) - {"policyguard", "extends", "disable"}
+    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    assert set(fields) - own == known
+    for name, field in fields.items():
+        if name in own:
+            continue
+        shape = schema.resolved(found["properties"][name])
+        # Whatever may be absent is optional in the model, or has a default in the schema.
+        required = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
+        given = name in found.get("required", ()) or "default" in shape
+        if name not in ("on_error", "per") or struct is not policy.Rule:
+            assert not required or given, name
+        allowed = literals(field.type)
+        if "enum" in shape and allowed:
+            # No rule allows, and nothing halts because of an error of its own.
+            never = {"effect": {"allow"}, "on_error": {"halt"}}.get(name, set())
+            assert set(shape["enum"]) == allowed - never, name
+
+
+def literals(kind: Any) -> set[str]:
+    """The values of the literals, or effects, that a field's type is made of."""
+    if kind is Effect:
+        return set(Effect)
+    if get_origin(kind) is Literal:
+        return set(get_args(kind))
+    return {value for part in get_args(kind) if part is not type(None) for value in literals(part)}

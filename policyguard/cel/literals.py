@@ -23,9 +23,8 @@ __all__ = ["Literals", "QuotedName", "read_literals"]
 # The stdlib's `re` may read the source: alternatives here exclude each other, so each is linear.
 _OPENING: Final = re.compile(
     r"//[^\n]*"
-    r"|(?<![A-Za-z0-9_])(?P<bool>true|false)(?![A-Za-z0-9_])"
-    r"|(?<![A-Za-z0-9_])(?P<bytes>[bB]?)(?P<raw>[rR]?)(?P<quote>\"\"\"|'''|\"|')"
-    r"|(?P<other_quote>\"\"\"|'''|\"|')"
+    r"|(?P<bytes>[bB]?)(?P<raw>[rR]?)(?P<quote>\"\"\"|'''|\"|')"
+    r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
     r"|`(?P<name>[A-Za-z0-9_./ -]+)`"
     r"|`"
 )
@@ -96,7 +95,9 @@ def read_literals(source: str, report: Callable[[str, str, Span, str | None], No
         text = opening[0]
         if text.startswith("//"):
             continue
-        if opening["bool"]:
+        if opening["word"]:
+            if text not in ("true", "false"):
+                continue
             masked += (source[copied:start], '"', "_" * (len(text) - 2), '"')
             values[start] = text == "true"
             copied = position
@@ -106,8 +107,7 @@ def read_literals(source: str, report: Callable[[str, str, Span, str | None], No
             values[start] = QuotedName(name)
             copied = position
             continue
-        quote = opening["quote"] or opening["other_quote"]
-        if quote is None:
+        if (quote := opening["quote"]) is None:
             report("syntax", "a name in backticks is not closed", Span(start, position), None)
             complete = False
             masked += (source[copied:start], "_")

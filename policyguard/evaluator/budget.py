@@ -115,17 +115,17 @@ class Budget:
         except ExpressionError as error:
             faults.append(Fault(self.id, str(error)))
             return self._violation(view, None, 0, f"the budget cannot be reckoned: {error}")
-        for scope in self.scopes(session):
+        found: Violation | None = None
+        for owner, scope in self.scopes(session):
             key = scope + suffix
             account = book.get(self.id, key)
             if account is None and suffix and book.size(self.id) >= self.most_keys:
                 return self._violation(view, None, 0, "the budget has too many different keys")
             granted = self._granted(book, scope, suffix)
-            violation = self._over(account, granted, amount, session, attempt, view)
-            if violation is not None:
-                return violation
+            found = found or self._over(account, granted, amount, owner, attempt, view)
+            # Also where it is over: with the effect *advise* the call runs, and is paid.
             attempt.charges.append(Charge(self.id, key, amount))
-        return None
+        return found
 
     def _counts(self, view: View, faults: list[Fault]) -> bool:
         assert self.when is not None  # noqa: S101 - both callers have asked
@@ -159,8 +159,8 @@ class Budget:
             parts.append(f"\x1f{value}")
         return "".join(parts)
 
-    def scopes(self, session: SessionState) -> Iterator[str]:
-        """The keys of the scopes that pay for this session's calls.
+    def scopes(self, session: SessionState) -> Iterator[tuple[SessionState, str]]:
+        """The sessions that pay for this session's calls, each with its scope's key.
 
         For turn and session, those of the session and of all its ancestors whose agent owns the
         budget.
@@ -169,10 +169,11 @@ class Budget:
             owner: SessionState | None = session
             while owner is not None:
                 if self.agents(owner.agent):
-                    yield owner.id if self.scope == "session" else f"{owner.id}\x1e{owner.turn}"
+                    turn = "" if self.scope == "session" else f"\x1e{owner.turn}"
+                    yield owner, owner.id + turn
                 owner = owner.parent
         elif self.agents(session.agent):
-            yield session.scopes[self.scope]
+            yield session, session.scopes[self.scope]
 
     def _granted(self, book: Book, scope: str, suffix: str) -> int:
         account = book.get(self.id, scope) if suffix else None
@@ -183,13 +184,13 @@ class Budget:
         account: Account | None,
         granted: int,
         amount: int,
-        session: SessionState,
+        owner: SessionState,
         attempt: Attempt,
         view: View,
     ) -> Violation | None:
         limit = self.max + granted + (account.granted if account is not None else 0)
         if self.kind == "time":
-            start = self._start(account, session)
+            start = self._start(account, owner)
             if attempt.at is None or start is None:
                 return None if limit else self._violation(view, 0, limit)
             used = attempt.at - start
@@ -206,10 +207,10 @@ class Budget:
             retry = (frees - attempt.at) / 1e9 if frees is not None else None
         return self._violation(view, used, limit, retry_after=retry)
 
-    def _start(self, account: Account | None, session: SessionState) -> int | None:
+    def _start(self, account: Account | None, owner: SessionState) -> int | None:
         if self.keys or self.scope not in ("session", "turn"):
             return account.start if account is not None else None
-        return session.started_at if self.scope == "session" else session.turn_started_at
+        return owner.started_at if self.scope == "session" else owner.turn_started_at
 
     def _violation(
         self,

@@ -258,7 +258,7 @@ class Evaluator:
             amount = {"tokens": tokens, "cost": cost}.get(budget.kind, 0)
             if amount and not budget.selective:
                 units = round(amount * UNIT)
-                charges += [Charge(budget.id, key, units) for key in budget.scopes(session)]
+                charges += [Charge(budget.id, key, units) for _, key in budget.scopes(session)]
         return tuple(charges)
 
 

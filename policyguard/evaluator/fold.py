@@ -234,7 +234,7 @@ def grant(evaluator: Evaluator, state: State, session: SessionState, event: Gran
     budget = evaluator.budgets.get(event.budget)
     if budget is None:
         return
-    for key in budget.scopes(session):
+    for _, key in budget.scopes(session):
         _own(session, budget.scope, event.budget, key)
         state.book.open(event.budget, key).granted += round(event.amount * UNIT)
         break  # the nearest owner: a parent's budget is raised through the parent

@@ -4,7 +4,7 @@ A store keeps what must outlive a call, and most of it a process: the key of fin
 anchors of journals, who a session belongs to, constraints, and the evidence for those to come.
 What a constraint or a piece of evidence says is not the store's business: it keeps bytes under a
 scope and a key. Times are integers, nanoseconds since 1970 in UTC, and always given: a store has
-no clock.
+no clock, and tells what was used last by counting.
 
 Every method may raise `StoreError`. Each is atomic; what belongs together goes into one
 `transaction`. All are safe to use from many threads, and after a fork.
@@ -124,7 +124,7 @@ class Constraints(Protocol):
         """Take a constraint back, for every process. None where there is none of this id."""
         ...
 
-    def touch(self, ids: Iterable[str], *, at: int) -> None:
+    def touch(self, ids: Iterable[str]) -> None:
         """Note that these were used: they are the last to go where there are too many."""
         ...
 
@@ -148,7 +148,7 @@ class Evidence(Protocol):
         """What is remembered under this scope and key."""
         ...
 
-    def put(self, scope: str, key: str, payload: bytes, *, at: int) -> None:
+    def put(self, scope: str, key: str, payload: bytes) -> None:
         """Remember under this scope and key, in place of what was there."""
         ...
 

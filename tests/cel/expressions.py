@@ -91,11 +91,17 @@ def data(random_: random.Random) -> dict[str, Any]:
 class Expressions:
     """Makes expressions; `next()` gives one."""
 
-    def __init__(self, seed: int, *, extensions: bool = True, macros2: bool = True) -> None:
-        """`extensions`: functions on strings beyond CEL's own; `macros2`: with two variables."""
+    def __init__(
+        self, seed: int, *, extensions: bool = True, macros2: bool = True, plain: bool = False
+    ) -> None:
+        """`extensions`: functions on strings beyond CEL's own; `macros2`: with two variables.
+
+        `plain` leaves out what mixes types: then errors come from values only.
+        """
         self.random = random.Random(seed)  # noqa: S311  # it must repeat itself, not be secret
         self.extensions = extensions
         self.macros2 = macros2
+        self.plain = plain
         self.bound: list[tuple[str, str]] = []
 
     def next(self) -> str:
@@ -109,8 +115,10 @@ class Expressions:
 
     def make(self, kind: str, depth: int) -> str:
         """An expression that is probably a `kind`."""
-        if self.random.random() < 0.04:
+        if self.random.random() < 0.04 and not self.plain:
             kind = self.pick((*SCALARS, "null", "map", "list string", "list int", "dyn"))
+        if self.plain:
+            kind = {"dyn": "int", "list dyn": "list int", "map": "list string"}.get(kind, kind)
         choices: list[Callable[[], str]] = []
         if depth <= 0 or self.random.random() < 0.15:
             return self.leaf(kind)
@@ -128,7 +136,8 @@ class Expressions:
                 choices += [
                     lambda: f"({self.make('uint', d)} {self.pick('+-*/%')} {self.make('uint', d)})"
                 ]
-                choices += [lambda: f"uint({self.make(self.pick(('int', 'uint', 'double')), d)})"]
+                numbers = ("int", "uint") if self.plain else ("int", "uint", "double")
+                choices += [lambda: f"uint({self.make(self.pick(numbers), d)})"]
             case "double":
                 choices += [
                     lambda: (
@@ -140,11 +149,11 @@ class Expressions:
             case "string":
                 choices += [
                     lambda: f"({self.make('string', d)} + {self.make('string', d)})",
-                    lambda: f"string({self.make(self.pick(('int', 'bool', 'string', 'uint')), d)})",
-                    lambda: (
-                        f"string({self.make(self.pick(('bytes', 'timestamp', 'duration')), d)})"
-                    ),
+                    lambda: f"string({self.make(self.pick(('int', 'string', 'uint')), d)})",
                 ]
+                if not self.plain:
+                    others = ("bool", "bytes", "timestamp", "duration")
+                    choices += [lambda: f"string({self.make(self.pick(others), d)})"]
                 if self.extensions:
                     choices += [lambda: self.text(d)] * 3
             case "bytes":
@@ -228,7 +237,8 @@ class Expressions:
     def boolean(self, d: int) -> str:
         make, pick = self.make, self.pick
         comparison = pick(("==", "!=", "<", "<=", ">", ">="))
-        match self.random.randrange(15):
+        # The forms from 10 on mix types, or ask for them.
+        match self.random.randrange(10 if self.plain else 15):
             case 0 | 1:
                 return f"({make('bool', d)} && {make('bool', d)})"
             case 2 | 3:
@@ -239,27 +249,25 @@ class Expressions:
                 kind = pick((*SCALARS, "timestamp", "duration", "bytes"))
                 return f"({make(kind, d)} {comparison} {make(kind, d)})"
             case 6:
-                operator = pick(("==", "!="))
-                return (
-                    f"(dyn({make(pick((*SCALARS, 'null', 'map')), d)}) {operator} {make('dyn', d)})"
-                )
-            case 7:
-                numbers = ("int", "uint", "double")
-                return f"(dyn({make(pick(numbers), d)}) {comparison} {make(pick(numbers), d)})"
-            case 8:
-                kind = pick(("list int", "list string", "map", "list dyn", "type"))
-                return f"(dyn({make(kind, d)}) == {make(kind, d)})"
-            case 9:
                 of = pick(("int", "string"))
                 return f"({make(of, d)} in {make(f'list {of}', d)})"
-            case 10:
-                return f"has({pick(('m', 'x', 'm.a', 'm.b'))}.{pick(FIELDS)})"
-            case 11:
+            case 7:
                 method = pick(("startsWith", "endsWith", "contains"))
                 return f"{make('string', d)}.{method}({make('string', d)})"
-            case 12:
+            case 8:
                 return f"{make('string', d)}.matches('{pick(PATTERNS)}')"
+            case 10:
+                operator, kind = pick(("==", "!=")), pick((*SCALARS, "null", "map"))
+                return f"(dyn({make(kind, d)}) {operator} {make('dyn', d)})"
+            case 11:
+                numbers = ("int", "uint", "double")
+                return f"(dyn({make(pick(numbers), d)}) {comparison} {make(pick(numbers), d)})"
+            case 12:
+                kind = pick(("list int", "list string", "map", "list dyn", "type"))
+                return f"(dyn({make(kind, d)}) == {make(kind, d)})"
             case 13:
+                return f"has({pick(('m', 'x', 'm.a', 'm.b'))}.{pick(FIELDS)})"
+            case 14:
                 return f"({make('string', d)} in {make('map', d)})"
         return self.quantifier(d)
 
@@ -318,7 +326,8 @@ class Expressions:
             case 4:
                 return f"int({make(self.pick(('int', 'double', 'uint', 'timestamp')), d)})"
             case 5:
-                return f"{make('duration', d)}.get{self.pick(('Hours', 'Minutes', 'Seconds'))}()"
+                duration = self.leaf("duration") if self.plain else make("duration", d)
+                return f"{duration}.get{self.pick(('Hours', 'Minutes', 'Seconds'))}()"
         part = self.pick(
             ("FullYear", "Month", "Date", "DayOfMonth", "DayOfWeek", "DayOfYear", "Hours")
         )
@@ -340,7 +349,8 @@ class Expressions:
             result = f"{source}.filter({name}, {self.make('bool', d)})"
         else:
             self.bound.append((name, source_of))
-            condition = f"{self.make('bool', d)}, " if self.random.random() < 0.3 else ""
+            filtered = self.random.random() < 0.3 and not self.plain
+            condition = f"{self.make('bool', d)}, " if filtered else ""
             result = f"{source}.map({name}, {condition}{self.make(of, d)})"
         self.bound.pop()
         return result

@@ -52,22 +52,20 @@ def test_story(
     guard = Guard.load(file, clock=clock)
     sessions: dict[str, Session] = {}
 
-    def session(name: str, **given: Any) -> Session:
-        if name not in sessions:
+    known = story.get("sessions", {})
+
+    def session(name: str) -> Session:
+        if name not in sessions:  # opened when it is first used, its parent before it
+            given = dict(known.get(name, story.get("session", {}) if name == "main" else {}))
             parent = given.pop("parent", None)
             sessions[name] = guard.session(
-                name, parent=sessions[parent] if parent else None, **given
+                name, parent=session(parent) if parent else None, **given
             )
         return sessions[name]
 
-    for name, given in story.get("sessions", {}).items():
-        session(name, **given)
-    started = story.get("session", {})
     asked: Decision | None = None
     for number, step in enumerate(story["steps"]):
-        here = session(
-            step.get("in", "main"), **(started if step.get("in", "main") == "main" else {})
-        )
+        here = session(step.get("in", "main"))
         if step.get("turn"):
             here.turn()
         if "grant" in step:

@@ -1,0 +1,46 @@
+"""The tables of a store, and how they came to be.
+
+Triggers keep the number of rows (`counts`), as counting them grows with it. `used` is a number
+that grows with each use: the smallest is the least recently used.
+"""
+
+from __future__ import annotations
+
+from policyguard.store.sqlite import Migration
+
+APPLICATION = 0x70677264
+"""The mark of our files ("pgrd"), as SQLite's `application_id`."""
+
+
+def _counted(table: str) -> Migration:
+    return (
+        f"INSERT INTO counts (name, number) VALUES ('{table}', 0)",
+        f"CREATE TRIGGER {table}_more AFTER INSERT ON {table} BEGIN "
+        f"UPDATE counts SET number = number + 1 WHERE name = '{table}'; END",
+        f"CREATE TRIGGER {table}_fewer AFTER DELETE ON {table} BEGIN "
+        f"UPDATE counts SET number = number - 1 WHERE name = '{table}'; END",
+        f"CREATE INDEX {table}_used ON {table} (used)",
+    )
+
+
+_FIRST: Migration = (
+    "CREATE TABLE counts (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    # `version` grows with each change of the constraints; `floor` is the last that removed one.
+    "INSERT INTO meta (name, value) VALUES ('version', 0), ('floor', 0)",
+    "CREATE TABLE anchors (session TEXT PRIMARY KEY, chain TEXT NOT NULL, count INTEGER NOT NULL, "
+    "hash TEXT NOT NULL, size INTEGER NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID",
+    *_counted("anchors"),
+    "CREATE TABLE constraints (id TEXT PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL, "
+    "state TEXT NOT NULL, updated_at INTEGER NOT NULL, payload BLOB NOT NULL, "
+    "revoked_by TEXT NOT NULL, version INTEGER NOT NULL, used INTEGER NOT NULL)",
+    "CREATE INDEX constraints_place ON constraints (scope, key)",
+    "CREATE INDEX constraints_version ON constraints (version)",
+    *_counted("constraints"),
+    "CREATE TABLE evidence (scope TEXT NOT NULL, key TEXT NOT NULL, payload BLOB NOT NULL, "
+    "used INTEGER NOT NULL, PRIMARY KEY (scope, key)) WITHOUT ROWID",
+    *_counted("evidence"),
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+"""In order; never changed once published, only added to."""

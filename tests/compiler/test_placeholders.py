@@ -1,0 +1,42 @@
+"""Messages taken apart into texts and placeholders."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.compiler.placeholders import template
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "stray"),
+    [
+        ("", ("",), ()),
+        ("plain", ("plain",), ()),
+        ("{rule}", ("", "rule", ""), ()),
+        ("a {call.tool} b { tags.x }", ("a ", "call.tool", " b ", "tags.x", ""), ()),
+        ("{{json}} {rule}", ("{json} ", "rule", ""), ()),
+        ("{{{rule}}}", ("{", "rule", "}"), ()),
+        ("{}", ("", "", ""), ()),
+        ("a } b", ("a } b",), (2,)),
+        ("a { b", ("a { b",), (2,)),
+        ("{a{b}", ("{a", "b", ""), (0,)),
+    ],
+)
+def test_a_message_is_taken_apart(text, parts, stray):
+    found = template(text)
+    assert found.parts == parts
+    assert found.stray == stray
+    for placeholder in found.placeholders:
+        assert text[placeholder.start : placeholder.end].strip("{} ") == placeholder.name
+
+
+@given(st.lists(st.text("ab{} .", max_size=5), min_size=1, max_size=5))
+def test_texts_with_doubled_braces_come_back(texts):
+    written = "{x}".join(text.replace("{", "{{").replace("}", "}}") for text in texts)
+    # `{{` next to a placeholder's brace reads from the left, as it does everywhere.
+    found = template(written.replace("{x}", " {x} "))
+    assert found.stray == ()
+    shown = [text.removesuffix(" ").removeprefix(" ") for text in found.parts[::2]]
+    assert [text.strip() for text in shown] == [text.strip() for text in texts]

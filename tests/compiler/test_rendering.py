@@ -1,0 +1,146 @@
+"""Diagnostics as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.engines.source import Source
+from policyguard.model.diagnostic import Diagnostic, PolicyError, Span, did_you_mean
+from policyguard.report.diagnostics import render_json, render_text
+
+
+def found(line: str, start: int, end: int, **given: str) -> Diagnostic:
+    text = "\n" * 13 + line
+    place = 13 + start
+    source = Source("policies/team.yaml", text)
+    return source.diagnostic(
+        given.get("code", "cel/undeclared-reference"),
+        given.get("message", "unknown variable `cal`"),
+        source.span(place, 13 + end),
+        hint=given.get("hint"),
+    )
+
+
+def carets(line: str, start: int, end: int) -> tuple[str, str]:
+    """The line as it is shown, and what stands over the carets."""
+    _, _, _, shown, under, *_ = render_text([found(line, start, end)]).split("\n")
+    return shown, under
+
+
+def test_it_looks_as_designed():
+    line = '    when: cal.tool == "bash"'
+    assert render_text([found(line, 10, 13, hint="did you mean `call`?")]) == (
+        "error[cel/undeclared-reference]: unknown variable `cal`\n"
+        "  --> policies/team.yaml:14:11\n"
+        "   |\n"
+        '14 |     when: cal.tool == "bash"\n'
+        "   |           ^^^\n"
+        "   = help: did you mean `call`?  (policyguard explain cel/undeclared-reference)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "start", "end", "shown", "under"),
+    [
+        ("a: b", 3, 4, "14 | a: b", "   |    ^"),
+        ("a: b", 4, 4, "14 | a: b", "   |     ^"),
+        ("\ta: b", 4, 5, "14 |     a: b", "   |        ^"),
+        ("a:\tb", 3, 4, "14 | a:  b", "   |     ^"),
+        ("漢字: b", 4, 5, "14 | 漢字: b", "   |       ^"),
+        ("a: 漢字", 3, 5, "14 | a: 漢字", "   |    ^^^^"),
+        ("e\u0301: b", 4, 5, "14 | e\u0301: b", "   |    ^"),
+        ("a\x1b[2J: b", 7, 8, "14 | a\\x1b[2J: b", "   |           ^"),
+        ("a\u202e: b", 4, 5, "14 | a\\u202e: b", "   |          ^"),
+        ("a: 🎈b", 4, 5, "14 | a: 🎈b", "   |      ^"),
+    ],
+)
+def test_carets_stand_below_what_they_mean(line, start, end, shown, under):
+    assert carets(line, start, end) == (shown, under)
+
+
+def test_a_long_line_is_cut_around_the_place():
+    line = "a" * 1000 + "HERE" + "b" * 1000
+    shown, under = carets(line, 1000, 1004)
+    assert len(shown) < 180
+    assert shown.startswith("14 | …")
+    assert shown.endswith("…")
+    assert shown[under.index("^") : under.rindex("^") + 1] == "HERE"
+
+
+def test_several_lines_show_the_first_and_the_last():
+    text = "a:\n  one\n  two\n  three\n"
+    source = Source("p", text)
+    diagnostic = source.diagnostic("c/d", "m", source.span(5, 22))
+    assert render_text([diagnostic]) == (
+        "error[c/d]: m\n --> p:2:3\n  |\n2 |   one\n  |   ^^^\n...\n4 |   three\n  |   ^^^^^\n"
+    )
+
+
+def test_control_characters_in_a_message_do_nothing():
+    text = render_text([found("a: b", 3, 4, message="`\x1b[31m` \u202e\nforged", hint="\x07")])
+    assert "`\\x1b[31m` \\u202e\\x0aforged" in text
+    assert "\\x07" in text
+
+
+def test_without_a_source_there_is_no_excerpt():
+    span = Span("nothing.yaml", 1, 1, 1, 1)
+    diagnostic = Diagnostic(code="load/not-found", severity="error", message="m", span=span)
+    assert render_text([diagnostic]) == "error[load/not-found]: m\n --> nothing.yaml:1:1\n"
+
+
+def test_they_are_sorted_by_file_and_place_and_each_is_shown_once():
+    source = Source("b", "one\ntwo\n")
+    late, early = (source.diagnostic("c/d", "m", source.span(at, at + 1)) for at in (4, 0))
+    other = Source("a", "x").diagnostic("c/d", "m", Span("a", 1, 1, 1, 2))
+    places = [(one["file"], one["line"]) for one in render_json([late, early, other, late])]
+    assert places == [("a", 1), ("b", 1), ("b", 2)]
+
+
+def test_json_has_every_field():
+    (shown,) = json.loads(json.dumps(render_json([found("a: b", 3, 4, hint="h")])))
+    assert shown == {
+        "code": "cel/undeclared-reference",
+        "severity": "error",
+        "message": "unknown variable `cal`",
+        "file": "policies/team.yaml",
+        "line": 14,
+        "column": 4,
+        "end_line": 14,
+        "end_column": 5,
+        "help": "h",
+    }
+
+
+def test_a_policy_error_is_its_report():
+    diagnostics = [found("a: b", 3, 4)]
+    error = PolicyError(render_text(diagnostics), diagnostics)
+    assert str(error) == render_text(diagnostics)
+    assert error.diagnostics == tuple(diagnostics)
+    assert isinstance(error, ValueError)
+
+
+@given(st.text(), st.integers(0, 30), st.integers(0, 30))
+def test_any_line_can_be_shown_and_prints_no_control_character(line, start, length):
+    line = line.replace("\n", " ")
+    start = min(start, len(line))
+    text = render_text([found(line, start, min(start + length, len(line)))])
+    assert all(character == "\n" or character.isprintable() for character in text)
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "expected"),
+    [
+        ("cal", ["call", "tags"], "did you mean `call`?"),
+        ("agrs", ["tags", "args"], "did you mean `args`?"),
+        ("Effect", ["effect"], "did you mean `effect`?"),
+        ("xyz", ["effect"], None),
+        ("", ["effect"], None),
+        ("effect", [], None),
+    ],
+)
+def test_close_names_are_suggested(word, known, expected):
+    assert did_you_mean(word, known) == expected

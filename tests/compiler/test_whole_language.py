@@ -1,0 +1,100 @@
+"""Whatever the schema allows, of this step of the language or a later one, the model can hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policyguard.compiler import alive, schema
+from policyguard.compiler.front import front_text
+from policyguard.model.policy import Policy
+
+SCALARS = {
+    "duration": ["60s", "100ms", "30d"],
+    "count": [1, 3, "5k", 2.0],
+    "number": [0, 2.5, "2M"],
+    "amount": [3, "5m", "1k"],
+    "cel": ["call.tool == 'x'"],
+    "regex": ["(?i)abc"],
+    "message": ["no {call.tool}"],
+    "name": ["x", "y*"],
+    "glob": ["x", "y_*"],
+    "time": ["2026-03-06T10:00:00Z"],
+    "date": ["2099-12-31"],
+}
+
+
+@st.composite
+def instances(draw: Any, around: schema.Shape, depth: int = 0) -> Any:
+    """A value that `around` allows."""
+    shape = schema.resolved(around)
+    if "const" in shape:
+        return shape["const"]
+    if "enum" in shape:
+        return draw(st.sampled_from(shape["enum"]))
+    if "anyOf" in shape and "properties" not in shape:
+        return draw(instances(draw(st.sampled_from(shape["anyOf"])), depth))
+    if shape.get("x-scalar") in SCALARS:
+        return draw(st.sampled_from(SCALARS[shape["x-scalar"]]))
+    kinds = shape.get("type", "object")
+    kind = kinds if isinstance(kinds, str) else draw(st.sampled_from(kinds))
+    if kind == "object":
+        return draw(objects(shape, depth))
+    if kind == "array":
+        return draw(arrays(shape, depth))
+    known = {"boolean": True, "number": 2.5, "integer": 3}
+    return known.get(kind, "x1")
+
+
+@st.composite
+def arrays(draw: Any, shape: schema.Shape, depth: int) -> list[Any]:
+    count = draw(st.integers(max(shape.get("minItems", 0), 0), 2))
+    return [draw(instances(schema.below(shape, place), depth + 1)) for place in range(count)]
+
+
+@st.composite
+def objects(draw: Any, shape: schema.Shape, depth: int) -> dict[str, Any]:
+    if shape.get("x-scalar") == "example":
+        call = {"x": draw(st.sampled_from([{}, {"a": 1}, "ls"]))}
+        return draw(st.sampled_from([call, {"call": call, "user": "u", "roles": ["r"]}]))
+    properties = shape.get("properties", {})
+    keys = set(shape.get("required", ()))
+    for choice in ("oneOf", "anyOf"):
+        if choice in shape:
+            keys |= set(draw(st.sampled_from(shape[choice]))["required"])
+    only = {branch["required"][0] for branch in shape.get("oneOf", ())} - keys
+    optional = sorted(properties.keys() - keys - only - {"max", "within", "key", "schemas"})
+    if optional:
+        least = shape.get("minProperties", 0)
+        keys |= set(draw(st.lists(st.sampled_from(optional), min_size=least, max_size=4)))
+    keys |= {"max"} if "sum" in keys else set()
+    found = {key: draw(instances(properties[key], depth + 1)) for key in sorted(keys)}
+    if isinstance(shape.get("additionalProperties"), dict):
+        names = draw(st.lists(st.sampled_from(["a", "b_1"]), unique=True, min_size=1))
+        below = shape["additionalProperties"]
+        found |= {name: draw(instances(below, depth + 1)) for name in names}
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def every_step():
+    """As if all of the language were alive."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alive, "STEP", 4)
+        yield
+
+
+@settings(max_examples=300, deadline=None)
+@given(instances(schema.document()))
+def test_whatever_the_schema_allows_becomes_a_policy(tree):
+    tree = {**tree, "extends": [], "disable": {}}
+    made = front_text(json.dumps(tree), environ={})
+    phases = {found.code.partition("/")[0] for found in made.diagnostics}
+    # What is left to complain about are names that mean nothing.
+    assert phases <= {"reference", "scalar"}, (tree, made.diagnostics)
+    assert isinstance(made.policy, Policy)
+    assert made.policy.name == tree["name"]

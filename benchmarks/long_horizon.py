@@ -214,12 +214,9 @@ def measure() -> list[Run]:
     guards = policies()
     runs = []
     for name, compiled in guards.items():
-        for window in (10, 20, 50):
-            runs.append(run(name, compiled, 42, window, 200))
-        for calls in (50, 100, 150):
-            runs.append(run(name, compiled, 42, 20, calls))
-        for seed in range(1, 201):
-            runs.append(run(name, compiled, seed, 20, 200))
+        runs += [run(name, compiled, 42, window, 200) for window in (10, 20, 50)]
+        runs += [run(name, compiled, 42, 20, calls) for calls in (50, 100, 150)]
+        runs += [run(name, compiled, seed, 20, 200) for seed in range(1, 201)]
     return runs
 
 

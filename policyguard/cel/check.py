@@ -37,15 +37,13 @@ from policyguard.cel.tree import (
 )
 from policyguard.cel.types import (
     BOOL,
-    BYTES,
+    CONSTANT_TYPES,
     DOUBLE,
     DYN,
     INT,
-    NULL,
     NUMBERS,
     STRING,
     TYPE,
-    UINT,
     ListType,
     MapType,
     NameType,
@@ -58,20 +56,10 @@ from policyguard.cel.types import (
     list_of,
     map_of,
 )
-from policyguard.cel.uint import Uint
 from policyguard.cel.values import TypeValue
 
 __all__ = ["Checked", "check"]
 
-_CONSTANT_TYPES: Final[dict[type, Type]] = {
-    type(None): NULL,
-    bool: BOOL,
-    int: INT,
-    Uint: UINT,
-    float: DOUBLE,
-    str: STRING,
-    bytes: BYTES,
-}
 _KEYS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
 
 
@@ -112,12 +100,8 @@ class _Checker:
         checked: Type = getattr(self, f"check_{type(node).__name__.lower()}")(node)
         result = checked if self.strict else DYN
         self.found.types[node] = result
-        if (
-            not prefix
-            and (place := self.names.place(node)) is not None
-            and isinstance(place[0], str)
-        ):
-            self.found.reads.add(".".join(place))
+        if not prefix and (path := self.names.path(node)) is not None:
+            self.found.reads.add(path)
         return result
 
     def check_under(self, node: Node, present: Iterable[Place]) -> Type:
@@ -235,13 +219,13 @@ class _Checker:
     # Literals
 
     def check_constant(self, node: Constant) -> Type:
-        return _CONSTANT_TYPES[node.value.__class__]
+        return CONSTANT_TYPES[node.value.__class__]
 
     def check_broken(self, node: Broken) -> Type:  # the dispatch passes it
         return DYN
 
     def check_listliteral(self, node: ListLiteral) -> Type:
-        return list_of(self.common(node.items))
+        return list_of(join_all([self.check(item) for item in node.items]))
 
     def check_mapliteral(self, node: MapLiteral) -> Type:
         for key, _ in node.entries:
@@ -250,11 +234,8 @@ class _Checker:
                 message = f"{a(found)} cannot be the key of a map"
                 self.problems.error("no-such-overload", message, key.span)
         keys = [self.found.types[key] for key, _ in node.entries]
-        value = self.common([value for _, value in node.entries])
-        return map_of(join_all(keys), value)
-
-    def common(self, nodes: list[Node]) -> Type:
-        return join_all([self.check(node) for node in nodes])
+        values = [self.check(value) for _, value in node.entries]
+        return map_of(join_all(keys), join_all(values))
 
     # Operators
 

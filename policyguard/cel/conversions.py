@@ -134,13 +134,20 @@ def to_string(value: Any) -> str:
 
 
 def _double_text(value: float) -> str:
-    """The shortest text that reads as `value`; whole numbers without a point, as in cel-go."""
+    """The shortest text that reads as `value`, in the form of cel-go and cel-cpp.
+
+    From a million on, and below a ten-thousandth, with an exponent; whole numbers without a point.
+    """
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     text = repr(value)
-    return text.removesuffix(".0")
+    digits = text.partition("e")[0].replace(".", "").strip("-0") or "0"
+    mantissa, _, exponent = f"{value:.{len(digits) - 1}e}".partition("e")
+    if -4 <= int(exponent) < 6:
+        return text.removesuffix(".0")
+    return f"{mantissa}e{exponent}"
 
 
 def to_bytes(value: Any) -> bytes:

@@ -14,6 +14,7 @@ is certain.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 from policyguard.cel import operations
@@ -64,13 +65,13 @@ _CLASSES: Final[dict[str, frozenset[type]]] = {
 """The Python classes of each kind of value. A record may be any mapping, so maps are left out."""
 
 
+@dataclass(frozen=True, slots=True)
 class Generated:
     """The text of the function `evaluate`, and the objects that it refers to by name."""
 
-    def __init__(self, code: str, names: dict[str, Any], parameters: tuple[str, ...]) -> None:
-        self.code = code
-        self.names = names
-        self.parameters = parameters
+    code: str
+    names: dict[str, Any]
+    parameters: tuple[str, ...]
 
 
 def generate(tree: Node, checked: Checked, declarations: Declarations, source: str) -> Generated:

@@ -89,6 +89,13 @@ class Names:
             else:
                 return None
 
+    def path(self, node: Node) -> str | None:
+        """The dotted path of a part of a declared variable, if `node` is nothing but that."""
+        place = self.place(node)
+        if place is None or not isinstance(place[0], str):
+            return None
+        return ".".join(place)
+
     def facts(self, node: Node, holds: bool) -> list[Place]:
         """The fields that are certainly there if `node` is true (or false, unless `holds`)."""
         match node:

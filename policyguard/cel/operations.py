@@ -60,10 +60,8 @@ def equality(writer: Writer, operator: str, left: Piece, right: Piece) -> Piece:
     plain = f"{left.at(Level.ARITHMETIC)} {operator} {right.at(Level.ARITHMETIC)}"
     if kinds & _TEXTS or (left.kind == right.kind and left.kind in _NUMBERS):
         return Piece(plain, "bool", Level.COMPARISON, safe)
-    if kinds & {"null", "bool"}:
+    if kinds & {"null", "bool"} and (len(kinds) == 1 or "" in kinds):
         # None, True and False are single objects, and nothing else equals them.
-        if left.kind != right.kind and left.literal and right.literal:
-            return Piece(str(operator == "!="), "bool", safe=True)
         same = "is" if operator == "==" else "is not"
         code = f"{left.at(Level.ARITHMETIC)} {same} {right.at(Level.ARITHMETIC)}"
         return Piece(code, "bool", Level.COMPARISON, safe)
@@ -90,7 +88,7 @@ def ordering(writer: Writer, operator: str, left: Piece, right: Piece, likely: s
         return Piece(code, "bool", Level.COMPARISON, left.safe and right.safe)
     function = _ORDERINGS[operator]
     for certain, other in ((right, left), (left, right)):
-        if certain.kind not in _CLASSES or other.kind:
+        if certain.kind not in _CLASSES or other.kind or not certain.is_short:
             continue
         mixed = certain.literal and certain.kind in _NUMBERS and likely in _NUMBERS
         kind = likely if mixed and likely in _CLASSES else certain.kind
@@ -108,7 +106,7 @@ def ordering(writer: Writer, operator: str, left: Piece, right: Piece, likely: s
 
 def membership(writer: Writer, left: Piece, right: Piece) -> Piece:
     """`left in right`."""
-    if left.kind != "string":
+    if left.kind != "string" or not left.is_short:
         return Piece(f"is_in({left.code}, {right.code})", "bool")
     # Strings equal only strings, in Python as in CEL.
     first, name = writer.once(right, "container")
@@ -178,7 +176,7 @@ def has(writer: Writer, operand: Piece, field: str) -> Piece:
 def contains(writer: Writer, pieces: Sequence[Piece], likely: str) -> Piece:
     """`text.contains(part)`."""
     text, part = pieces
-    if part.kind != "string":
+    if part.kind != "string" or not part.is_short:
         return Piece(f"contains({text.code}, {part.code})", "bool")
     first, name = writer.once(text, "text")
     found = f"{part.at(Level.ARITHMETIC)} in {name}"

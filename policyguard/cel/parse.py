@@ -118,8 +118,10 @@ def _concrete_tree(source: str, masked: str, report: Report) -> Tree[Token] | No
         with _lock:
             if _environment is None:
                 limit = sys.getrecursionlimit()
-                _environment = celpy.Environment()
-                sys.setrecursionlimit(limit)
+                try:
+                    _environment = celpy.Environment()
+                finally:
+                    sys.setrecursionlimit(limit)
             tree: Tree[Token] = _environment.compile(masked)
             return tree
     except CELParseError as error:

@@ -29,6 +29,8 @@ _WHY: Final = {
     "backslash": "a backslash",
     "escape": "an escaped dot, slash or backslash",
 }
+# What normalising would change. Most paths have none of it, and finding that out is cheaper.
+_NOT_NORMAL: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)|./$", re.DOTALL)
 _LONGEST: Final = 64 * 1024
 
 
@@ -36,14 +38,25 @@ def normal_path(path: Any, function: str) -> str:
     """`path` without `.`, `..`, repeated and trailing slashes."""
     if path.__class__ is not str:
         raise no_overload(function, path)
+    return _normal(path)
+
+
+def _normal(path: str) -> str:
     if not path or len(path) > _LONGEST:
         raise OperationError("invalid-argument", "the path is empty or too long")
     if (doubtful := _DOUBTFUL.search(path)) is not None:
         why = _WHY[doubtful.lastgroup or ""]
         raise OperationError("invalid-argument", f"the path has {why}")
+    if _NOT_NORMAL.search(path) is None:
+        return path
     normal = posixpath.normpath(path)
     # POSIX lets two leading slashes mean something else than one. Nobody uses that.
     return normal[1:] if normal.startswith("//") else normal
+
+
+_CACHED: Final = 500
+_normal_root: Final = lru_cache(maxsize=256)(_normal)
+"""Roots stand in the policy: there are few of them, and they do not change."""
 
 
 def inside(path: Any, root: Any) -> bool:
@@ -52,7 +65,9 @@ def inside(path: Any, root: Any) -> bool:
     Errs, besides, where one is absolute and the other is not: that cannot be told.
     """
     inner = normal_path(path, "inside")
-    outer = normal_path(root, "inside")
+    if root.__class__ is not str:
+        raise no_overload("inside", path, root)
+    outer = _normal_root(root) if len(root) < _CACHED else _normal(root)
     if inner.startswith("/") != outer.startswith("/"):
         raise OperationError(
             "invalid-argument", "an absolute path and a relative one cannot be compared"

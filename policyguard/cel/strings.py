@@ -31,6 +31,8 @@ __all__ = [
     "upper_ascii",
 ]
 
+_OMITTED: Final = object()
+"""Stands for an argument that is not there: None would be CEL's null."""
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 # Unicode's White_Space property. Python's own `strip` also takes the separators U+001C to U+001F.
@@ -109,11 +111,11 @@ def char_at(text: Any, position: Any) -> str:
     return str(text[at : at + 1])
 
 
-def substring(text: Any, start: Any, end: Any = None) -> str:
+def substring(text: Any, start: Any, end: Any = _OMITTED) -> str:
     """`text.substring(start)` or `text.substring(start, end)`; the end is exclusive."""
     _strings("substring", text)
     first = _position("substring", start)
-    last = len(text) if end is None else _position("substring", end)
+    last = len(text) if end is _OMITTED else _position("substring", end)
     for position in (first, last):
         if not 0 <= position <= len(text):
             raise _out_of_range(position, text)
@@ -131,10 +133,10 @@ def index_of(text: Any, part: Any, offset: Any = 0) -> int:
     return int(text.find(part, first))
 
 
-def last_index_of(text: Any, part: Any, offset: Any = None) -> int:
+def last_index_of(text: Any, part: Any, offset: Any = _OMITTED) -> int:
     """`text.lastIndexOf(part)`, or the last that begins at `offset` or before; -1 for none."""
     _strings("lastIndexOf", text, part)
-    last = len(text) if offset is None else _position("lastIndexOf", offset)
+    last = len(text) if offset is _OMITTED else _position("lastIndexOf", offset)
     if not 0 <= last <= len(text):
         raise _out_of_range(last, text)
     return int(text.rfind(part, 0, last + len(part)))

@@ -12,10 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
+from typing import Final
+
+from policyguard.cel.uint import Uint
 
 __all__ = [
     "BOOL",
     "BYTES",
+    "CONSTANT_TYPES",
     "DOUBLE",
     "DURATION",
     "DYN",
@@ -110,6 +114,16 @@ DURATION = Type("duration")
 TYPE = Type("type")
 
 NUMBERS = frozenset({INT, UINT, DOUBLE})
+CONSTANT_TYPES: Final[dict[type, Type]] = {
+    type(None): NULL,
+    bool: BOOL,
+    int: INT,
+    Uint: UINT,
+    float: DOUBLE,
+    str: STRING,
+    bytes: BYTES,
+}
+"""The type of a literal, by the class of its value."""
 
 
 def list_of(element: Type) -> ListType:

@@ -52,8 +52,13 @@ class Piece:
 
     @property
     def is_name(self) -> bool:
-        """Whether it may be written twice without being evaluated twice."""
+        """Whether it is a name, which can be evaluated twice at no cost."""
         return self.code.isidentifier()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it may be written twice. Anything longer, and nesting would double the text."""
+        return self.literal or self.is_name
 
 
 class Writer:

@@ -2,9 +2,13 @@
 
 import click
 
+from policyguard.cli.constraints import constraints
 from policyguard.cli.explain import explain
+from policyguard.cli.journal import journal
 from policyguard.cli.lint import lint
 from policyguard.cli.simulate import simulate
+from policyguard.cli.test import test
+from policyguard.cli.verify import verify_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,6 +17,10 @@ def main() -> None:
     """Stop loops, repeated failures and runaway budgets before an agent's call runs."""
 
 
+main.add_command(constraints)
 main.add_command(lint)
 main.add_command(simulate)
+main.add_command(test)
 main.add_command(explain)
+main.add_command(journal)
+main.add_command(verify_command)

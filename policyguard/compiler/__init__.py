@@ -10,26 +10,37 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from policyguard.compiler.build import build
+from policyguard.compiler.build import build, fingerprinter_for
 from policyguard.compiler.examples import run_examples
 from policyguard.compiler.expressions import compile_expressions
-from policyguard.compiler.front import front
+from policyguard.compiler.front import Front, front, front_tree
+from policyguard.compiler.layers import Layered
 from policyguard.compiler.learning import LearnEntry, entries
+from policyguard.compiler.radius import RadiusEntry, schedules
+from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.engines.yaml_tree import Node
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.model.diagnostic import Diagnostic, PolicyError
 from policyguard.model.policy import Policy
 from policyguard.report.diagnostics import render_text
 
-__all__ = ["Compiled", "check_policy", "compile_policy"]
+__all__ = ["Compiled", "check_policy", "check_tree", "compile_policy"]
 
 
 class Compiled(NamedTuple):
-    """A policy in force: what judges calls, what it was made from, and the warnings."""
+    """A policy in force: what judges calls, what it was made from, and the warnings.
+
+    `fingerprinter` holds the key of its fingerprints; `layered` knows where each entry of the
+    policy stands.
+    """
 
     evaluator: Evaluator
+    fingerprinter: Fingerprinter
     policy: Policy
     learning: dict[str, LearnEntry]
+    radius: tuple[RadiusEntry, ...]
     diagnostics: tuple[Diagnostic, ...]
+    layered: Layered
 
 
 def compile_policy(
@@ -51,19 +62,35 @@ def check_policy(
 ) -> tuple[Compiled | None, list[Diagnostic]]:
     """Compile a policy, or say all that is wrong with it."""
     sources = policy if isinstance(policy, (str, Path)) else list(policy)
-    made, layered, diagnostics = front(sources, environ=os.environ if environ is None else environ)
+    return _check(front(sources, environ=os.environ if environ is None else environ))
+
+
+def check_tree(
+    root: Node, *, environ: Mapping[str, str] | None = None
+) -> tuple[Compiled | None, list[Diagnostic]]:
+    """Compile a policy that stands in a file of something else, or say all that is wrong."""
+    return _check(front_tree(root, environ=os.environ if environ is None else environ))
+
+
+def _check(read: Front) -> tuple[Compiled | None, list[Diagnostic]]:
+    made, layered, diagnostics = read
     if made is None:
         return None, diagnostics
     expressions, problems = compile_expressions(made, layered)
     diagnostics = [*diagnostics, *problems]
     if _broken(diagnostics):
         return None, diagnostics
-    evaluator = build(made, expressions)
+    fingerprinter = fingerprinter_for(made)
+    evaluator = build(made, expressions, fingerprinter)
     diagnostics += run_examples(made, layered, evaluator)
     if _broken(diagnostics):
         return None, diagnostics
     learning = entries(made, expressions)
-    return Compiled(evaluator, made, learning, tuple(diagnostics)), diagnostics
+    radius = schedules(made, expressions)
+    compiled = Compiled(
+        evaluator, fingerprinter, made, learning, radius, tuple(diagnostics), layered
+    )
+    return compiled, diagnostics
 
 
 def _broken(diagnostics: list[Diagnostic]) -> bool:

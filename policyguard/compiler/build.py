@@ -20,18 +20,9 @@ from policyguard.model.limits import RepeatLimit
 from policyguard.model.policy import Policy
 
 
-def build(policy: Policy, expressions: Expressions) -> Evaluator:
+def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter) -> Evaluator:
     """Compile a policy without errors."""
     planner = Planner(policy, expressions)
-    settings = policy.classify.fingerprint
-    fingerprinter = Fingerprinter(
-        os.urandom(32),
-        ignore=settings.ignore,
-        fold=settings.fold,
-        tolerance=settings.tolerance,
-        depth=policy.bounds.argument_depth,
-        size=policy.bounds.argument_bytes,
-    )
     reads = expressions.all_reads()
     plans = policy.bounds.plans
     return Evaluator(
@@ -59,6 +50,19 @@ def build(policy: Policy, expressions: Expressions) -> Evaluator:
     )
 
 
+def fingerprinter_for(policy: Policy) -> Fingerprinter:
+    """What tells calls apart under a policy, with a random key."""
+    settings = policy.classify.fingerprint
+    return Fingerprinter(
+        os.urandom(32),
+        ignore=settings.ignore,
+        fold=settings.fold,
+        tolerance=settings.tolerance,
+        depth=policy.bounds.argument_depth,
+        size=policy.bounds.argument_bytes,
+    )
+
+
 def _identify(fingerprinter: Fingerprinter) -> Any:
     def identify(tool: str, server: str, args: dict[str, Any]) -> Identity:
         try:
@@ -78,7 +82,7 @@ def _targets(policy: Policy, reads: frozenset[str]) -> Any:
         learn is not None and learn.ban == "target"
         for learn in (policy.learn, *(signature.learn for signature in policy.signatures))
     )
-    if not by_target and not banned and not reads_any(reads, "call.targets"):
+    if not (by_target or banned or policy.radius) and not reads_any(reads, "call.targets"):
         return None
     return derived.targets(policy.classify.targets)
 

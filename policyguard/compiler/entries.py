@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from policyguard.engines.yaml_tree import (
     Mapping,
@@ -14,7 +14,7 @@ from policyguard.engines.yaml_tree import (
     descend,
     without,
 )
-from policyguard.model.diagnostic import Diagnostic, did_you_mean
+from policyguard.model.diagnostic import Diagnostic, did_you_mean, quoted
 
 _MAPS = (
     "params",
@@ -30,31 +30,35 @@ _MAPS = (
 _LISTS = ("signatures", "blame")
 
 
-def disable(inherited: Mapping, layer: Mapping) -> tuple[Mapping, list[Diagnostic]]:
+def disable(
+    inherited: Mapping, layer: Mapping, lost: Iterable[tuple[str, str]] = ()
+) -> tuple[Mapping, list[Diagnostic]]:
     """Take away from `inherited` what `layer` disables.
 
     An id is written in full (`rules/no-push`, `limits/default/repeat`, `classes/poll`) or by a
-    trailing part that only one entry has.
+    trailing part that only one entry has. `lost` are entries, with their sections, that were too
+    broken to be inherited; to disable them is no mistake.
     """
     wanted = layer.get("disable")
     found: list[Diagnostic] = []
     if not isinstance(wanted, Mapping):
         return inherited, found
-    known = _ids(inherited)
+    known: dict[str, list[Path]] = {f"{section}/{name}": [] for section, name in lost}
+    known |= _ids(inherited)
     drop: set[Path] = set()
     for key, _ in wanted.entries:
         full = [name for name in known if name == key.text or name.endswith(f"/{key.text}")]
         if key.text in known:
             full = [key.text]
         if not full:
-            message = f"nothing that is inherited has the id `{key.text}`"
+            message = f"nothing that is inherited has the id {quoted(key.text)}"
             short = {name.rpartition("/")[2] for name in known}
             hint = did_you_mean(key.text, known) or did_you_mean(key.text, short)
             found.append(
                 key.source.diagnostic("reference/unknown-id", message, key.span, hint=hint)
             )
         elif len(full) > 1:
-            message = f"`{key.text}` is the id of several entries"
+            message = f"{quoted(key.text)} is the id of several entries"
             hint = "write one of " + ", ".join(f"`{name}`" for name in full)
             found.append(
                 key.source.diagnostic("reference/ambiguous-id", message, key.span, hint=hint)

@@ -7,7 +7,7 @@ rule sees all of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from policyguard.cel import Declarations
 from policyguard.cel.functions import STANDARD, Function
@@ -25,6 +25,8 @@ from policyguard.cel.types import (
     name_of,
     record,
 )
+from policyguard.compiler import alive
+from policyguard.learned.progress import Standing
 from policyguard.model.policy import Policy, Tag, Value
 
 _JSON = map_of(STRING, DYN)
@@ -48,7 +50,7 @@ NOT_ALIVE = {
     "only_runs": "4",
     "opaque": "4",
 }
-"""Variables, fields and functions of the language that a later step brings to life, and the step."""
+"""Variables, fields and functions that a later step of the language brings to life: which step."""
 
 
 class Environment:
@@ -158,9 +160,16 @@ def _session(tags: Type) -> Type:
             "cost": DOUBLE,
             "elapsed": DURATION,
             "tags": tags,
+            **_progress(),
         },
         name="session",
     )
+
+
+def _progress() -> dict[str, Type]:
+    if int(NOT_ALIVE["session.progress"]) > alive.STEP:
+        return {}
+    return {"progress": name_of("progress", frozenset(get_args(Standing)))}
 
 
 def _counters(session: Type, classes: set[str]) -> tuple[Function, ...]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from policyguard.cel import BOOL, DYN, STRING, CelError, Declarations, Problem, Program, Type
 from policyguard.cel import compile as compile_cel
+from policyguard.compiler import alive
 from policyguard.compiler.environment import NOT_ALIVE, Environment
 from policyguard.compiler.layers import Layered
 from policyguard.evaluator.view import Expression
@@ -111,6 +112,9 @@ def _places(policy: Policy, environment: Environment) -> Iterator[Place]:
             source = getattr(learn, field)
             if source is not None:
                 yield Place((*path, field), source, declarations, STRING)
+    for number, radius in enumerate(policy.radius):
+        if radius.when is not None:
+            yield Place(("radius", number, "when"), radius.when, before, BOOL)
     for guard in policy.rules:
         if guard.when is not None:
             yield Place(("rules", guard.id, "when"), guard.when, before, BOOL)
@@ -158,7 +162,7 @@ def _waiting(problem: Problem) -> str:
     if problem.code not in ("undeclared-reference", "unknown-field", "not-available"):
         return ""
     for name, step in NOT_ALIVE.items():
-        if f"`{name.rpartition('.')[2]}`" in problem.message:
+        if int(step) > alive.STEP and f"`{name.rpartition('.')[2]}`" in problem.message:
             return f"`{name}` is part of the language but not alive in this version (step {step})"
     return ""
 

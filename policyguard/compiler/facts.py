@@ -9,7 +9,7 @@ from typing import Any
 from policyguard.compiler.layers import Layered
 from policyguard.engines import yaml_core
 from policyguard.engines.yaml_tree import Path
-from policyguard.model.diagnostic import Diagnostic, did_you_mean
+from policyguard.model.diagnostic import Diagnostic, did_you_mean, quoted
 from policyguard.model.entry import Example
 from policyguard.model.policy import Policy, Tag
 
@@ -48,7 +48,7 @@ def check_tags(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
         path: Path = ("tags", name)
         for place, value in enumerate(tag.one_of):
             if not _of_type(value, tag):
-                message = f"`{value}` is not of the type {tag.type}"
+                message = f"{quoted(str(value))} is not of the type {tag.type}"
                 yield layered.diagnostic(
                     "reference/tag", message, layered.where((*path, "one_of", place))
                 )
@@ -94,7 +94,7 @@ def _example(
         if tag is None and name not in lost and layered.complete:
             yield _unknown("tag", name, policy.tags, (*path, "tags", name), layered)
         elif tag is not None and not _of_type(value, tag):
-            message = f"the tag `{name}` is of the type {tag.type}"
+            message = f"the tag {quoted(name)} is of the type {tag.type}"
             span = layered.where((*path, "tags", name))
             yield layered.diagnostic("reference/tag", message, span)
     for name in example.session:
@@ -102,14 +102,14 @@ def _example(
             yield _unknown("field of `session`", name, _SESSION, (*path, "session", name), layered)
     if example.at is not None and not _is_time(example.at):
         span = layered.where((*path, "at"))
-        yield layered.diagnostic("scalar/time", f"there is no time `{example.at}`", span)
+        yield layered.diagnostic("scalar/time", f"there is no time {quoted(example.at)}", span)
 
 
 def _unknown(
     what: str, name: str, known: Iterable[str], path: Path, layered: Layered
 ) -> Diagnostic:
     span = layered.where(path, key=True)
-    message = f"there is no {what} `{name}`"
+    message = f"there is no {what} {quoted(name)}"
     return layered.diagnostic(
         "reference/unknown-tag" if what == "tag" else "reference/unknown-field",
         message,

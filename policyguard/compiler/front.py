@@ -15,12 +15,13 @@ from typing import NamedTuple
 from policyguard.compiler import params
 from policyguard.compiler.evidence import check_patterns
 from policyguard.compiler.layers import Layered, digest, layered
-from policyguard.compiler.load import Loaded, load, load_text
+from policyguard.compiler.load import Loaded, load, load_text, load_tree
 from policyguard.compiler.names import Known, substitute
 from policyguard.compiler.placeholders import check_placeholders
 from policyguard.compiler.references import check_references
 from policyguard.compiler.typed import typed
 from policyguard.engines.yaml_tree import Mapping as Tree
+from policyguard.engines.yaml_tree import Node
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
 
@@ -54,6 +55,11 @@ def front_text(
 ) -> Front:
     """Read a policy given as text; `file` is its name in reports and the folder it is seen from."""
     return _front(load_text(text, file), environ)
+
+
+def front_tree(root: Node, *, environ: Mapping[str, str] | None = None) -> Front:
+    """Read a policy that stands in a file of something else, as the value `root`."""
+    return _front(load_tree(root), environ)
 
 
 def _front(loaded: Loaded, environ: Mapping[str, str] | None) -> Front:

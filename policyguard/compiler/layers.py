@@ -97,6 +97,7 @@ def layered(loaded: Loaded) -> tuple[Layered, list[Diagnostic]]:
         if checked.tree is None:
             complete = False
             continue
+        base, found = disable(tree, checked.tree, broken)
         broken |= {
             (str(path[0]), path[1])
             for path in checked.cut
@@ -104,7 +105,6 @@ def layered(loaded: Loaded) -> tuple[Layered, list[Diagnostic]]:
         }
         broken |= names(layer.root) - names(checked.tree)
         diagnostics += duplicates(checked.tree)
-        base, found = disable(tree, checked.tree)
         tree, changed = merge(base, checked.tree)
         diagnostics += [*found, *changed] if complete else changed
     sources = {layer.source.file: layer.source for layer in loaded.layers}

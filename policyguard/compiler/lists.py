@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence
-from policyguard.model.diagnostic import Diagnostic, did_you_mean
+from policyguard.model.diagnostic import Diagnostic, did_you_mean, quoted
 
 
 def change(
@@ -21,7 +21,7 @@ def change(
     for item in _items(changes, "remove"):
         keep = [other for other in items if not _same(other, item)]
         if len(keep) == len(items):
-            message = f"`{item.text}` is not in the list `{name.text}`"
+            message = f"{quoted(item.text)} is not in the list `{name.text}`"
             hint = did_you_mean(item.text, (o.text for o in items if isinstance(o, Scalar)))
             found.append(
                 item.source.diagnostic("reference/not-in-list", message, item.span, hint=hint)

@@ -20,7 +20,7 @@ from policyguard.engines.source import LARGEST, Source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import Mapping, Node, Scalar
 from policyguard.engines.yaml_tree import Sequence as NodeList
-from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean
+from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quoted
 
 DEEPEST = 16
 """How many files may extend one another in a row."""
@@ -59,6 +59,17 @@ def load_text(text: str | bytes, file: str) -> Loaded:
     """Read a policy that is given as text. What it extends is looked for from `file`'s folder."""
     loader = _Loader()
     loader.take(text, _File(file, os.path.abspath(file), None), ())  # noqa: PTH100 - resolves no link
+    return loader.loaded()
+
+
+def load_tree(root: Node) -> Loaded:
+    """Load a policy that stands in a file of something else, as the value `root`.
+
+    What it extends is looked for from that file's folder.
+    """
+    loader = _Loader()
+    shown = root.source.file
+    loader.put(root, _File(shown, os.path.abspath(shown), None), ())  # noqa: PTH100 - resolves no link
     return loader.loaded()
 
 
@@ -129,16 +140,20 @@ class _Loader:
                 self.take(data, found, chain)
 
     def take(self, data: bytes | str, file: _File, chain: tuple[_File, ...]) -> None:
-        """Parse a file's text, read what it extends, and put it on top."""
+        """Parse a file's text, and go on with its tree."""
         parsed = parse(data, file.shown)
         self._diagnostics += parsed.diagnostics
         if parsed.root is None:
             self._complete = False
             return
-        for item in _extends(parsed.root):
-            asked = _Asked(item.text, parsed.source, item.span)
+        self.put(parsed.root, file, chain)
+
+    def put(self, root: Node, file: _File, chain: tuple[_File, ...]) -> None:
+        """Read what a parsed file extends, and put it on top."""
+        for item in _extends(root):
+            asked = _Asked(item.text, root.source, item.span)
             self.visit(asked, _find(item.text, file), (*chain, file))
-        self._layers.append(Layer(parsed.source, parsed.root))
+        self._layers.append(Layer(root.source, root))
 
     def _refuse(self, asked: _Asked, refused: _Refused) -> None:
         self._complete = False
@@ -158,16 +173,18 @@ def _find(name: str | Path, origin: _File | None) -> _File | _Refused:
     """The file that `name` means in the file `origin`, or in the caller's folder."""
     if isinstance(name, str):
         if _ADDRESS.match(name):
-            return _Refused("load/address", f"`{name}` is an address; policies are never fetched")
+            return _Refused(
+                "load/address", f"{quoted(name)} is an address; policies are never fetched"
+            )
         if _PACK.fullmatch(name):
             return _pack(name)
         if origin is not None and origin.folder is not None:
             if "/" in name or "\\" in name:
-                return _Refused("load/outside-pack", f"`{name}` lies outside of the pack")
+                return _Refused("load/outside-pack", f"{quoted(name)} lies outside of the pack")
             shown = f"{origin.shown.rpartition('/')[0]}/{name}"
             return _File(shown, shown, origin.folder)
     if "\0" in str(name):
-        return _Refused("load/not-found", f"no file `{name}`")
+        return _Refused("load/not-found", f"no file {quoted(str(name))}")
     folder = os.path.dirname(origin.shown) if origin is not None else ""  # noqa: PTH120 - text only
     shown = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118 - pathlib keeps `..`
     return _File(shown, os.path.realpath(shown), None)
@@ -183,7 +200,7 @@ def _pack(name: str) -> _File | _Refused:
         hint = did_you_mean(bare, known)
         if hint is None and Path(name).exists():
             hint = f"a file is written with its folder: `./{name}`"
-        return _Refused("load/not-found", f"no pack is named `{name}`", hint)
+        return _Refused("load/not-found", f"no pack is named {quoted(name)}", hint)
     shown = f"pack:{inside}/policy.yaml"
     return _File(shown, shown, folder)
 
@@ -196,16 +213,16 @@ def _read(file: _File) -> bytes | _Refused:
     try:
         path = file.path
         if path.is_dir():
-            return _Refused("load/not-a-file", f"`{file.shown}` is a folder")
+            return _Refused("load/not-a-file", f"{quoted(file.shown)} is a folder")
         if not path.is_file():
             if isinstance(path, Path) and path.exists():
-                return _Refused("load/not-a-file", f"`{file.shown}` is no ordinary file")
-            return _Refused("load/not-found", f"no file `{file.shown}`", _neighbour(file))
+                return _Refused("load/not-a-file", f"{quoted(file.shown)} is no ordinary file")
+            return _Refused("load/not-found", f"no file {quoted(file.shown)}", _neighbour(file))
         with path.open("rb") as handle:
             return handle.read(LARGEST + 1)
     except OSError as error:
         reason = error.strerror or "cannot be read"
-        return _Refused("load/unreadable", f"`{file.shown}`: {reason.lower()}")
+        return _Refused("load/unreadable", f"{quoted(file.shown)}: {reason.lower()}")
 
 
 def _neighbour(file: _File) -> str | None:

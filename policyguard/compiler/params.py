@@ -12,7 +12,7 @@ from typing import NamedTuple
 from policyguard.compiler import scalars
 from policyguard.engines import yaml_core
 from policyguard.engines.yaml_tree import Mapping, Node, Scalar
-from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.diagnostic import Diagnostic, quoted
 from policyguard.model.policy import Value
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -58,7 +58,7 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
         text = environ[variable.text]
         params.environ[variable.text] = text
         taken = _from_text(text, value)
-        shown = f"`{variable.text}` in the environment is `{_cut(text)}`"
+        shown = f"`{variable.text}` in the environment is {quoted(text)}"
         if taken is None:
             message, hint = f"{shown}, not {_wanted(value)}", None
         elif beyond := _beyond(taken, bounds):
@@ -76,7 +76,7 @@ def _trapped(value: Scalar) -> list[Diagnostic]:
     trap = yaml_core.trap(value.text) if value.value == value.text and not value.style else None
     if trap is None:
         return []
-    message = f"`{value.text}` is text in YAML 1.2, not a {trap.kind}"
+    message = f"{quoted(value.text)} is text in YAML 1.2, not a {trap.kind}"
     hint = f'write `{trap.instead}`, or `"{value.text}"` if it is text'
     code = f"yaml/{trap.kind}-trap"
     source = value.source
@@ -140,10 +140,6 @@ def _wanted(default: Value) -> str:
     if isinstance(default, int):
         return "a whole number"
     return "a number" if isinstance(default, float) else "a duration"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else text[:60] + "…"
 
 
 def _given(scalar: Scalar) -> Value:

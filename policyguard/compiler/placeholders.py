@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from policyguard.compiler.layers import Layered
 from policyguard.engines.yaml_tree import Scalar
-from policyguard.model.diagnostic import Diagnostic, Severity, did_you_mean
+from policyguard.model.diagnostic import Diagnostic, Severity, did_you_mean, quoted
 from policyguard.model.policy import Policy
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -114,18 +114,20 @@ def _unknown(name: str, policy: Policy) -> tuple[str, str | None] | None:
         return None
     if root == "call" and fields:
         if fields[0] not in _CALL:
-            return f"`call` has no field `{fields[0]}`", did_you_mean(fields[0], _CALL)
+            return f"`call` has no field {quoted(fields[0])}", did_you_mean(fields[0], _CALL)
         if fields[0] == "tags" and len(fields) > 1:
             return _unknown_tag(fields[1], policy)
         deep = fields[0] in _OPEN or len(fields) == 1
-        return None if deep and all(fields) else (f"`{{{name}}}` is no placeholder", None)
+        return (
+            None if deep and all(fields) else (f"{quoted(f'{{{name}}}')} is no placeholder", None)
+        )
     if root == "tags" and len(fields) == 1:
         return _unknown_tag(fields[0], policy)
     hint = did_you_mean(name, ("rule", *_FIGURES, "call.tool", "call.args"))
-    return f"`{{{name}}}` is no placeholder", hint
+    return f"{quoted(f'{{{name}}}')} is no placeholder", hint
 
 
 def _unknown_tag(tag: str, policy: Policy) -> tuple[str, str | None] | None:
     if tag in policy.tags:
         return None
-    return f"no tag is named `{tag}`", did_you_mean(tag, policy.tags)
+    return f"no tag is named {quoted(tag)}", did_you_mean(tag, policy.tags)

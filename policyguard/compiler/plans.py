@@ -14,6 +14,7 @@ from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.cycle import Cycle
 from policyguard.evaluator.failures import Failures
 from policyguard.evaluator.limits import Limit
+from policyguard.evaluator.outage import Outage
 from policyguard.evaluator.plan import Candidates, Plan
 from policyguard.evaluator.polling import Polling
 from policyguard.evaluator.repeat import Repeat
@@ -27,7 +28,7 @@ from policyguard.model.policy import ClassEntry, Policy
 from policyguard.model.policy import Rule as RuleEntry
 
 T = TypeVar("T")
-KINDS = ("repeat", "cycle", "failures", "polling")
+KINDS = ("repeat", "cycle", "failures", "outage", "polling")
 
 
 class Planner:
@@ -126,6 +127,18 @@ class Planner:
                 max=entry.max,
                 same_error=entry.same == "error",
                 signature=entry.signature or "",
+                **common,
+            )
+        if kind == "outage":
+            return Outage(
+                id_,
+                max=entry.max,
+                within=entry.within,
+                cooldown=entry.cooldown,
+                # A glob names tools that go down together; a class is a kind of action.
+                together=level.startswith("tools:"),
+                most=self._policy.bounds.window_entries,
+                patience=self._policy.bounds.unreported,
                 **common,
             )
         return Polling(

@@ -8,11 +8,13 @@ from itertools import combinations
 from policyguard.compiler.facts import check_examples, check_tags
 from policyguard.compiler.globs import overlap
 from policyguard.compiler.layers import Layered
+from policyguard.compiler.radius import check_radius
+from policyguard.compiler.reach import check_reach, level_path
 from policyguard.compiler.selectors import glob, literal_prefix
 from policyguard.engines.yaml_tree import Path
-from policyguard.model.diagnostic import Diagnostic, did_you_mean
+from policyguard.model.diagnostic import Diagnostic, did_you_mean, quoted
 from policyguard.model.entry import Selecting, Selector
-from policyguard.model.limits import FailuresLimit, LimitLevel, PollingLimit, RepeatLimit
+from policyguard.model.limits import FailuresLimit, LimitLevel
 from policyguard.model.policy import Policy, Value
 
 _KINDS = (
@@ -32,7 +34,8 @@ def check_references(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     yield from _classes(policy, layered)
     yield from _signatures(policy, layered)
     yield from _ties(policy, layered)
-    yield from _shadowed(policy, layered)
+    yield from check_reach(policy, layered)
+    yield from check_radius(policy, layered)
     yield from check_tags(policy, layered)
     yield from _lists(policy, layered)
     yield from check_examples(policy, layered)
@@ -44,7 +47,7 @@ def _classes(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     known = {entry.class_ for entry in policy.classify.classes} | layered.lost("classes")
     for path, name in _class_names(policy):
         if not any(map(glob(name), known)):
-            message = f"no call is ever of the class `{name}`"
+            message = f"no call is ever of the class {quoted(name)}"
             hint = did_you_mean(name, known)
             if hint is None and not known:
                 hint = "classes are defined in `classify.classes`, or inherited: `extends: [core]`"
@@ -83,7 +86,7 @@ def _signatures(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
         wanted = failures.signature if isinstance(failures, FailuresLimit) else None
         if wanted is not None and wanted not in known and layered.complete:
             span = layered.where((*level_path(level), "failures", "signature"))
-            message = f"no signature has the id `{wanted}`"
+            message = f"no signature has the id {quoted(wanted)}"
             hint = did_you_mean(wanted, known)
             yield layered.diagnostic("reference/unknown-signature", message, span, hint=hint)
 
@@ -107,23 +110,6 @@ def _ties(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
 
 def _has(level: LimitLevel, kind: str) -> bool:
     return getattr(level, kind) is not None
-
-
-def level_path(level: str) -> Path:
-    """Where a level of `Policy.limits` stands: `tools:web_*` under `limits`, `tools`, `web_*`."""
-    group, colon, name = level.partition(":")
-    return ("limits", group, name) if colon else ("limits", group)
-
-
-def _shadowed(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
-    for level, limits in policy.limits.items():
-        if isinstance(limits.polling, PollingLimit) and isinstance(limits.repeat, RepeatLimit):
-            span = layered.where((*level_path(level), "repeat"), key=True)
-            message = "`repeat` has no effect here, since `polling` takes its place"
-            hint = "write `repeat: none`, or take it out"
-            yield layered.diagnostic(
-                "reference/shadowed", message, span, hint=hint, severity="warning"
-            )
 
 
 def _lists(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:

@@ -92,12 +92,16 @@ def _admits(branch: Shape, value: object) -> bool:
         return bool(branch["const"] == value)
     if "enum" in branch:
         return value in branch["enum"]
-    kinds = branch.get("type", ())
-    return kind(value) in ((kinds,) if isinstance(kinds, str) else kinds)
+    given = branch.get("type", ())
+    kinds = (given,) if isinstance(given, str) else given
+    if kind(value) in kinds:
+        return True
+    whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    return whole and "integer" in kinds
 
 
 def kind(value: object) -> str:
-    """JSON Schema's word for the type of `value`; whole numbers are `number`, as all are."""
+    """JSON Schema's word for the type of `value`; `number` also where it is a whole one."""
     if value is None:
         return "null"
     if isinstance(value, bool):

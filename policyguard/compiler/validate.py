@@ -44,7 +44,7 @@ def validate(root: Node, known: Iterable[Diagnostic] = ()) -> Checked:
     reported = {diagnostic.span for diagnostic in known}
     problems = schema.checker().problems(plain(root))
     unborn = list(not_alive(root))
-    found = [_diagnostic(root, problem) for problem in problems]
+    found = [diagnose(root, problem) for problem in problems]
     diagnostics = [diagnostic for diagnostic in found if diagnostic.span not in reported]
     diagnostics += [diagnostic for _, diagnostic in unborn]
     tree, cut = prune(root, problems, (path for path, _ in unborn))
@@ -72,7 +72,8 @@ def first_line(source: Source, span: Span) -> Span:
     return Span(span.file, span.line, span.column, span.line, max(end, span.column))
 
 
-def _diagnostic(root: Node, problem: Problem) -> Diagnostic:
+def diagnose(root: Node, problem: Problem) -> Diagnostic:
+    """Put what a schema has against a value of the tree into words, at its place."""
     node, rest = descend(root, problem.path)
     code, message, hint = words(problem, None if rest else node)
     span = place(root, problem.path, key=problem.keyword in _AT_KEY or code in _OF_ENTRY)

@@ -11,6 +11,7 @@ from policyguard.compiler import schema
 from policyguard.engines import yaml_core
 from policyguard.engines.json_schema import Problem
 from policyguard.engines.yaml_tree import Node, Scalar
+from policyguard.model import diagnostic
 from policyguard.model.diagnostic import did_you_mean
 
 
@@ -74,25 +75,30 @@ def words(problem: Problem, node: Node | None) -> Words:
         case "minimum":
             message = f"{quoted(problem.value)} is too small: at least {problem.expected}"
             return Words("schema/value", message)
+        case "maximum":
+            message = f"{quoted(problem.value)} is too large: at most {problem.expected}"
+            return Words("schema/value", message)
         case "pattern":
             return _pattern(problem, node)
-        case _:
+        case "type" | "enum" | "const" | "anyOf" | "oneOf":
             return _misfit(problem, node)
+        case _:
+            return Words("schema/value", f"{quoted(problem.value)} cannot stand here")
 
 
 def quoted(value: object) -> str:
-    """A value of the author's in backticks, cut where it is long; a list or map by its kind."""
+    """A value of the author's in backticks; a list or map by its kind."""
     if isinstance(value, dict | list):
         return _KINDS[schema.kind(value)]
-    text = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
-    text = text.split("\n", 1)[0]
-    return f"`{text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}`"
+    if value is None or isinstance(value, bool):
+        return f"`{json.dumps(value)}`"
+    return diagnostic.quoted(str(value))
 
 
 def _owner(problem: Problem) -> str:
     named = [step for step in problem.path if isinstance(step, str)]
     if not named:
-        return "the policy"
+        return str(problem.schema.get("x-name", "the policy"))
     item = isinstance(problem.path[-1], int)
     return f"an item of `{named[-1]}`" if item else f"`{named[-1]}`"
 
@@ -101,10 +107,11 @@ def _too_many(problem: Problem) -> Words:
     if problem.expected > 1:
         message = f"{_owner(problem)} has more than {problem.expected:,} entries"
         return Words("schema/too-long", message)
+    around = problem.schema.get("x-name", "example")
     hint = "write each as an item of its own"
     if not problem.value.keys().isdisjoint(_BESIDE_CALL):
         hint = "beside other keys, the call itself stands under `call`"
-    return Words("schema/conflict", "several calls in one example", hint)
+    return Words("schema/conflict", f"several calls in one {around}", hint)
 
 
 def _unknown_key(problem: Problem) -> Words:
@@ -113,7 +120,7 @@ def _unknown_key(problem: Problem) -> Words:
     hint = did_you_mean(key, known)
     if hint is None and len(known) <= 8:
         hint = "known here: " + ", ".join(f"`{name}`" for name in known)
-    return Words("schema/unknown-key", f"unknown key `{key}`", hint)
+    return Words("schema/unknown-key", f"unknown key {quoted(key)}", hint)
 
 
 def _name(problem: Problem) -> Words:
@@ -174,7 +181,7 @@ def _misfit(problem: Problem, node: Node | None) -> Words:
     hint = problem.schema.get("x-hint") if problem.keyword == "const" else None
     if isinstance(value, str) and "a list" in wanted.text and len(value) <= _LONGEST:
         hint = f"write `[{value}]`"
-    elif wanted.is_text and isinstance(node, Scalar) and node.text:
+    elif wanted.is_text and isinstance(node, Scalar) and 0 < len(node.text) <= _LONGEST:
         hint = f'if it is text, quote it: `"{node.text}"`'
     found = "nothing" if value is None else quoted(value)
     return Words("schema/type", f"expected {wanted.text}, found {found}", hint)
@@ -212,10 +219,10 @@ def _any(texts: Iterable[str]) -> str:
 
 def _branch(branch: schema.Shape) -> _Wanted:
     shape = schema.resolved(branch)
-    for keyword in ("const", "enum", "type"):
+    for keyword in ("const", "enum", "type", "anyOf"):
         if keyword in shape:
             return _wanted(keyword, shape[keyword], shape)
-    return _wanted("anyOf", shape["anyOf"], shape)
+    return _Wanted("something else")
 
 
 def _written_otherwise(reads: str, node: Node | None) -> Words | None:

@@ -21,7 +21,7 @@ import yaml
 from policyguard.engines import yaml_core
 from policyguard.engines.source import Source, read
 from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence
-from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.model.diagnostic import Diagnostic, Span, quoted
 from policyguard.model.policy import Value
 
 DEEPEST = 64
@@ -33,8 +33,15 @@ LARGEST = 100_000
 # libyaml's parser where it is installed; the pure Python one reports the same events.
 _Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_PROPERTIES = re.compile(r"(?:[&!]\S*(?:\s+|\#[^\n]*\n)*)*")
+_PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\#[^\n]*\n)*)*")
 _QUOTED = "@`%*&!|>"
+"""What a plain text cannot begin with, though names may."""
+_SYNTAX_HINTS = {
+    "mapping values are not allowed": "quote a text that holds `: `",
+    "did not find expected key": "is it indented as the keys before it?",
+    "while scanning an alias": "quote names that begin with `*`",
+    "could not find expected ':'": "is it a key without `:`, or a text of several lines?",
+}
 
 
 class Parsed(NamedTuple):
@@ -84,13 +91,16 @@ class _Open:
         self.anchor: str | None = event.anchor
         self.start = start
         self.children: list[Node] = []
+        self.end = start
         self.size = 1
         self.height = 1
 
-    def add(self, node: Node, size: int, height: int) -> None:
-        self.children.append(node)
-        self.size += size
-        self.height = max(self.height, height + 1)
+    def add(self, found: _Anchored, end: int) -> None:
+        """Add a child that ends at offset `end`; where it is an alias, that is the alias's."""
+        self.children.append(found.node)
+        self.end = end
+        self.size += found.size
+        self.height = max(self.height, found.height + 1)
 
 
 class _Builder:
@@ -151,7 +161,8 @@ class _Builder:
             )
         if not self._open:
             return found.node
-        self._open[-1].add(*found)
+        alias = isinstance(event, yaml.AliasEvent)
+        self._open[-1].add(found, _offsets(event)[1] if alias else found.node.end)
         return None
 
     def _alias(self, event: yaml.AliasEvent) -> _Anchored:
@@ -159,16 +170,16 @@ class _Builder:
         if name not in self._anchors:
             self._report(
                 "yaml/unknown-anchor",
-                f"no `&{name}` stands before this `*{name}`",
+                f"{quoted(f'*{name}')} stands for nothing: no anchor of that name is before it",
                 _span(self._source, event),
-                hint=f'if it is a name, quote it: `"*{name}"`',
+                hint=f"if it is a name, quote it: {_in_quotes(f'*{name}')}",
             )
             return _Anchored(self._nothing(event), 1, 0)
         found = self._anchors[name]
         if found is None:
             self._report(
                 "yaml/alias-cycle",
-                f"`*{name}` stands inside of `&{name}`",
+                f"{quoted(f'*{name}')} stands inside of {quoted(f'&{name}')}",
                 _span(self._source, event),
             )
             return _Anchored(self._nothing(event), 1, 0)
@@ -198,18 +209,14 @@ class _Builder:
         except yaml_core.NotANumber as error:
             self._report(
                 "yaml/number",
-                f"`{text}` {error}",
+                f"{quoted(text)} {error}",
                 _span(self._source, event),
-                hint=f'if it is text, quote it: `"{text}"`',
+                hint=f"if it is text, quote it: {_in_quotes(text)}",
             )
             return text
 
     def _close(self, closed: _Open, event: yaml.CollectionEndEvent) -> Node:
-        end = closed.start
-        if closed.flow:
-            _, end = _offsets(event)
-        elif closed.children:
-            end = max(child.end for child in closed.children if child.source is self._source)
+        end = _offsets(event)[1] if closed.flow else closed.end
         if not closed.mapping:
             return Sequence(self._source, closed.start, end, tuple(closed.children))
         entries: dict[str, tuple[Scalar, Node]] = {}
@@ -220,22 +227,22 @@ class _Builder:
                 first = entries[key.text][0].span.line
                 self._report(
                     "yaml/duplicate-key",
-                    f"the key `{key.text}` stands here a second time",
+                    f"the key {quoted(key.text)} stands here a second time",
                     key.span,
                     hint=f"the first one is in line {first}",
                 )
             else:
                 self._check_key(key)
                 entries[key.text] = (key, value)
-        return Mapping(self._source, closed.start, max(end, closed.start), tuple(entries.values()))
+        return Mapping(self._source, closed.start, end, tuple(entries.values()))
 
     def _check_key(self, key: Scalar) -> None:
         if not isinstance(key.value, str):
             self._report(
                 "yaml/key",
-                f"the key `{key.text}` is not text",
+                f"the key {quoted(key.text)} is not text",
                 key.span,
-                hint=f'quote it: `"{key.text}"`',
+                hint=f"quote it: {_in_quotes(key.text)}",
             )
         elif key.text == "<<" and not key.style:
             self._report(
@@ -249,7 +256,7 @@ class _Builder:
         if event.tag:
             self._report(
                 "yaml/tag",
-                f"the tag `{event.tag}` is not part of the language",
+                f"the tag {quoted(event.tag)} is not part of the language",
                 _span(self._source, event, first_line=True),
                 hint='quotes make text: `"5"`',
             )
@@ -271,6 +278,10 @@ class _Builder:
         self._stop("yaml/too-deep", f"nested more than {DEEPEST} deep", event)
 
 
+def _in_quotes(text: str) -> str:
+    return quoted(f'"{text}"')
+
+
 def _has_properties(event: yaml.NodeEvent) -> bool:
     return bool(event.anchor or getattr(event, "tag", None))
 
@@ -289,16 +300,19 @@ def _span(source: Source, event: yaml.Event, *, first_line: bool = False) -> Spa
 
 
 def _syntax(source: Source, error: yaml.YAMLError) -> Diagnostic:
-    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or "cannot be read as YAML"
-    context = getattr(error, "context", None)
+    context = getattr(error, "context", None) or ""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None or "end of stream" in problem:
+        # What was never closed is shown where it was opened, not at the end of the file.
+        mark = getattr(error, "context_mark", None) or mark
     place = min(mark.index if mark else 0, len(source.text))
     character = source.text[place : place + 1]
-    hint = None
+    message = " ".join(f"{problem} {context}".split())
+    hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in message), None)
     if character == "\t":
         hint = "indent with spaces"
     elif character and character in _QUOTED:
         hint = f"quote names that begin with `{character}`"
-    message = f"{problem} {context}" if context else str(problem)
     span = source.span(place, min(place + 1, len(source.text)))
-    return source.diagnostic("yaml/syntax", " ".join(message.split()), span, hint=hint)
+    return source.diagnostic("yaml/syntax", message, span, hint=hint)

@@ -13,7 +13,8 @@ class Attempt:
 
     `keys` holds, for each limit that tells sameness by something else than the fingerprint, what
     it tells it by; `charges` what the call takes from budgets at admission. `at` is nanoseconds
-    or None (a record without time).
+    or None (a record without time); `ended`, known from its completion on, is when its result
+    came. `radius` names the schedule that says how many targets it may touch, if one does.
     """
 
     __slots__ = (
@@ -23,6 +24,7 @@ class Attempt:
         "changing",
         "charges",
         "class_",
+        "ended",
         "estimate",
         "faults",
         "fingerprint",
@@ -31,6 +33,7 @@ class Attempt:
         "keys",
         "like",
         "numbers",
+        "radius",
         "server",
         "tags",
         "targets",
@@ -57,3 +60,5 @@ class Attempt:
     charges: list[Charge]
     faults: list[Fault]
     trials: tuple[str, ...]
+    radius: str
+    ended: int | None

@@ -131,6 +131,7 @@ class Evaluator:
         attempt.charges = []
         attempt.faults = []
         attempt.trials = ()
+        attempt.radius = ""
         identity = self.identify(tool, request.server, args)
         attempt.like, attempt.numbers = identity.like, identity.numbers
         attempt.fingerprint = self._anchored(session, identity)

@@ -93,6 +93,7 @@ def rebuild(event: Admitted) -> Attempt:
     attempt.charges = list(event.charges)
     attempt.faults = []
     attempt.trials = event.trials
+    attempt.radius = event.radius
     attempt.class_ = event.class_
     return attempt
 
@@ -156,6 +157,7 @@ def complete(
     """A call in flight has its result."""
     _tick(session, event.at)
     attempt = flight.attempt
+    attempt.ended = event.at
     del session.flights[event.call]
     changes = session.changes
     changes.seq += 1

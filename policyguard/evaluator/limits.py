@@ -17,7 +17,7 @@ from policyguard.model.outcome import Outcome
 
 
 class Limit(Protocol):
-    """A kind of limit: repeat, cycle, failures, polling."""
+    """A kind of limit: repeat, cycle, failures, outage, polling."""
 
     id: str
     effect: Effect

@@ -9,6 +9,9 @@ from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.limits import Limit
 from policyguard.model.event import Started
 
+PROGRESSING = "progressing"
+"""What `session.progress` is as long as nothing says otherwise."""
+
 
 class Flight:
     """An admitted call whose result has not come yet.
@@ -96,6 +99,7 @@ class SessionState:
             "running": 0,
             "depth": 0 if parent is None else parent.facts["depth"] + 1,
             "children": 0,
+            "progress": PROGRESSING,
             "tags": dict(event.tags),
         }
 

@@ -80,6 +80,7 @@ def admitted(session: str, attempt: Attempt) -> Admitted:
         attempt.keys,
         attempt.trials,
         tuple(attempt.charges),
+        attempt.radius,
     )
 
 

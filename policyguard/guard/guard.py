@@ -11,11 +11,14 @@ from typing import Any, ParamSpec, TypeVar
 
 from policyguard.compiler import Compiled, compile_policy
 from policyguard.evaluator.fold import start
+from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.learner import Learner
 from policyguard.guard.running import guarded
 from policyguard.guard.session import Session
 from policyguard.guard.world import World
+from policyguard.model.constraint import Constraint
 from policyguard.model.event import Event, Started
+from policyguard.store.protocol import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,18 +38,22 @@ class Guard:
         clock: Callable[[], int] = time.time_ns,
         listener: Listener | None = None,
         observe: bool = False,
+        store: Store | None = None,
     ) -> None:
+        if store is not None:
+            compiled.fingerprinter.rekey(store.key)
         self.evaluator = compiled.evaluator
         self.observe = observe or compiled.evaluator.observe_only
         self.diagnostics = compiled.diagnostics
         self.clock = clock
         self.lock = threading.RLock()
-        self.world = World(compiled.evaluator, compiled.learning)
+        self.world = World(compiled)
         self.learner = (
             Learner(compiled.learning, compiled.evaluator.bounds.unreported)
             if compiled.learning
             else None
         )
+        self.keeper = Keeper(store, self.world.memory) if store is not None else None
         self._listener = listener
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
@@ -55,22 +62,22 @@ class Guard:
         cls,
         policy: str | Path | Iterable[str | Path],
         *,
-        store: None = None,
+        store: Store | str | Path | None = None,
         clock: Callable[[], int] = time.time_ns,
         listener: Listener | None = None,
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
         `clock` gives nanoseconds since 1970 (UTC). `listener` is called with every event, in order,
-        under the guard's lock. `store` is where state lasts; only None, memory, exists so far.
+        under the guard's lock. `store` is where what is learned lasts: a SQLite file, or a store;
+        with None nothing is written anywhere.
 
-        Raises `PolicyError` with every diagnostic where the policy has an error.
+        Raises `PolicyError` with every diagnostic where the policy has an error, and `StoreError`
+        where the store cannot be used.
         """
-        if store is not None:
-            raise NotImplementedError(
-                "stores other than memory are not alive in this version; leave out `store`"
-            )
-        return cls(compile_policy(policy), clock=clock, listener=listener)
+        compiled = compile_policy(policy)
+        kept = opened(store, compiled.policy.bounds) if store is not None else None
+        return cls(compiled, clock=clock, listener=listener, store=kept)
 
     @property
     def policy(self) -> str:
@@ -144,6 +151,23 @@ class Guard:
     def forget(self, session: Session) -> None:
         """A session is closed: its id may be opened anew."""
         self._sessions.pop(session.id, None)
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """What has been learned and holds, the latest confirmed last."""
+        with self.lock:
+            return tuple(sorted(self.world.memory, key=lambda one: one.confirmed_at or 0))
+
+    def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
+        """Take a constraint back, for every process that keeps the same store.
+
+        It is not learned again. Returns whether there was one. `by` names who revokes.
+        """
+        with self.lock:
+            if self.world.memory.revoke(id) is None:
+                return False
+            if self.keeper is not None:
+                self.keeper.revoke(id, by=by, at=self.clock())
+            return True
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that each call of it is checked and recorded.

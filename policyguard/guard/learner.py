@@ -47,7 +47,7 @@ class Learner:
         if not len(memory):
             return violations, trials
         since = session.changes.since(attempt.fingerprint)
-        for bound in self._bounds(session, attempt, view):
+        for bound in self._bounds(session, attempt, view, attempt.faults):
             for constraint in memory.about(bound.scope, bound.key):
                 if constraint.learn != bound.entry.name:
                     continue
@@ -78,7 +78,7 @@ class Learner:
         seq = session.changes.seq + 1
         since = session.changes.since(attempt.fingerprint)
         if outcome.ok:
-            for bound in self._bounds(session, attempt, view):
+            for bound in self._bounds(session, attempt, view, faults):
                 yield Lesson(
                     learn=bound.entry.name,
                     scope=bound.scope,
@@ -111,11 +111,24 @@ class Learner:
                 error=show(outcome.error),
             )
 
-    def _bounds(self, session: SessionState, attempt: Attempt, view: View) -> Iterator[Bound]:
-        """Everything about a call that some entry of the policy could have banned."""
+    def _bounds(
+        self, session: SessionState, attempt: Attempt, view: View, faults: list[Fault]
+    ) -> Iterator[Bound]:
+        """Everything about a call that some entry of the policy could have banned.
+
+        An entry whose scope or key cannot be told for this call says nothing about it, and the
+        others still do.
+        """
         seen: set[tuple[str, str, str]] = set()
         for entry in self._entries.values():
-            for bound in self._of(entry, session, attempt, view, entry.parameters):
+            try:
+                found = list(self._of(entry, session, attempt, view, entry.parameters))
+            except ExpressionError as error:
+                fault = Fault("learn", str(error))
+                if fault not in faults:  # entries inherit their keys from one another
+                    faults.append(fault)
+                continue
+            for bound in found:
                 place = (entry.name, bound.scope, bound.key)
                 if place not in seen:
                     seen.add(place)
@@ -154,7 +167,7 @@ class Learner:
         for signature in signatures:
             names = entry.parameters.get(signature, ())
             point = {name: attempt.args[name] for name in names if name in attempt.args}
-            if names and len(point) == len(names):
+            if point:
                 yield Bound(entry, scope, f"parameters:{attempt.tool}:{signature}", point)
         for key in _keys(entry, attempt, view):
             yield Bound(entry, scope, key, {})

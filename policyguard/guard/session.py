@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from policyguard.engines.fingerprint import text_of
-from policyguard.evaluator import fold as folding
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Request
 from policyguard.evaluator.plan import Plan
-from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.session import PROGRESSING, SessionState
 from policyguard.evaluator.view import View
 from policyguard.guard import answers, running
 from policyguard.guard.advice import Advice
@@ -201,6 +201,21 @@ class Session:
         """Do the same with an async `fn`. A cancelled call is released."""
         return await running.arun(self, tool, args, fn)
 
+    @property
+    def progress(self) -> str:
+        """How it goes: `progressing`, `plateau`, `exhausted` or `constrained_out`.
+
+        *plateau*: the scores have not become better for long; *exhausted*: whatever the session
+        has tried is banned by what was learned; *constrained_out*: nearly all of it.
+        """
+        with self.guard.lock:
+            return str(self._state.facts["progress"])
+
+    @property
+    def done(self) -> bool:
+        """Whether to stop: it is not progressing any more."""
+        return self.progress != PROGRESSING
+
     def __enter__(self) -> Self:
         running.entered.set((*running.entered.get(), self))
         return self
@@ -260,6 +275,8 @@ class Session:
                 if self.closed:
                     verdict = answers.CLOSED
                 else:
+                    if guard.keeper is not None:
+                        guard.keeper.look()
                     attempt, plan, view = evaluator.prepare(self._state, request, at)
                     judged = attempt, plan
                     learned = self._constraints(attempt, view)
@@ -283,17 +300,18 @@ class Session:
         return decision
 
     def _constraints(self, attempt: Attempt, view: View) -> list[Violation]:
+        radius = self.guard.world.radius.judge(self._state, attempt, view)
         learner = self.guard.learner
         if learner is None:
-            return []
+            return radius
         try:
             violations, trials = learner.judge(self.guard.world.memory, self._state, attempt, view)
         except ExpressionError as error:
             # Whether a constraint binds cannot be told: that is no constraint's evidence.
             attempt.faults.append(Fault("learn", str(error)))
-            return []
+            return radius
         attempt.trials = tuple(trials)
-        return violations
+        return [*violations, *radius]
 
     def _settle(
         self,
@@ -306,7 +324,7 @@ class Session:
         guard = self.guard
         if not decision.allowed:
             refused = answers.refused(decision, request, judged[0] if judged else None, at)
-            folding.refuse(self._state, refused)
+            guard.world.refuse(self._state, refused)
             guard.emit(refused)
         elif judged is not None:
             attempt, plan = judged
@@ -333,7 +351,9 @@ class Session:
                 lessons = tuple(guard.learner.lessons(state, attempt, view, outcome, faults))
             at = self._state.clamp(event.at)
             folded = answers.completed(event, at, outcome, charges, lessons)
-            learned = guard.world.complete(self._state, folded, flight, outcome)
+            fold = partial(guard.world.complete, self._state, folded, flight, outcome)
+            keeper = guard.keeper
+            learned = fold() if keeper is None else keeper.complete(fold, folded, faults)
             guard.emit(folded)
             advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
         return Recorded(

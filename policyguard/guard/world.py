@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from policyguard.compiler.learning import LearnEntry
+from policyguard.compiler import Compiled
 from policyguard.evaluator import fold as folding
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import Flight, SessionState
 from policyguard.evaluator.state import State
+from policyguard.guard.convergence import Convergence
+from policyguard.guard.radius import Radius
 from policyguard.learned.memory import Memory
-from policyguard.model.event import Admitted, Completed, Event, Released
+from policyguard.model.event import Admitted, Completed, Event, Refused, Released
 from policyguard.model.outcome import Outcome
 
 
 class World:
     """State and memory under one policy. Live calls and replayed events change them alike."""
 
-    def __init__(self, evaluator: Evaluator, learning: dict[str, LearnEntry]) -> None:
-        self.evaluator = evaluator
+    def __init__(self, compiled: Compiled) -> None:
+        self.evaluator = evaluator = compiled.evaluator
         self.state = State()
         self.memory = Memory(
             most=evaluator.bounds.constraints, most_evidence=evaluator.bounds.evidence
         )
-        self._learning = learning
+        self.radius = Radius(compiled.radius)
+        self._convergence = Convergence(compiled.policy)
+        self._learning = compiled.learning
 
     def fold(self, event: Event) -> None:
         """Bring everything up to date with one event that carries its derived fields."""
@@ -41,6 +44,9 @@ class World:
                     if flight is not None:
                         self.complete(session, event, flight, folding.recall(event))
                     return
+                case Refused():
+                    self.refuse(session, event)
+                    return
                 case Released():
                     flight = session.flights.get(event.call)
                     for id_ in flight.attempt.trials if flight is not None else ():
@@ -52,6 +58,12 @@ class World:
         folding.admit(self.evaluator, self.state, session, event, attempt, plan)
         for id_ in event.trials:
             self.memory.begin_trial(id_, event.at)
+        self._convergence.admit(session, event)
+
+    def refuse(self, session: SessionState, event: Refused) -> None:
+        """A call did not get through."""
+        folding.refuse(session, event)
+        self._convergence.refuse(session, event)
 
     def complete(
         self, session: SessionState, event: Completed, flight: Flight, outcome: Outcome
@@ -71,4 +83,8 @@ class World:
                 session.confirmed[id_] = lesson.seq
         while len(session.confirmed) > self.evaluator.bounds.window_entries:
             del session.confirmed[next(iter(session.confirmed))]
+        attempt = flight.attempt
+        if event.known == "explicit":  # what was read out of a text is no evidence
+            self.radius.complete(session, attempt, outcome)
+        self._convergence.complete(session, event, attempt, outcome, taught=bool(taught))
         return taught

@@ -1,14 +1,18 @@
 """One event, one JSON line: the format of the journal, and policyguard's own trace format.
 
-`schemas/event.schema.json` describes the same line for everybody else.
+`schemas/event.schema.json` describes the same line for everybody else. A journal adds to each
+line its place in a chain (`chain`); a trace has none, and both are read alike.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from policyguard.journal.chain import FIELDS, parse
 from policyguard.journal.nesting import DEEPEST, nests_too_deeply
-from policyguard.model.event import Event
+from policyguard.model.event import Admitted, Event, Refused
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Event)
@@ -20,19 +24,31 @@ class LineError(ValueError):
     """A line that is no event; the message says where and what to do about it."""
 
 
+class _Added(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a journal adds, where it does not stand as the journal itself writes it."""
+
+    seq: int = 0
+    chain: str = ""
+    key_id: str = ""
+    prev: str = ""
+    masked: bool = False
+    hash: str = ""
+
+
 def encode(event: Event) -> bytes:
     """One line of JSON in UTF-8, without the line's end. Fields at their defaults are left out."""
     return _encoder.encode(event)
 
 
 def decode(line: bytes | str) -> Event:
-    """The event that a line holds.
+    """The event that a line holds, whether it stands in a chain or not; the chain is not checked.
 
-    Raises `LineError` for what is no JSON, no event, has a key that the event does not have, or a
-    value of another type: a line that is half understood would be half replayed.
+    Arguments that a journal masked are None: what they were is not known. Raises `LineError` for
+    what is no JSON, no event, has a key that the event does not have, or a value of another type:
+    a line that is half understood would be half replayed.
     """
     try:
-        event: Event = _decoder.decode(line)
+        event = _decoded(line.encode() if isinstance(line, str) else line)
     except UnicodeError:
         raise LineError("not UTF-8: write the file as UTF-8") from None
     except RecursionError:
@@ -43,6 +59,38 @@ def decode(line: bytes | str) -> Event:
         raise LineError(f"{_lowered(error)}; one event is one line of JSON") from None
     if nests_too_deeply(line):
         raise LineError(_TOO_DEEP)
+    return event
+
+
+def _decoded(line: bytes) -> Event:
+    link = parse(line)
+    if link is not None:
+        event: Event = _decoder.decode(b"%b}" % line[: link.event])
+        return _unmasked(event) if link.masked else event
+    try:
+        event = _decoder.decode(line)
+    except msgspec.ValidationError:
+        rewritten = _rewritten(line)
+        if rewritten is None:
+            raise
+        return rewritten
+    return event
+
+
+def _rewritten(line: bytes) -> Event | None:
+    """The event of a journal's line that another program has written anew; None for any other."""
+    value = msgspec.json.decode(line)
+    if not isinstance(value, dict) or not value.keys() >= {"seq", "hash"}:
+        return None
+    added: dict[str, Any] = {name: value.pop(name) for name in FIELDS if name in value}
+    masked = msgspec.convert(added, _Added).masked
+    event: Event = msgspec.convert(value, Event)
+    return _unmasked(event) if masked else event
+
+
+def _unmasked(event: Event) -> Event:
+    if isinstance(event, (Admitted, Refused)):
+        return msgspec.structs.replace(event, args=None)
     return event
 
 

@@ -14,6 +14,8 @@ _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 
 def nests_too_deeply(text: bytes | str) -> bool:
     """Whether a valid JSON text has more than `DEEPEST` objects and lists inside one another."""
+    if len(text) <= 2 * DEEPEST:
+        return False  # too short to close what it would have to open
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if data.count(b"[") + data.count(b"{") <= DEEPEST:
         return False

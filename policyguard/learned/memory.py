@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -32,6 +33,7 @@ class Memory:
         "_evidence",
         "_in_scope",
         "_pieces",
+        "_revoked",
         "_trials",
         "changed",
         "most",
@@ -43,9 +45,10 @@ class Memory:
         self.most_evidence = most_evidence
         self._by_id: dict[str, Constraint] = {}
         self._by_key: dict[tuple[str, str], dict[str, Constraint]] = {}
-        self._in_scope: dict[str, int] = {}
+        self._in_scope: dict[str, dict[str, None]] = {}
         self._evidence: dict[tuple[str, str], dict[str, Evidence]] = {}
         self._pieces = 0
+        self._revoked: dict[str, None] = {}
         self._trials: dict[str, int | None] = {}
         self.changed: set[str] = set()
 
@@ -63,6 +66,30 @@ class Memory:
         """All evidence."""
         return tuple(piece for pieces in self._evidence.values() for piece in pieces.values())
 
+    def evidence_of(self, scope: str, counted: str) -> list[Evidence]:
+        """The evidence of one count, a piece a signature."""
+        return list(self._evidence.get((scope, counted), {}).values())
+
+    def put_evidence(self, piece: Evidence) -> None:
+        """Remember a piece of evidence, in place of the one of its count and signature."""
+        pieces = self._evidence.setdefault((piece.scope, piece.counted), {})
+        self._pieces += piece.signature not in pieces
+        pieces[piece.signature] = piece
+        if self._pieces > self.most_evidence:
+            self._pieces -= len(self._evidence.pop(next(iter(self._evidence))))
+
+    def forget_evidence(self, scope: str, counted: str) -> None:
+        """Forget the evidence of one count."""
+        self._pieces -= len(self._evidence.pop((scope, counted), ()))
+
+    def revoke(self, id_: str) -> Constraint | None:
+        """Forget a constraint for good: it is not learned again."""
+        constraint = self.remove(id_)
+        self._revoked[id_] = None
+        if len(self._revoked) > self.most:
+            del self._revoked[next(iter(self._revoked))]
+        return constraint
+
     def about(self, scope: str, key: str) -> Iterable[Constraint]:
         """The constraints on a key in a scope."""
         found = self._by_key.get((scope, key))
@@ -70,9 +97,7 @@ class Memory:
 
     def put(self, constraint: Constraint) -> None:
         """Keep a constraint, in place of the one with its id."""
-        known = self._by_id.get(constraint.id)
-        if known is None:
-            self._in_scope[constraint.scope] = self._in_scope.get(constraint.scope, 0) + 1
+        self._in_scope.setdefault(constraint.scope, {})[constraint.id] = None
         self._by_id[constraint.id] = constraint
         self._by_key.setdefault((constraint.scope, constraint.key), {})[constraint.id] = constraint
         self.changed.add(constraint.id)
@@ -86,7 +111,7 @@ class Memory:
         del self._by_key[place][id_]
         if not self._by_key[place]:
             del self._by_key[place]
-        self._in_scope[constraint.scope] -= 1
+        del self._in_scope[constraint.scope][id_]
         if not self._in_scope[constraint.scope]:
             del self._in_scope[constraint.scope]
         self.changed.add(id_)
@@ -125,6 +150,8 @@ class Memory:
         if not teaching.weakening.forget_on_success:
             return
         for constraint in tuple(self.about(lesson.scope, lesson.key)):
+            if constraint.learn != lesson.learn:
+                continue  # another entry of the policy teaches it, and says what a success means
             if not constraint.points:
                 self.remove(constraint.id)
                 continue
@@ -144,15 +171,16 @@ class Memory:
         self, lesson: Lesson, teaching: Teaching, session: str, source: str, at: int | None
     ) -> str:
         id_ = constraint_id(lesson)
+        if id_ in self._revoked:
+            return ""
         known = self._by_id.get(id_)
         if known is not None and not expired(known, teaching.weakening, at):
-            self.put(_confirmed(known, lesson, at))
+            self.put(_confirmed(known, lesson, teaching, at))
             return id_
         evidence = self._gather(lesson, teaching, session, source)
         if evidence is None or not _corroborated(evidence, lesson, teaching):
             return ""
-        full = teaching.most is not None and self._in_scope.get(lesson.scope, 0) >= teaching.most
-        if full or len(self._by_id) >= self.most:
+        if not self._room(lesson, teaching, at):
             return ""
         self._drop(lesson.scope, lesson.counted, lesson.signature)
         self.put(
@@ -174,6 +202,18 @@ class Memory:
             )
         )
         return id_
+
+    def _room(self, lesson: Lesson, teaching: Teaching, at: int | None) -> bool:
+        """Whether one more constraint has its place. What has expired gives up its own."""
+        held = self._in_scope.get(lesson.scope, {})
+        if teaching.most is not None and len(held) >= teaching.most:
+            for id_ in tuple(held):
+                constraint = self._by_id[id_]
+                if constraint.learn == lesson.learn and expired(constraint, teaching.weakening, at):
+                    self.remove(id_)
+            if len(self._in_scope.get(lesson.scope, {})) >= teaching.most:
+                return False
+        return constraint_id(lesson) in self._by_id or len(self._by_id) < self.most
 
     def _gather(
         self, lesson: Lesson, teaching: Teaching, session: str, source: str
@@ -202,7 +242,7 @@ class Memory:
         if len(evidence.taught_by) < REMEMBERED:
             evidence.taught_by = (*evidence.taught_by, source)
         if lesson.point:
-            evidence.points = (*evidence.points, lesson.point)[-POINTS:]
+            evidence.points = _with(evidence.points, lesson.point, teaching)
         return evidence
 
     def _drop(self, scope: str, counted: str, signature: str) -> None:
@@ -214,7 +254,28 @@ class Memory:
 
 
 POINTS = 64
-"""Failing points that one parameter ban remembers, the latest."""
+"""Failing points that one parameter ban remembers."""
+
+
+def _with(
+    points: tuple[dict[str, Any], ...], point: dict[str, Any], teaching: Teaching
+) -> tuple[dict[str, Any], ...]:
+    """The points and one more, at most `POINTS`, so that nothing banned becomes free.
+
+    A point fails as often as it takes to corroborate it by itself. Where there are too many, one
+    goes that lies beyond enough others: what it speaks against is banned without it. Where there
+    is none, the new one is not kept.
+    """
+    if points.count(point) >= teaching.corroborate:
+        return points
+    points = (*points, point)
+    if len(points) <= POINTS:
+        return points
+    for place, one in enumerate(points):
+        others = points[:place] + points[place + 1 :]
+        if standing(one, others, teaching.direction) >= teaching.corroborate:
+            return others
+    return points[:-1]
 
 
 def constraint_id(lesson: Lesson) -> str:
@@ -223,12 +284,11 @@ def constraint_id(lesson: Lesson) -> str:
     return "k" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
-def _confirmed(known: Constraint, lesson: Lesson, at: int | None) -> Constraint:
-    points = known.points
-    if lesson.point and lesson.point not in points:
-        points = (*points, lesson.point)[-POINTS:]
+def _confirmed(known: Constraint, lesson: Lesson, teaching: Teaching, at: int | None) -> Constraint:
+    points = _with(known.points, lesson.point, teaching) if lesson.point else known.points
+    confirmed_at = known.confirmed_at if at is None else at
     return msgspec.structs.replace(
-        known, count=known.count + 1, confirmed_at=at or known.confirmed_at, points=points
+        known, count=known.count + 1, confirmed_at=confirmed_at, points=points
     )
 
 

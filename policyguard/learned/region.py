@@ -1,7 +1,8 @@
 """Parameter bans: the region beyond failing points, in all named parameters jointly.
 
 A depth of 24 with a batch of 64 ran out of memory: what is at least as large in *each* is banned,
-a deeper net with a smaller batch is not.
+a deeper net with a smaller batch is not. Calls that give different parameters cannot be compared:
+what a call leaves out has a default that nobody knows here.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ Point = Mapping[str, Any]
 
 def beyond(call: Point, failed: Point, direction: Direction) -> bool:
     """Whether a call lies at a failing point, or beyond it in every parameter."""
-    return all(
-        name in call and _reaches(call[name], value, direction) for name, value in failed.items()
+    return call.keys() == failed.keys() and all(
+        _reaches(call[name], value, direction) for name, value in failed.items()
     )
 
 

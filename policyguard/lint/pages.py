@@ -72,6 +72,14 @@ PAGES: dict[str, str] = {
     "reference/list": "A list is wanted here, and `$name` stands for something else.",
     "reference/list-cycle": "Lists contain each other in a circle.",
     "reference/mixed-list": "All items of a list must be of one type.",
+    "reference/never-shrinks": (
+        "A `radius` shrinks after failures, and nothing says after how many. Give `shrink_after`, "
+        "or a `learn` section, whose `corroborate` is the default."
+    ),
+    "reference/no-targets": (
+        "A `radius` counts the targets of a call, and `classify.targets` names no argument that "
+        "holds any: it could never refuse a call. Name the arguments, or remove the section."
+    ),
     "reference/not-in-list": "`remove` names an item that the inherited list does not have.",
     "reference/placeholder": (
         "`{…}` in a message must be a dotted field of `call` or `tags`, or one of `{rule} {limit} "

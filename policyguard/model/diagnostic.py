@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
 from typing import Literal
 
 import msgspec
 
 Severity = Literal["error", "warning", "info"]
+
+_LONGEST = 60
+"""Characters of a text of the author's that a message shows."""
+_CONSIDERED = 1000
+"""Known words that a misspelt one is compared with; each comparison costs about a microsecond."""
 
 
 class Span(msgspec.Struct, frozen=True, order=True):
@@ -59,9 +65,15 @@ class PolicyError(ValueError):
         return self.report
 
 
+def quoted(text: str) -> str:
+    """Put the author's text into backticks, as one line, and cut where it is long."""
+    line = text.replace("\n", "\\n")
+    return f"`{line if len(line) <= _LONGEST else line[:_LONGEST] + '…'}`"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """Return a help text with the known word that `word` most likely misspells, if any."""
-    names = {name.casefold(): name for name in known}
+    names = {name.casefold(): name for name in islice(known, _CONSIDERED)}
     folded = word.casefold()
     close = get_close_matches(folded, names, n=3, cutoff=0.65)
     # Letters in another order are a slip of the fingers more often than another word is meant.

@@ -78,13 +78,14 @@ class Admitted(_Attempt, frozen=True, tag="admitted"):
     is shared by the parallel calls of one message. `changing`: whether it may change state.
     `like` and `numbers`: for a call with tolerant numbers, the fingerprint without them, and
     them. `keys`: for each limit that tells sameness by something else than the fingerprint, by
-    what.
+    what. `radius`: the schedule that says how many targets it may touch, if one does.
     """
 
     changing: bool = True
     keys: dict[str, str] = {}
     trials: tuple[str, ...] = ()
     charges: tuple[Charge, ...] = ()
+    radius: str = ""
 
 
 class Refused(_Attempt, frozen=True, tag="refused"):

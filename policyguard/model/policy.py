@@ -227,11 +227,18 @@ class Radius(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Convergence of `outcome.score`."""
+    """Convergence: of `outcome.score`, and of what is left to try.
+
+    `space` is how many ways of acting are the search space, `exhausted_after` how many there must
+    be before it can be exhausted, `constrained_below` the share of it that is too little.
+    """
 
     plateau_after: int
     min_delta: float
     direction: Literal["minimize", "maximize"]
+    space: int
+    exhausted_after: int
+    constrained_below: float
 
 
 class Exemption(Entry, frozen=True, kw_only=True):
@@ -300,7 +307,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     budgets: tuple[Budget, ...] = ()
     learn: Learn | None = None
     radius: tuple[Radius, ...] = ()
-    progress: Progress | None = None
+    progress: Progress
     rules: tuple[Rule, ...] = ()
     result_rules: tuple[ResultRule, ...] = ()
     exceptions: tuple[Exemption, ...] = ()

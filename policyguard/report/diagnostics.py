@@ -56,14 +56,17 @@ def _text(found: Diagnostic) -> str:
     lines.append(f"{gutter}--> {_shown(span.file)}:{span.line}:{span.column}")
     if any(line.strip() for line in found.lines):
         lines.append(f"{gutter} |")
-        lines += _excerpt(found.lines, span, len(gutter))
+        lines += excerpt(found.lines, span, len(gutter))
     if found.help:
         lines.append(f"{gutter} = help: {_shown(found.help)}  (policyguard explain {found.code})")
     return "\n".join(lines) + "\n"
 
 
-def _excerpt(lines: tuple[str, ...], span: Span, width: int) -> Iterator[str]:
-    """The first line with carets, and the last one where the span covers several."""
+def excerpt(lines: tuple[str, ...], span: Span, width: int) -> Iterator[str]:
+    """The first line with carets, and the last one where the span covers several.
+
+    `width` is that of the column with the numbers of the lines.
+    """
     last = span.end_line - span.line
     for offset, line in enumerate(lines):
         if 0 < offset < last:

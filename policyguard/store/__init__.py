@@ -1,41 +1,4 @@
-"""Where state lasts: memory, or one SQLite file.
+"""Where state lasts: `protocol` is the promise, `memory` and `durable` (SQLite) keep it.
 
-`Store` is the promise, `MemoryStore` and `SqliteStore` keep it; `default_store` and
-`default_journal` are the user's own places.
+Names are imported from the modules, so that who needs no SQLite does not load it.
 """
-
-from policyguard.store.durable import SqliteStore
-from policyguard.store.errors import SessionBusyError, StoreError
-from policyguard.store.memory import MemoryStore
-from policyguard.store.place import default_journal, default_store
-from policyguard.store.protocol import (
-    REVOKED,
-    Anchor,
-    Anchors,
-    Caps,
-    Changes,
-    Constraint,
-    Constraints,
-    Evidence,
-    Lease,
-    Store,
-)
-
-__all__ = [
-    "REVOKED",
-    "Anchor",
-    "Anchors",
-    "Caps",
-    "Changes",
-    "Constraint",
-    "Constraints",
-    "Evidence",
-    "Lease",
-    "MemoryStore",
-    "SqliteStore",
-    "SessionBusyError",
-    "Store",
-    "StoreError",
-    "default_journal",
-    "default_store",
-]

@@ -107,18 +107,18 @@ class SqliteAnchors:
 
     def all(self) -> Iterator[Anchor]:
         """All anchors, by session; those set meanwhile may be among them or not."""
-        after: tuple[Value, ...] = ()
+        first = ""
         while True:
             rows = self._database.run(
                 "SELECT session, chain, count, hash, size FROM anchors "
-                f"{'WHERE session > ? ' if after else ''}ORDER BY session LIMIT {_BATCH}",
-                after,
+                "WHERE session >= ? ORDER BY session LIMIT ?",
+                (first, _BATCH),
             )
             for row in rows:
                 yield Anchor(*row)
             if len(rows) < _BATCH:
                 return
-            after = (rows[-1][0],)
+            first = f"{rows[-1][0]}\0"  # the least text that is greater
 
 
 _CONSTRAINT = "SELECT id, scope, key, state, updated_at, payload, revoked_by FROM constraints"

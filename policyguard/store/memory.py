@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -95,7 +96,7 @@ class _Step:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
-        self.undo: list[Callable[[], None]] = []
+        self.undo: list[Callable[[], object]] = []
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -145,7 +146,7 @@ class _Table(Generic[K, V]):
 
     def _set(self, key: K, value: V | None) -> None:
         before = self._swap(key, value)
-        self.step.undo.append(lambda: self._swap(key, before) and None)
+        self.step.undo.append(partial(self._swap, key, before))
 
     def _swap(self, key: K, value: V | None) -> V | None:
         before = self.rows.pop(key, None)

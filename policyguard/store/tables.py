@@ -12,15 +12,18 @@ APPLICATION = 0x70677264
 """The mark of our files ("pgrd"), as SQLite's `application_id`."""
 
 
+_COUNTED: Migration = (
+    "INSERT INTO counts (name, number) VALUES ('{table}', 0)",
+    "CREATE TRIGGER {table}_more AFTER INSERT ON {table} BEGIN "
+    "UPDATE counts SET number = number + 1 WHERE name = '{table}'; END",
+    "CREATE TRIGGER {table}_fewer AFTER DELETE ON {table} BEGIN "
+    "UPDATE counts SET number = number - 1 WHERE name = '{table}'; END",
+    "CREATE INDEX {table}_used ON {table} (used)",
+)
+
+
 def _counted(table: str) -> Migration:
-    return (
-        f"INSERT INTO counts (name, number) VALUES ('{table}', 0)",
-        f"CREATE TRIGGER {table}_more AFTER INSERT ON {table} BEGIN "
-        f"UPDATE counts SET number = number + 1 WHERE name = '{table}'; END",
-        f"CREATE TRIGGER {table}_fewer AFTER DELETE ON {table} BEGIN "
-        f"UPDATE counts SET number = number - 1 WHERE name = '{table}'; END",
-        f"CREATE INDEX {table}_used ON {table} (used)",
-    )
+    return tuple(statement.format(table=table) for statement in _COUNTED)
 
 
 _FIRST: Migration = (

@@ -24,3 +24,12 @@ Item = Event | Skipped
 
 class TraceError(Exception):
     """A path on the command line that stands for no file; the message names it."""
+
+
+class UnreadableError(Exception):
+    """A file, or the rest of one, from which no JSON can be had; the message is the reason."""
+
+
+def cannot_read(error: OSError) -> str:
+    """The reason why a file cannot be read, in the words of the system."""
+    return f"cannot be read: {error.strerror or error}"

@@ -27,12 +27,16 @@ from policyguard.traces.item import Item, Skipped
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call as its format has it. `id` may be empty, or used before in the session."""
+    """A call as its format has it. `id` may be empty, or used before in the session.
+
+    `server` is the MCP server whose tool it is, where the format says so.
+    """
 
     id: str
     tool: str
     args: dict[str, Any]
     at: int | None = None
+    server: str = ""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -113,7 +117,13 @@ class SessionEvents:
         self._open[unique] = call.id
         self._waiting.setdefault(call.id, deque()).append(unique)
         yield Admitted(
-            self.session, call.at, call=unique, tool=call.tool, args=call.args, batch=batch
+            self.session,
+            call.at,
+            call=unique,
+            tool=call.tool,
+            args=call.args,
+            server=call.server,
+            batch=batch,
         )
 
     def result(self, result: Result, line: int | None = None) -> Iterator[Item]:

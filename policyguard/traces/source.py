@@ -1,16 +1,17 @@
-"""A file of untrusted content: how it is sampled for detection and read without surprises."""
+"""Untrusted content: how it is sampled for detection and read without surprises."""
 
 from __future__ import annotations
 
 import itertools
-import stat
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
-from policyguard.traces.item import Skipped
+from policyguard.traces.contents import UNLIMITED, Content, too_long, whole
+from policyguard.traces.item import Skipped, UnreadableError
 from policyguard.traces.json_text import JsonError, decode
+from policyguard.traces.zipped import ZipArchive
 
 _SAMPLED_LINES = 50
 """How many lines a format is recognised by: some begin with pages of bookkeeping."""
@@ -18,92 +19,143 @@ _SAMPLED_LINES = 50
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class UnreadableError(Exception):
-    """A file from which no JSON can be had; the message is the reason."""
-
-
 class Sample(msgspec.Struct, frozen=True):
     """The part of a file by which importers recognise their format.
 
     `records` are the first values of a file of one JSON value a line, `document` the value of a
     file that is one. A file of a single line is both; otherwise the other is empty or None.
+    `members` are the names in a zip archive, which has neither.
     """
 
     records: tuple[object, ...] = ()
     document: object = None
+    members: tuple[str, ...] = ()
 
 
 class Source:
-    """One file and its sample. Raises `UnreadableError` where no JSON can be had from it."""
+    """One content, or one zip archive as a whole, and its sample.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.file = str(path)
-        self.name = path.name
-        try:
-            self.sample = _sampled(path)
-        except OSError as error:
-            raise UnreadableError(cannot_read(error)) from None
+    Raises `UnreadableError` where no JSON can be had from it, `OSError`.
+    """
+
+    def __init__(self, content: Content | ZipArchive) -> None:
+        self.path = content.path
+        self.file = str(content.path)
+        self.name = content.name
+        self._content = content
+        if isinstance(content, ZipArchive):
+            self.sample = Sample(members=content.names)
+        else:
+            self.sample = _sampled(content)
 
     def lines(self) -> Iterator[tuple[int, object] | Skipped]:
         """Each line's number (from 1) and value; a line that is no JSON is Skipped.
 
-        Raises `OSError` where the file goes away.
+        So is the rest of a file that turns out to be broken. Raises `OSError`.
         """
-        for number, line in self.raw_lines():
-            try:
-                value = decode(line)
-            except JsonError as error:
-                yield Skipped(self.file, number, str(error))
-            else:
-                yield number, value
+        try:
+            for number, line in self.raw_lines():
+                try:
+                    value = decode(line)
+                except JsonError as error:
+                    yield Skipped(self.file, number, str(error))
+                else:
+                    yield number, value
+        except UnreadableError as error:
+            yield Skipped(self.file, None, str(error))
 
     def raw_lines(self) -> Iterator[tuple[int, bytes]]:
-        """Each line's number (from 1) and bytes, blank lines left out. Raises `OSError`."""
-        with self.path.open("rb") as file:
-            yield from _filled(file)
+        """Each line's number (from 1) and bytes, blank lines left out; to be asked for once.
+
+        Raises `OSError`, `UnreadableError`.
+        """
+        if isinstance(self._content, ZipArchive):
+            return
+        with self._content.open() as file:
+            yield from _filled(file, self._content.longest)
+
+    def values(self) -> Iterator[tuple[int | None, object] | Skipped]:
+        """The items of a document that is a list, else the document itself, else each line."""
+        document = self.sample.document
+        if isinstance(document, list):
+            yield from ((None, value) for value in document)
+        elif document is not None:
+            yield None, document
+        else:
+            yield from self.lines()
+
+    def member(self, name: str) -> object:
+        """The JSON document in a member of the archive. Raises `UnreadableError`, `OSError`."""
+        if not isinstance(self._content, ZipArchive):
+            raise UnreadableError("no archive")
+        member = self._content.member(name)
+        return _document(whole(member.open(), member.longest))
 
 
-def cannot_read(error: OSError) -> str:
-    """The reason, in the words of the system."""
-    return f"cannot be read: {error.strerror or error}"
-
-
-def _sampled(path: Path) -> Sample:
-    # A pipe would be waited for, for ever, and could be read only once.
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise UnreadableError("no regular file")
-    with path.open("rb") as file:
-        head = [line for _, line in itertools.islice(_filled(file), _SAMPLED_LINES)]
+def _sampled(content: Content) -> Sample:
+    with content.look() as file:
+        head = list(_head(file, content.longest))
     if not head:
         raise UnreadableError("empty")
     if any(b"\0" in line for line in head):
         raise UnreadableError("binary, or not UTF-8")
     first = _values(head[:1])
     if not first:
-        return _as_document(path, head)
+        return _as_document(content, head)
     if len(head) == 1:
         return Sample(records=first, document=first[0])
     return Sample(records=_values(head))
 
 
-def _as_document(path: Path, head: list[bytes]) -> Sample:
-    """A file whose first line is no JSON value: one document, or lines with a broken first."""
+def _head(file: BinaryIO, longest: int) -> Iterator[bytes]:
+    """The first lines. Where the file is broken behind some, these; `lines` tells the reason."""
+    lines = 0
     try:
-        return Sample(document=decode(path.read_bytes()))
-    except JsonError as error:
-        records = _values(head)
+        for _, line in itertools.islice(_filled(file, longest), _SAMPLED_LINES):
+            lines += 1
+            yield line
+    except UnreadableError:
+        if not lines:
+            raise
+
+
+def _as_document(content: Content, head: list[bytes]) -> Sample:
+    """A file whose first line is no JSON value: one document, or lines with a broken first."""
+    records = _values(head)
+    try:
+        return Sample(document=_document(whole(content.look(), content.longest)))
+    except UnreadableError as error:
         if any(isinstance(record, dict) for record in records):
             return Sample(records=records)
-        looks_like_json = head[0].lstrip()[:1] in (b"{", b"[")
-        raise UnreadableError(str(error) if looks_like_json else "no JSON") from None
+        # A file that cannot be read to its end has no other reason.
+        if not isinstance(error.__cause__, JsonError) or head[0].lstrip()[:1] in (b"{", b"["):
+            raise
+        raise UnreadableError("no JSON") from None
 
 
-def _filled(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(lines, start=1):
+def _document(data: bytes) -> object:
+    try:
+        return decode(data)
+    except JsonError as error:
+        raise UnreadableError(str(error)) from error
+
+
+def _filled(file: BinaryIO, longest: int) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(_lines(file, longest), start=1):
         text = (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).strip()
         if text:
             yield number, text
+
+
+def _lines(file: BinaryIO, longest: int) -> Iterable[bytes]:
+    return file if longest == UNLIMITED else _short_lines(file, longest)
+
+
+def _short_lines(file: BinaryIO, longest: int) -> Iterator[bytes]:
+    while line := file.readline(longest + 1):
+        if len(line) > longest:
+            raise UnreadableError(too_long("a line", longest))
+        yield line
 
 
 def _values(lines: list[bytes]) -> tuple[object, ...]:

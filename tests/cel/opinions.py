@@ -158,6 +158,8 @@ class CelPy:
             return Opinion(self.form(program.evaluate(activation)))
         except self.celpy.CELEvalError as error:
             return Opinion(None, str(error))
+        except Exception as error:  # noqa: BLE001  # what it raises besides is a finding, too
+            return Opinion(("crash", repr(error)))
 
     def form(self, value: Any) -> Any:
         types = self.celpy.celtypes

@@ -65,6 +65,34 @@ class TestAtCompileTime:
         for source in ("x && " * 1600 + "x", "(" * 4000 + "x" + ")" * 4000):
             cel.compile(source, DYN)
 
+    @pytest.mark.parametrize(
+        ("before", "after", "per_step"),
+        [
+            ("x < int(string(", "))", 3),
+            ("string(", " in x)", 2),
+            ("x.contains(string(", "))", 2),
+            ("string(", " + 'a')", 2),
+            ("(1.5 < ", ")", 1),
+            ("(x in [", "])", 2),
+            ("size(x == ", ")", 2),
+            ("!has(x[", "].a)", 4),
+            ("(x || x && ", ")", 2),
+            ("(x ? ", " : x)", 1),
+            ("[1].map(e, e)[", "]", 2),
+        ],
+    )
+    def test_code_grows_with_the_source_and_not_faster(
+        self, before: str, after: str, per_step: int
+    ) -> None:
+        def size(steps: int) -> int:
+            source = before * steps + "x" + after * steps
+            return len(cel.compile(source, DYN, check=False).code)
+
+        deepest = (BOUNDS.depth - 2) // per_step
+        per_level = size(3) - size(2)
+        # Indentation adds up, too: by four letters a line and level.
+        assert size(deepest) < size(2) + deepest * per_level * 3
+
     def test_macro_nesting(self) -> None:
         def nested(times: int) -> str:
             opening = "".join(f"x.all(e{number}, " for number in range(times))

@@ -127,6 +127,12 @@ class TestNumbers:
             ("string(x)", "1.5"),
             ("string(-0.0)", "-0"),
             ("string(1.0 / 0.0)", "+Inf"),
+            ("string(999999.5)", "999999.5"),
+            ("string(1000000.0)", "1e+06"),
+            ("string(-1234567.5)", "-1.2345675e+06"),
+            ("string(0.0001)", "0.0001"),
+            ("string(0.000012)", "1.2e-05"),
+            ("string(1e300)", "1e+300"),
             ("string(3u)", "3"),
             ("string(true)", "true"),
             ("bool('TRUE')", True),
@@ -417,6 +423,16 @@ class TestStrings:
             assert error(f"x.{call}", x=x) == "no-such-overload"
         for call in ("contains(x)", "startsWith(x)", "endsWith(x)", "split(x)"):
             assert error(f"'a'.{call}", x=x) == "no-such-overload"
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            *("substring(0, y)", "substring(y)", "lastIndexOf('a', y)", "indexOf('a', y)"),
+            *("replace('a', 'b', y)", "split('a', y)", "charAt(y)"),
+        ],
+    )
+    def test_null_is_no_argument_that_was_left_out(self, call: str) -> None:
+        assert error(f"x.{call}", x="abc", y=None) == "no-such-overload"
 
     def test_lone_surrogates_and_nul_do_not_matter(self) -> None:
         text = "a\ud800\0b"

@@ -170,6 +170,11 @@ def test_an_id_of_two_entries_must_be_written_in_full(merged):
     assert errors(made) == [("reference/ambiguous-id", "a")]
 
 
+def test_what_is_broken_below_can_still_be_disabled(merged):
+    made = merged("rules: {a: {effect: ask}}", "disable: {rules/a: why}")
+    assert errors(made) == [("schema/missing-key", "a")]
+
+
 def test_disable_is_not_inherited_itself(merged):
     made = merged("rules: {a: {tools: [x]}}", "disable: {rules/a: why}", "rules: {a: {tools: [y]}}")
     assert [rule.id for rule in made.policy.rules] == ["a"]

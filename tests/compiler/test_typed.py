@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from policyguard.compiler import schema
@@ -30,7 +31,10 @@ def test_an_empty_policy_has_all_defaults_of_the_schema():
     assert found.classify.shell.arguments == ("command", "cmd")
     assert (found.journal.args, found.journal.durability) == ("hash", "process")
     assert found.learn is None
-    assert found.progress is None
+    progress = schema.document()["properties"]["progress"]["properties"]
+    assert msgspec.to_builtins(found.progress) == {
+        name: shape["default"] for name, shape in progress.items()
+    }
 
 
 def test_limits_have_the_defaults_of_their_kind():
@@ -105,8 +109,8 @@ budgets:
 
 
 def test_whole_numbers_may_be_written_as_floats():
-    found = policy("limits: {default: {repeat: {max: 1e1, window: 2.0}}}").limits["default"]
-    assert (found.repeat.max, found.repeat.window) == (10, 2)
+    found = policy("limits: {default: {repeat: {max: 1e1, window: 20.0}}}").limits["default"]
+    assert (found.repeat.max, found.repeat.window) == (10, 20)
     assert type(found.repeat.max) is int
 
 

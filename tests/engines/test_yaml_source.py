@@ -10,9 +10,11 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+import yaml
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from policyguard.engines import yaml_source
 from policyguard.engines.source import LARGEST
 from policyguard.engines.yaml_places import places
 from policyguard.engines.yaml_source import DEEPEST, parse
@@ -29,16 +31,19 @@ def value_of(text: str) -> object:
     return plain(parsed.root)["a"]
 
 
-def scalars(node: Node):
-    if isinstance(node, Scalar):
-        yield node
-    elif isinstance(node, Sequence):
+def nodes(node: Node):
+    yield node
+    if isinstance(node, Sequence):
         for item in node.items:
-            yield from scalars(item)
-    else:
+            yield from nodes(item)
+    elif isinstance(node, Mapping):
         for key, value in node.entries:
             yield key
-            yield from scalars(value)
+            yield from nodes(value)
+
+
+def scalars(node: Node):
+    return (found for found in nodes(node) if isinstance(found, Scalar))
 
 
 # What a scalar is.
@@ -113,7 +118,7 @@ def test_the_key_on_works_quoted_and_unquoted():
         ("a: [1, 2\nb: 3", "yaml/syntax", 2, 2),
         ("tools: [@spawn]", "yaml/syntax", 1, 9),
         ("\ta: 1", "yaml/syntax", 1, 1),
-        ("a: 'open", "yaml/syntax", 1, 9),
+        ("a: 'open\n\n", "yaml/syntax", 1, 4),
         ("a: x\x07y", "yaml/control-character", 1, 5),
         ("a: 1 # x\u2028b: 2", "yaml/control-character", 1, 9),
         ("a: x\ufeffy", "yaml/control-character", 1, 5),
@@ -184,6 +189,40 @@ def test_byte_order_mark_and_other_line_breaks_change_no_place():
         plain_text.replace("\n", "\r"),
     ):
         assert [node.span for node in scalars(parse(text.encode(), "p").root)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("message: use this: that", "quote a text that holds `: `"),
+        ("a:\n  b: 1\n c: 2", "is it indented as the keys before it?"),
+        ("tools: [@spawn]", "quote names that begin with `@`"),
+        ("tools: [*.x]", "quote names that begin with `*`"),
+        ("a:\n\tb: 1", "indent with spaces"),
+    ],
+)
+def test_common_slips_have_a_hint(text, hint):
+    (found,) = parse(text, "p").diagnostics
+    assert (found.code, found.help) == ("yaml/syntax", hint)
+
+
+def test_a_long_text_is_cut_in_a_message():
+    (found,) = parse(f"a: {'1' * 5000}", "p").diagnostics
+    assert len(found.message) < 100
+    assert len(found.help) < 120
+
+
+def test_without_libyaml_the_tree_is_the_same(monkeypatch):
+    text = "é: [1, 'two', \"t\\\n  h\"]\nk: {m: *x}\nl: |\n  a\n\n  b\nf: >-\n  a\n  b\np: c\n  d\n"
+    text = "x: &x 5\n" + text
+    expected = parse(text, "p")
+    monkeypatch.setattr(yaml_source, "_Parser", yaml.SafeLoader)
+    found = parse(text, "p")
+    assert found.diagnostics == []
+    assert plain(found.root) == plain(expected.root)
+    assert [one.span for one in nodes(found.root)] == [one.span for one in nodes(expected.root)]
+    assert codes("[" * 200_000) == ["yaml/too-deep"]
+    assert codes("a: [") == ["yaml/syntax"]
 
 
 # Where things stand.
@@ -494,6 +533,7 @@ SOUP = st.lists(st.sampled_from(CRUMBS), max_size=30).map("".join)
 @settings(max_examples=500)
 @given(SOUP)
 @example("a: >1\n\n  x\n y\n")
+@example("- &x a\n- - *x\n- [&y , *x]\n")
 @example('a: "x \\\n\n  \\\n  y"')
 @example("a: |+\n\n\n")
 def test_no_text_is_a_traceback_and_every_scalar_finds_its_places(text):
@@ -503,6 +543,9 @@ def test_no_text_is_a_traceback_and_every_scalar_finds_its_places(text):
         walk = places(node.source.text, node.start, node.end, node.style, node.text)
         # The place of an unknown alias is not a scalar's.
         assert walk is not None or node.text.startswith("*")
+    for node in nodes(parsed.root) if parsed.root else ():
+        span = node.span
+        assert (span.line, span.column) <= (span.end_line, span.end_column)
 
 
 @given(st.binary(max_size=200))

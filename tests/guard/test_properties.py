@@ -5,15 +5,15 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
-from policyguard.compiler import Compiled, compile_policy
-from policyguard.evaluator.fold import fold
-from policyguard.evaluator.state import State
+from policyguard.compiler import Compiled, alive, compile_policy
+from policyguard.guard.world import World
 from policyguard.journal.format import decode, encode
 from policyguard.model.event import Event
 
@@ -22,16 +22,23 @@ policyguard: 1
 name: properties
 classify:
   fingerprint: {ignore: [id], tolerance: {rate: 0.1}}
-  targets: [path]
+  targets: [path, paths]
   state_changing: [edit]
   classes: [{class: edit, tools: [edit]}, {class: look, tools: [read, poll]}]
 signatures:
   - {id: lost, pattern: lost, blame: agent}
+  - {id: down, pattern: down, blame: harness}
+learn: {corroborate: 2, scope: session, weaken: {half_life: 2s, probation: 0.5}}
+progress: {plateau_after: 2, exhausted_after: 2, space: 3}
+radius:
+  - {when: call.args.n > 1, schedule: [3, 2, 1], shrink_after: 1, widen_after: 1}
+  - {schedule: [unlimited, 2, 1], widen_after: 2}
 limits:
   default:
     repeat: {max: 2, window: 4, same: call_and_result}
     cycle: {longest: 3, max: 2, per: turn}
     failures: {max: 3, same: error}
+    outage: {max: 2, within: 5s, cooldown: 2s}
   tools:
     poll: {polling: {cooldown: 2s, unchanged: 2}}
     edit: {repeat: {max: 3, window: 5, same: target}}
@@ -51,19 +58,29 @@ def _compile(calls: int) -> Compiled:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
         file.write_text(POLICY.replace("CALLS", str(calls)))
-        return compile_policy(file)
+        with patch.object(alive, "STEP", 2):
+            return compile_policy(file)
 
 
 LOOSE, STRICT = _compile(8), _compile(5)
 
 CALLS = st.fixed_dictionaries(
     {"path": st.sampled_from("abz"), "n": st.sampled_from([0, 1, 3, 2.5])},
-    optional={"id": st.integers(0, 3), "rate": st.sampled_from([1.0, 1.05, 1.2])},
+    optional={
+        "id": st.integers(0, 3),
+        "rate": st.sampled_from([1.0, 1.05, 1.2]),
+        "paths": st.lists(st.sampled_from("abcd"), max_size=3),
+    },
 )
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("check"), st.sampled_from(["read", "edit", "poll", "x"]), CALLS),
-        st.tuples(st.just("record"), st.integers(0, 3), st.sampled_from(["", "a", "lost 1", "!"])),
+        st.tuples(
+            st.just("record"),
+            st.integers(0, 3),
+            st.sampled_from(["", "a", "lost 1", "lost 2", "down", "!"]),
+            st.sampled_from([None, None, 1.0, 2, float("nan")]),
+        ),
         st.tuples(st.just("release"), st.integers(0, 3)),
         st.tuples(st.just("turn")),
         st.tuples(st.just("spend"), st.integers(0, 5)),
@@ -96,11 +113,15 @@ class _World:
                     self.open.append(decision)
                 if decision.effect == "ask":
                     self.asked = decision
-            case ("record", place, text) if self.open:
+            case ("record", place, text, score) if self.open:
                 decision = self.open.pop(place % len(self.open))
-                failed = text.startswith(("lost", "!"))
+                failed = text.startswith(("lost", "down", "!"))
                 self.session.record(
-                    decision, result=text, error=text if failed else None, tokens=len(text) * 3
+                    decision,
+                    result=text,
+                    error=text if failed else None,
+                    tokens=len(text) * 3,
+                    score=score,
                 )
             case ("release", place) if self.open:
                 self.session.release(self.open.pop(place % len(self.open)))
@@ -144,10 +165,10 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
     world = _World(LOOSE)
     for step in steps:
         world.step(step)
-    rebuilt = State()
+    rebuilt = World(LOOSE)
     for event in world.events:
-        fold(LOOSE.evaluator, rebuilt, decode(encode(event)))
-    live, folded = _plain(world.guard.world.state), _plain(rebuilt)
+        rebuilt.fold(decode(encode(event)))
+    live, folded = _plain(world.guard.world.state), _plain(rebuilt.state)
     for state in (live, folded):
         for session in state["sessions"].values():
             session["facts"].pop("running")
@@ -155,6 +176,7 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
                 for name in ("args", "faults", "charges"):
                     flight["attempt"].pop(name)
     assert folded == live
+    assert _plain(rebuilt.memory) == _plain(world.guard.world.memory)
 
 
 @settings(max_examples=100, deadline=None)

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policyguard.journal.chain import FIELDS, Hasher, seal
 from policyguard.journal.format import LineError, decode, encode
-from policyguard.model.event import Admitted, Completed, Event, Started
+from policyguard.model.constraint import Lesson
+from policyguard.model.event import Admitted, Completed, Event, Refused, Started
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "schemas" / "event.schema.json").read_text(encoding="utf-8")
@@ -36,6 +38,10 @@ by_type: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, float]: st.dictionaries(names, numbers, max_size=3),
     tuple[float, ...]: st.lists(numbers, max_size=3).map(tuple),
 }
+by_type[tuple[Lesson, ...]] = st.lists(
+    st.builds(Lesson, point=by_type[dict[str, Any]], seq=by_type[int], since=by_type[int]),
+    max_size=2,
+).map(tuple)
 
 
 @st.composite
@@ -71,6 +77,8 @@ def _shape(schema: dict[str, Any]) -> dict[str, Any]:
     for key in ("items", "additionalProperties"):
         if isinstance(kept.get(key), dict):
             kept[key] = _shape(kept[key])
+    if "properties" in kept:
+        kept["properties"] = {name: _shape(one) for name, one in kept["properties"].items()}
     if "prefixItems" in kept:
         kept["prefixItems"] = [_shape(item) for item in kept["prefixItems"]]
     return kept
@@ -85,11 +93,14 @@ def test_the_schema_knows_each_kind_of_event_and_no_other() -> None:
 def test_the_schema_has_the_fields_of_the_model_with_their_types_and_defaults(kind: str) -> None:
     _, components = json.loads(msgspec.json.encode(msgspec.json.schema_components([KINDS[kind]])))
     generated = components[KINDS[kind].__name__]["properties"]
-    charge = _shape(components["Charge"]) if "Charge" in components else {}
     expected = {name: _shape(schema) for name, schema in generated.items()}
-    if "charges" in expected:
-        expected["charges"]["items"] = charge
-    assert {name: _shape(schema) for name, schema in _properties(kind).items()} == expected
+    for name, struct in (("charges", "Charge"), ("lessons", "Lesson")):
+        if name in expected:
+            expected[name]["items"] = _shape(components[struct])
+    described = {name: _shape(schema) for name, schema in _properties(kind).items()}
+    assert [name for name in described if name in FIELDS] == list(FIELDS)
+    assert {name: shape for name, shape in described.items() if name not in FIELDS} == expected
+    assert expected.keys().isdisjoint(FIELDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,6 +115,41 @@ def test_what_is_written_is_read_back_and_validates(event: Event) -> None:
     assert b"\n" not in line
     assert decode(line) == event
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(line))
+
+
+@given(events(), st.booleans(), st.sampled_from(["", "0" * 32]), st.none() | st.binary())
+def test_a_line_of_a_journal_is_read_as_its_event_and_validates(
+    event: Event, masked: bool, chain: str, key: bytes | None
+) -> None:
+    line, _ = seal(Hasher(key), encode(event), 3, "f" * 64, chain=chain, masked=masked)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    known = event
+    if masked and isinstance(event, (Admitted, Refused)):
+        known = msgspec.structs.replace(event, args=None)
+    assert decode(line[:-1]) == known
+    assert decode(json.dumps(json.loads(line))) == known  # as another program would write it
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(line))
+
+
+@pytest.mark.parametrize(
+    ("added", "reason"),
+    [
+        ({"seq": "0", "hash": "0"}, "at `$.seq`"),
+        ({"seq": 0, "hash": "0", "sec": 1}, "unknown field `sec`"),
+        ({"hash": "0"}, "unknown field `hash`"),
+    ],
+)
+def test_nothing_else_is_tolerated(added: dict[str, Any], reason: str) -> None:
+    with pytest.raises(LineError) as error:
+        decode(json.dumps({"event": "closed", "session": "s", **added}))
+    assert reason in str(error.value)
+
+
+def test_the_fields_of_a_chain_inside_arguments_are_arguments() -> None:
+    args = {"a": 1, "seq": 0, "prev": "0" * 64, "hash": "0" * 64}
+    event = Admitted("s", call="c", args=args)
+    assert decode(encode(event)) == event
 
 
 def test_the_examples_of_the_schema_are_events() -> None:

@@ -81,6 +81,9 @@ def test_story(
                 clock.now += int(amount) * UNITS[unit]
             if "call" in step:
                 asked = _call(here, step, f"step {number}: {step}")
+        if "progress" in step:
+            assert here.progress == step["progress"], f"step {number}: {step}"
+            assert here.done is (step["progress"] != "progressing")
 
 
 def _call(session: Session, step: dict[str, Any], where: str) -> Decision:

@@ -1,0 +1,157 @@
+"""What signatures match: failed results (they should) and all others (they should not).
+
+    python -m benchmarks.signatures [TRACES]
+
+A set is a folder directly below TRACES (POLICYGUARD_TRACES, ../shared/traces). Signatures look at
+failures only; what they would find in results that nobody calls failed shows how easily they
+misfire on code, documentation and data. `core` stands beside the twelve of "narrowing" as
+published. Prints Markdown for docs/signatures.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from policyguard.compiler import Compiled, compile_policy
+from policyguard.compiler.sameness import Signatures
+from policyguard.model.event import Completed
+from policyguard.traces import Reader, TraceError, expand
+
+DEFAULT = os.environ.get("POLICYGUARD_TRACES", "../shared/traces")
+TWELVE = 12
+"""The signatures of narrowing's tool-call adapter; its pack lists universal ones after them."""
+FIRST_ERROR_STATUS = 400
+SHOWN = 60
+MOST = 5
+
+Match = Callable[[str], str]
+
+
+@dataclass
+class Found:
+    """What one policy's signatures make of one set's results, each counted by signature."""
+
+    failed: Counter[str] = field(default_factory=Counter)
+    other: Counter[str] = field(default_factory=Counter)
+    unmatched: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Measured:
+    """One set of recorded runs: how many results, and what each policy found in them."""
+
+    name: str
+    failed: int
+    other: int
+    found: dict[str, Found]
+
+
+def matchers() -> dict[str, Match]:
+    """For each policy: a text → the id of its signature, or empty; as for a failure."""
+    core, narrowing = compile_policy("core"), compile_policy("packs/narrowing")
+    return {
+        "core": _match(core, len(core.policy.signatures)),
+        "narrowing's twelve": _match(narrowing, TWELVE),
+    }
+
+
+def _match(compiled: Compiled, first: int) -> Match:
+    signatures = Signatures(compiled.policy.signatures[:first], compiled.policy.bounds)
+
+    def match(text: str) -> str:
+        found = signatures.first(text, failed=True)
+        return found[0] if found is not None else ""
+
+    return match
+
+
+def measure(traces: Path, matchers: dict[str, Match]) -> Iterator[Measured]:
+    """Every set that has results."""
+    for folder in sorted(path for path in traces.iterdir() if path.is_dir()):
+        measured = Measured(folder.name, 0, 0, {name: Found() for name in matchers})
+        for failed, text in _results(folder):
+            measured.failed += failed
+            measured.other += not failed
+            for name, match in matchers.items():
+                found = measured.found[name]
+                signature = match(text)
+                if signature:
+                    (found.failed if failed else found.other)[signature] += 1
+                elif failed:
+                    found.unmatched[_masked(text)] += 1
+        if measured.failed or measured.other:
+            yield measured
+
+
+def _results(folder: Path) -> Iterator[tuple[bool, str]]:
+    reader = Reader()
+    try:
+        files = list(expand([folder]))
+    except TraceError:
+        return
+    for file in files:
+        for item in reader.read(file):
+            if isinstance(item, Completed):
+                failed = item.ok is False or item.error is not None
+                if item.ok is None and not failed:
+                    failed = bool(item.exit_code) or (item.status or 0) >= FIRST_ERROR_STATUS
+                yield failed, item.text if item.error is None else item.error
+
+
+def _masked(text: str) -> str:
+    """The beginning of an error on one line, numbers masked, fit for a cell of a table."""
+    line = re.sub(r"\d+", "#", " ".join(text.split()))[:SHOWN]
+    return line.replace("|", "/").replace("`", "'")
+
+
+def tables(sets: list[Measured], names: list[str]) -> str:
+    """Sets by policies, then signatures by policies, then what nothing matched."""
+    heads = " | ".join(f"{name}: matched | {name}: fires" for name in names)
+    lines = [f"| set | failed | other | {heads} |", "|---" * (3 + 2 * len(names)) + "|"]
+    for one in sets:
+        cells = " | ".join(
+            f"{one.found[name].failed.total()} | {one.found[name].other.total()}" for name in names
+        )
+        lines.append(f"| {one.name} | {one.failed} | {one.other} | {cells} |")
+    totals = " | ".join(
+        f"{sum(one.found[name].failed.total() for one in sets)} | "
+        f"{sum(one.found[name].other.total() for one in sets)}"
+        for name in names
+    )
+    failed, other = sum(one.failed for one in sets), sum(one.other for one in sets)
+    lines.append(f"| **all** | {failed} | {other} | {totals} |")
+    for name in names:
+        lines += ["", f"**{name}**", "", "| signature | failed | other |", "|---|---|---|"]
+        matched = _sum(one.found[name].failed for one in sets)
+        fired = _sum(one.found[name].other for one in sets)
+        ids = sorted(matched | fired, key=lambda id_: (-matched[id_], -fired[id_], id_))
+        lines += [f"| {id_} | {matched[id_]} | {fired[id_]} |" for id_ in ids]
+        unmatched = _sum(one.found[name].unmatched for one in sets)
+        lines += ["", f"Unmatched: {unmatched.total()}, most often:"]
+        lines += [f"- {count} × `{text}`" for text, count in unmatched.most_common(MOST)]
+    return "\n".join(lines)
+
+
+def _sum(counters: Iterator[Counter[str]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for counter in counters:
+        total.update(counter)
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("traces", nargs="?", default=DEFAULT, type=Path)
+    options = parser.parse_args()
+    known = matchers()
+    print(tables(list(measure(options.traces, known)), list(known)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""`policyguard constraints`: what has been learned, and taking it back."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from policyguard.report.constraints import render_list, render_one
+from policyguard.report.escape import for_terminal
+from policyguard.store import learned
+from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import StoreError
+from policyguard.store.place import default_store
+
+
+@click.group()
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    help="The store's file.  [default: the user's own]",
+)
+@click.pass_context
+def constraints(context: click.Context, store: Path | None) -> None:
+    """Look at what failures have taught, and take it back."""
+    context.obj = store or default_store()
+
+
+def _told(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose errors are messages."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (StoreError, learned.ImportedError, OSError) as error:
+            click.echo(f"policyguard constraints: {for_terminal(str(error))}", err=True)
+            click.get_current_context().exit(2)
+
+    return run
+
+
+def _open(path: Path, *, write: bool = False) -> SqliteStore:
+    return SqliteStore(path, caps=None, read_only=not write)
+
+
+_form = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+
+
+@constraints.command("list")
+@click.option("--revoked", is_flag=True, help="Also those that were taken back.")
+@_form
+@click.pass_obj
+@_told
+def list_command(store: Path, form: str, *, revoked: bool) -> None:
+    """List the constraints."""
+    found = list(learned.kept(_open(store), revoked=revoked))
+    if form == "json":
+        click.echo(json.dumps([_json(one) for one in found], indent=2))
+    else:
+        click.echo(render_list((one.constraint, one.state) for one in found))
+
+
+@constraints.command("show")
+@click.argument("id_", metavar="ID")
+@_form
+@click.pass_context
+@_told
+def show_command(context: click.Context, id_: str, form: str) -> None:
+    """Show one constraint: what it bans, for whom, and which calls taught it."""
+    found = learned.one(_open(context.obj), id_)
+    if found is None:
+        _unknown(context, id_)
+        return
+    if form == "json":
+        click.echo(json.dumps(_json(found), indent=2))
+    else:
+        click.echo(render_one(found.constraint, found.state, found.revoked_by))
+
+
+@constraints.command("revoke")
+@click.argument("id_", metavar="ID")
+@click.option("--by", default=None, help="Who revokes.  [default: the user]")
+@click.pass_context
+@_told
+def revoke_command(context: click.Context, id_: str, by: str | None) -> None:
+    """Take a constraint back, for every process; it is not learned again."""
+    store = _open(context.obj, write=True)
+    if store.constraints.revoke(id_, by=by or getpass.getuser(), at=time.time_ns()) is None:
+        _unknown(context, id_)
+    click.echo(f"{for_terminal(id_)} is revoked")
+
+
+@constraints.command("export")
+@click.pass_obj
+@_told
+def export_command(store: Path) -> None:
+    """Write the constraints that hold to standard output, one JSON object a line."""
+    for line in learned.export(_open(store)):
+        click.echo(line.decode())
+
+
+@constraints.command("import")
+@click.argument("file", type=click.File("rb"))
+@click.pass_obj
+@_told
+def import_command(store: Path, file: Any) -> None:
+    """Take over constraints that were exported; what was revoked here stays revoked."""
+    taken, refused = learned.take(_open(store, write=True), learned.imported(file))
+    more = f"; {refused} stay revoked" if refused else ""
+    click.echo(f"{taken} taken{more}")
+
+
+def _unknown(context: click.Context, id_: str) -> None:
+    click.echo(f"policyguard constraints: none has the id `{for_terminal(id_, 40)}`", err=True)
+    context.exit(2)
+
+
+def _json(held: learned.Kept) -> dict[str, Any]:
+    plain = msgspec.to_builtins(held.constraint)
+    return {**plain, "state": held.state, "revoked_by": held.revoked_by or None}

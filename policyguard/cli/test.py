@@ -1,0 +1,36 @@
+"""`policyguard test`: does a policy do what its tests say?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from policyguard.report.junit import render_junit
+from policyguard.report.testing import render_json, render_text
+from policyguard.testing.find import NothingToTestError, find
+from policyguard.testing.run import run_files
+
+RENDER = {"text": render_text, "json": render_json, "junit": render_junit}
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(list(RENDER)), default="text")
+@click.option("--coverage", is_flag=True, help="Show which entries of the policy no test reached.")
+@click.pass_context
+def test(context: click.Context, paths: tuple[Path, ...], form: str, *, coverage: bool) -> None:
+    """Run policy tests: calls, what comes of them, and what the policy must say.
+
+    PATHS are tests files (tests.yaml, *.tests.yaml) and folders; without any, those below the
+    policies/ folder, else below this one. Exits with 0 (all passed), 1 (failures), 2 (misuse, a
+    broken policy or tests file, or nothing found).
+    """
+    try:
+        files = find(paths)
+    except NothingToTestError as error:
+        click.echo(f"policyguard test: {error}", err=True)
+        context.exit(2)
+    report = run_files(files, coverage=coverage)
+    click.echo(RENDER[form](report))
+    context.exit(report.exit_code)

@@ -1,0 +1,87 @@
+"""`policyguard verify`: has anybody been at the journals?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import msgspec
+
+from policyguard.journal.errors import JournalError
+from policyguard.journal.exported import read_anchors
+from policyguard.journal.verify import Verified, verify
+from policyguard.report.escape import for_terminal
+from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import StoreError
+from policyguard.store.place import default_journal, default_store
+from policyguard.store.protocol import Anchors
+
+
+@click.command("verify")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    help="The store with the anchors.  [default: the user's own, where there is one]",
+)
+@click.option(
+    "--anchor",
+    type=click.Path(path_type=Path),
+    help="Anchors that were exported before (policyguard journal anchors).",
+)
+@click.option(
+    "--key", type=click.Path(path_type=Path), help="A file with the key of the hashes, as bytes."
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.pass_context
+def verify_command(
+    context: click.Context,
+    paths: tuple[Path, ...],
+    store: Path | None,
+    anchor: Path | None,
+    key: Path | None,
+    form: str,
+) -> None:
+    """Verify journals: is every line as it was written, and is none missing?
+
+    PATHS are files and folders; without any, the user's own journals. Of a folder, missing files
+    are found too. Exits with 0 (nothing was altered), 1 (something was), 2 (misuse).
+    """
+    try:
+        anchors = _anchors(store)
+        result = verify(
+            paths or (default_journal(),),
+            anchors=anchors,
+            exported=read_anchors(anchor) if anchor is not None else None,
+            key=key.read_bytes() if key is not None else None,
+        )
+    except (JournalError, StoreError, OSError) as error:
+        click.echo(f"policyguard verify: {for_terminal(str(error))}", err=True)
+        context.exit(2)
+    if form == "json":
+        click.echo(json.dumps(msgspec.to_builtins(result.findings), indent=2))
+    else:
+        for finding in result.findings:
+            place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
+            click.echo(f"{finding.severity}[{finding.code}]: {for_terminal(finding.message)}")
+            click.echo(f"  --> {for_terminal(place)}")
+            click.echo(f"   = help: {finding.help}")
+    click.echo(_summary(result, against=anchors is not None or anchor is not None), err=True)
+    context.exit(1 if result.failed else 0)
+
+
+def _anchors(store: Path | None) -> Anchors | None:
+    """The anchors of the store that was named, or of the user's own where there is one."""
+    if store is None and not default_store().exists():
+        return None
+    return SqliteStore(store or default_store(), caps=None, read_only=True).anchors
+
+
+def _summary(result: Verified, *, against: bool) -> str:
+    files = f"{result.files} journal{'' if result.files == 1 else 's'}"
+    lines = f"{result.lines} line{'' if result.lines == 1 else 's'}"
+    said = "something was altered" if result.failed else "nothing was altered"
+    if not against:
+        said += "; without a store or --anchor, a cut tail or a missing file is not found"
+    return f"{files}, {lines}: {said}"

@@ -1,0 +1,78 @@
+"""From the policy's `radius` to schedules, and what makes a schedule that can do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from policyguard.compiler.expressions import Expressions
+from policyguard.compiler.layers import Layered
+from policyguard.engines.yaml_tree import Path
+from policyguard.evaluator.view import Expression
+from policyguard.learned.radius import Schedule
+from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.policy import Policy, Radius
+
+
+class RadiusEntry(NamedTuple):
+    """A schedule, and for which calls it is: those that `when` holds for, or all.
+
+    `id` is `radius`, or `radius/N` (the first is 1) where there are several.
+    """
+
+    id: str
+    schedule: Schedule
+    when: Expression | None
+
+
+def schedules(policy: Policy, expressions: Expressions) -> tuple[RadiusEntry, ...]:
+    """The schedules of a policy without errors; the first that fits a call is the call's."""
+    # Who is to blame for a failure that teaches is to blame for one that shrinks the radius.
+    taught = (policy.learn.blame if policy.learn is not None else None) or ("agent",)
+    return tuple(
+        RadiusEntry(
+            id="radius" if len(policy.radius) == 1 else f"radius/{number + 1}",
+            schedule=Schedule(
+                steps=tuple(None if step == "unlimited" else step for step in entry.schedule),
+                shrink_after=_checked(_shrink_after(entry, policy)),
+                widen_after=entry.widen_after,
+                blame=frozenset(taught),
+                most=policy.bounds.window_entries,
+            ),
+            when=expressions.get("radius", number, "when"),
+        )
+        for number, entry in enumerate(policy.radius)
+    )
+
+
+def check_radius(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
+    """A radius that could never refuse a call, or never shrink."""
+    if not policy.radius or not layered.complete:
+        return
+    if not policy.classify.targets and not layered.lost("classify"):
+        yield layered.diagnostic(
+            "reference/no-targets",
+            "`radius` counts a call's targets, and no call of this policy has any",
+            layered.where(("radius",), key=True),
+            hint="name the arguments that hold them: `classify: {targets: [path, paths]}`",
+        )
+    for number, entry in enumerate(policy.radius):
+        if _shrink_after(entry, policy) is None and not layered.lost("learn"):
+            path: Path = ("radius", number)
+            yield layered.diagnostic(
+                "reference/never-shrinks",
+                "nothing says after how many failures this radius shrinks",
+                layered.where(path if layered.has(path) else ("radius",)),
+                hint="give `shrink_after`, or a `learn` section: its `corroborate` is the default",
+            )
+
+
+def _checked(count: int | None) -> int:
+    assert count is not None  # noqa: S101 - `check_radius` has refused the policy where it is
+    return count
+
+
+def _shrink_after(entry: Radius, policy: Policy) -> int | None:
+    if entry.shrink_after is None and policy.learn is not None:
+        return policy.learn.corroborate
+    return entry.shrink_after

@@ -1,0 +1,85 @@
+"""Where a session's progress comes from: part of the fold, seen as `session.progress`."""
+
+from __future__ import annotations
+
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.session import SessionState
+from policyguard.learned.progress import Course
+from policyguard.model.event import Admitted, Completed, Refused
+from policyguard.model.outcome import Outcome
+from policyguard.model.policy import Learn, Policy
+
+TRACKER = "progress"
+"""Under which name a session keeps its course among its trackers; limits have other names."""
+
+
+class Convergence:
+    """Keeps `facts["progress"]` of sessions in step with their events.
+
+    A policy that does not learn bans nothing: its sessions have scores, and no search space.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._aim = policy.progress
+        self._learns = policy.learn is not None
+        self._unit = _unit(policy.learn)
+        self._resets = policy.learn is not None and policy.learn.reset_on != "none"
+
+    def admit(self, session: SessionState, event: Admitted) -> None:
+        """A call was let through: its way is not banned, or on trial."""
+        if self._learns:
+            self._meet(session, self._way(event), banned=False)
+
+    def refuse(self, session: SessionState, event: Refused) -> None:
+        """A call was refused: by a constraint, which bans its way, or by something else.
+
+        The latter says of a way that is known that no constraint bans it. It is no new way.
+        """
+        if not self._learns or not event.fingerprint:
+            return
+        way = self._way(event)
+        banned = any(id_.startswith("constraints/") for id_ in event.violations)
+        if banned or way in _course(session).ways:
+            self._meet(session, way, banned=banned)
+
+    def complete(
+        self,
+        session: SessionState,
+        event: Completed,
+        attempt: Attempt,
+        outcome: Outcome,
+        *,
+        taught: bool,
+    ) -> None:
+        """A call has its outcome; `taught`: it has taught or confirmed a constraint."""
+        if taught:
+            self._meet(session, self._way(attempt), banned=True)
+        if event.score is None and not (self._learns and outcome.ok and attempt.changing):
+            return
+        course = _course(session)
+        course.score(self._aim, event.score)
+        if outcome.ok and attempt.changing and self._resets:
+            course.lift()
+        session.facts["progress"] = course.standing(self._aim)
+
+    def _meet(self, session: SessionState, way: str, *, banned: bool) -> None:
+        course = _course(session)
+        course.meet(self._aim, way, banned=banned)
+        session.facts["progress"] = course.standing(self._aim)
+
+    def _way(self, call: Attempt | Admitted | Refused) -> str:
+        if self._unit == "tool":
+            return call.tool
+        return (call.class_ if self._unit == "class" else "") or call.fingerprint
+
+
+def _course(session: SessionState) -> Course:
+    course: Course | None = session.trackers.get(TRACKER)
+    if course is None:
+        course = session.trackers[TRACKER] = Course()
+    return course
+
+
+def _unit(learn: Learn | None) -> str | None:
+    """What bans are about, where that is wider than a call and can be told beforehand."""
+    return learn.ban if learn is not None and learn.key is None else None

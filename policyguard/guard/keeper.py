@@ -1,0 +1,165 @@
+"""Learning that lasts: what is learned goes into a store, and what others learn comes out of it.
+
+Constraints and evidence are held in memory, where a look-up costs nothing; the store is written
+before a result is answered, and looked at for changes by other processes at most once a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from policyguard.learned.memory import Memory, constraint_id
+from policyguard.model.constraint import Evidence, Lesson
+from policyguard.model.decision import Fault
+from policyguard.model.event import Completed
+from policyguard.model.policy import Bounds
+from policyguard.store.errors import StoreError
+from policyguard.store.learned import constraint_of, record
+from policyguard.store.protocol import REVOKED, Caps, Store
+from policyguard.store.protocol import Constraint as Record
+
+EVERY = 1.0
+"""Seconds within which other processes see a new constraint (DESIGN §3)."""
+
+_evidence = msgspec.msgpack.Decoder(tuple[Evidence, ...])
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def opened(store: Store | str | Path, bounds: Bounds) -> Store:
+    """A store: the one that is given, or the SQLite file of this path, made where it is new."""
+    if not isinstance(store, (str, Path)):
+        return store
+    from policyguard.store.durable import SqliteStore  # only who keeps something loads SQLite
+
+    caps = Caps(constraints=bounds.constraints, evidence=bounds.evidence, anchors=bounds.sessions)
+    return SqliteStore(store, caps=caps)
+
+
+class Keeper:
+    """Keeps a memory and a store in step. Every method may raise `StoreError`."""
+
+    def __init__(self, store: Store, memory: Memory) -> None:
+        self.store = store
+        self._memory = memory
+        self._version = 0
+        self._look = 0.0
+        self._owing = False
+        self._pull_constraints()
+        for _, _, payload in store.evidence.list():
+            for piece in _evidence.decode(payload):
+                memory.put_evidence(piece)
+        memory.changed.clear()
+
+    def look(self) -> None:
+        """See what other processes have learned or revoked, if it is time to.
+
+        After a write that failed nothing goes on until the store takes it.
+        """
+        if self._owing:
+            self.push(None)
+            self._owing = False
+        now = time.monotonic()
+        if now < self._look:
+            return
+        self._look = now + EVERY
+        if self.store.constraints.version() != self._version:
+            self._pull_constraints()
+
+    def complete(
+        self, fold: Callable[[], list[str]], event: Completed, faults: list[Fault]
+    ) -> list[str]:
+        """Fold a result and keep what it taught.
+
+        Where the store fails the result counts all the same; the fault is told, and the next
+        check answers as the policy's `on_internal_error` says.
+        """
+        taught: list[str] | None = None
+        try:
+            with self._learning(event.lessons, event.at):
+                taught = fold()
+        except StoreError as error:
+            self._owing = True
+            faults.append(Fault("store", str(error)))
+        return fold() if taught is None else taught
+
+    @contextmanager
+    def _learning(self, lessons: Iterable[Lesson], at: int | None) -> Iterator[None]:
+        """Around the fold of lessons: what others know of them comes in, what is new goes out.
+
+        One transaction, so that two processes that learn at once learn as one that learns both.
+        """
+        concerned = [lesson for lesson in lessons if not lesson.ok or self._known(lesson)]
+        if not concerned:
+            yield
+            return
+        with self.store.transaction():
+            for lesson in concerned:
+                self._pull(lesson)
+            yield
+            for lesson in concerned:
+                self._push_evidence(lesson)
+            self.push(at)
+
+    def push(self, at: int | None) -> None:
+        """Write the constraints that have changed."""
+        memory = self._memory
+        for id_ in memory.changed:
+            constraint = memory.get(id_)
+            if constraint is None:
+                self.store.constraints.remove(id_)
+            elif not self.store.constraints.put(record(constraint, at)):
+                memory.revoke(id_)  # another process has revoked it, and it stays so
+        memory.changed.clear()
+
+    def revoke(self, id_: str, *, by: str, at: int) -> None:
+        """Take a constraint back, for every process."""
+        self.store.constraints.revoke(id_, by=by, at=at)
+        self._memory.changed.discard(id_)
+
+    def _known(self, lesson: Lesson) -> bool:
+        """Whether a success may have something to forget, here or with others."""
+        if self._memory.evidence_of(lesson.scope, lesson.counted):
+            return True
+        if any(True for _ in self._memory.about(lesson.scope, lesson.key)):
+            return True
+        return self.store.evidence.get(lesson.scope, lesson.counted) is not None
+
+    def _pull(self, lesson: Lesson) -> None:
+        known = self.store.constraints.get(constraint_id(lesson))
+        if known is not None:
+            self._take(known)
+        payload = self.store.evidence.get(lesson.scope, lesson.counted)
+        self._memory.forget_evidence(lesson.scope, lesson.counted)
+        for piece in _evidence.decode(payload) if payload is not None else ():
+            self._memory.put_evidence(piece)
+
+    def _pull_constraints(self) -> None:
+        changes = self.store.constraints.changes(self._version)
+        if changes.whole:
+            kept = {found.id for found in changes.records}
+            for constraint in self._memory:
+                if constraint.id not in kept:
+                    self._memory.remove(constraint.id)
+        for found in changes.records:
+            self._take(found)
+        self._version = changes.version
+        self._memory.changed.clear()
+
+    def _take(self, found: Record) -> None:
+        if found.state == REVOKED:
+            self._memory.revoke(found.id)
+        else:
+            self._memory.put(constraint_of(found))
+            self._memory.changed.discard(found.id)
+
+    def _push_evidence(self, lesson: Lesson) -> None:
+        pieces = self._memory.evidence_of(lesson.scope, lesson.counted)
+        if pieces:
+            self.store.evidence.put(lesson.scope, lesson.counted, _encode(tuple(pieces)))
+        else:
+            self.store.evidence.forget(lesson.scope, lesson.counted)

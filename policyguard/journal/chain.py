@@ -1,0 +1,110 @@
+"""The chain: each line is hashed with all its bytes, among them the hash of the one before.
+
+What a journal adds to an event stands at the end of its line, in this order:
+
+    …,"seq":0,"chain":"<random id>","key_id":"<id of the key>","prev":"…","masked":true,"hash":"…"}
+
+`seq` counts the lines from 0. `chain` stands in the first line only, `key_id` there too and only
+where the hashes are made with a key. `prev` is the hash of the line before; in the first line it
+is derived from the session and the chain's id, so that no line of another chain fits. `masked`
+says that arguments or results stand there otherwise than they were. `hash` is the SHA-256 (with a
+key: HMAC-SHA-256, RFC 2104) of all the line's bytes before `,"hash"`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+
+import msgspec
+
+FIELDS = ("seq", "chain", "key_id", "prev", "masked", "hash")
+"""The names that a journal adds, in the order in which they stand."""
+
+_ADDED = re.compile(
+    rb',"seq":(?P<seq>0|[1-9][0-9]{0,17})'
+    rb'(?:,"chain":"(?P<chain>[0-9a-f]{32})"(?:,"key_id":"(?P<key>[0-9a-f]{16})")?)?'
+    rb',"prev":"(?P<prev>[0-9a-f]{64})"'
+    rb'(?P<masked>,"masked":true)?'
+    rb'(?P<end>,"hash":"(?P<hash>[0-9a-f]{64})"\})'
+)
+_BEGINS = b',"seq":'
+HASH_BYTES = len(b'"hash":"') + 64 + len(b'"}\n')
+"""How many bytes at the end of a line, its line feed included, hold its hash."""
+
+
+class Link(msgspec.Struct, frozen=True):
+    """What a line says of its place in a chain.
+
+    `chain` and `key` (its id) are empty but in a first line. `event` is where the event ends in
+    the line's bytes, `hashed` where what is hashed does.
+    """
+
+    seq: int
+    chain: str
+    key: str
+    prev: str
+    masked: bool
+    hash: str
+    event: int
+    hashed: int
+
+
+class Hasher:
+    """How lines are hashed: anybody can (no key), or only who has the key."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = key
+        self.id = "" if key is None else self.of(b"policyguard journal key\0")[:16]
+        """Tells keys apart and nothing about them; empty without one."""
+
+    def of(self, data: bytes) -> str:
+        """The hash of bytes, in hex."""
+        if self._key is None:
+            return hashlib.sha256(data).hexdigest()
+        return hmac.digest(self._key, data, "sha256").hex()
+
+    def genesis(self, session: str, chain: str) -> str:
+        """What a chain's first line has in place of the hash of the line before."""
+        name = session.encode("utf-8", "surrogatepass")
+        return self.of(b"policyguard journal 1\0%b\0%b" % (chain.encode(), name))
+
+    def holds(self, line: bytes, link: Link) -> bool:
+        """Whether a line is as it was when it was hashed."""
+        return hmac.compare_digest(self.of(line[: link.hashed]), link.hash)
+
+
+def seal(
+    hasher: Hasher, event: bytes, seq: int, prev: str, *, chain: str = "", masked: bool = False
+) -> tuple[bytes, str]:
+    """The line for an event's JSON object, with its line feed; and its hash.
+
+    `chain` is given for the first line of a chain.
+    """
+    start = ""
+    if chain:
+        start = f',"chain":"{chain}"' + (f',"key_id":"{hasher.id}"' if hasher.id else "")
+    mask = b',"masked":true' if masked else b""
+    data = b'%b,"seq":%d%b,"prev":"%b"%b' % (event[:-1], seq, start.encode(), prev.encode(), mask)
+    digest = hasher.of(data)
+    return b'%b,"hash":"%b"}\n' % (data, digest.encode()), digest
+
+
+def parse(line: bytes) -> Link | None:
+    """What a line (without its line feed) says of its place; None where it says nothing."""
+    # Inside a string the quotes would be escaped, so the last of these is an object's own key.
+    begins = line.rfind(_BEGINS)
+    found = _ADDED.fullmatch(line, begins) if begins > 0 else None
+    if found is None:
+        return None
+    return Link(
+        int(found["seq"]),
+        (found["chain"] or b"").decode(),
+        (found["key"] or b"").decode(),
+        found["prev"].decode(),
+        found["masked"] is not None,
+        found["hash"].decode(),
+        begins,
+        found.start("end"),
+    )

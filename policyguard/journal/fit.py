@@ -1,0 +1,74 @@
+"""Events that a line can hold: whatever a caller passed, what is written can be read again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from policyguard.journal.format import encode
+from policyguard.journal.nesting import nests_too_deeply
+from policyguard.model.event import Event, Refused
+
+_UNFIT = (TypeError, ValueError, OverflowError, RecursionError)
+"""What an encoder raises: UnicodeError is a ValueError, JSON knows no objects and no cycles."""
+
+
+def fitted(event: Event, largest: int) -> tuple[bytes, bool]:
+    """An event's JSON; and whether something of it had to be left out.
+
+    `largest` bounds each field: bytes of an object, characters of a text. Arguments that are not
+    JSON, too large or nested too deep become None, such metadata and tags empty; longer texts are
+    cut, and halves of surrogate pairs written as escapes.
+    """
+    if not (isinstance(event, Refused) and not event.fingerprint and not _is_json(event.args)):
+        try:
+            line = encode(event)
+        except _UNFIT:
+            pass
+        else:
+            if len(line) <= largest and not nests_too_deeply(line):
+                return line, False
+    reduced = {
+        name: _reduced(getattr(event, name), largest, absent=None if name == "args" else {})
+        for name in event.__struct_fields__
+    }
+    if all(value is getattr(event, name) for name, value in reduced.items()):
+        return encode(event), False
+    return encode(msgspec.structs.replace(event, **reduced)), True
+
+
+def well_formed(text: str) -> str:
+    """The text with escapes in place of halves of surrogate pairs, which UTF-8 does not have."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _is_json(value: object) -> bool:
+    """Whether JSON can hold a value as it is: NaN would be written as null."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except _UNFIT:
+        return False
+    return True
+
+
+def _reduced(value: Any, largest: int, *, absent: object) -> Any:
+    if isinstance(value, str):
+        text = value if value.isascii() else well_formed(value)
+        if len(text) > largest:
+            return f"{text[:largest]}… [{len(text) - largest} characters left out]"
+        return value if text == value else text
+    if isinstance(value, dict):
+        return value if _is_json(value) and _is_small(value, largest) else absent
+    if isinstance(value, tuple):
+        return value if _is_small(value, largest) else ()
+    return value
+
+
+def _is_small(value: object, largest: int) -> bool:
+    try:
+        data = msgspec.json.encode(value)
+    except _UNFIT:
+        return False
+    return len(data) <= largest and not nests_too_deeply(data)

@@ -1,0 +1,192 @@
+"""The journal: every event of every session of a process, each in its session's file."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from policyguard.journal.chain import Hasher
+from policyguard.journal.errors import JournalError
+from policyguard.journal.finding import Finding
+from policyguard.journal.fit import fitted, well_formed
+from policyguard.journal.names import file_name
+from policyguard.journal.reading import events
+from policyguard.journal.redact import Redact
+from policyguard.journal.writer import Writer
+from policyguard.model.event import Closed, Event, Refused, TurnStarted
+from policyguard.store.errors import StoreError
+from policyguard.store.place import private_folder
+from policyguard.store.protocol import Anchors
+
+Durability = Literal["process", "fsync", "memory"]
+
+_ANCHORED = frozenset({Refused, TurnStarted, Closed})
+"""What is worth an anchor of its own."""
+_ANCHOR_EVERY = 1_000_000_000
+"""Nanoseconds after which a line is anchored with the next event, whatever that is."""
+
+
+class Journal:
+    """Writes events down, in order, each before `write` returns. Safe to use from many threads.
+
+    `anchors` is the store's. `redact` says what is written of an event. `durability`: *process*
+    survives the death of the process, *fsync* a power loss, *memory* writes nothing at all.
+    `key`: hashes are made with it, so that only who has it can make a chain that holds. `largest`
+    bounds what one field may take, in bytes; `open_files` how many files are open at once.
+    `monotonic` gives nanoseconds. `report` is told what opening a file found (a torn line,
+    unanchored lines).
+
+    A session belongs to the process that opened it: after a fork the child may write sessions
+    that the parent had not opened, and no others.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        anchors: Anchors,
+        *,
+        redact: Redact,
+        durability: Durability,
+        largest: int,
+        open_files: int,
+        key: bytes | None = None,
+        monotonic: Callable[[], int] = time.monotonic_ns,
+        report: Callable[[Finding], None] | None = None,
+    ) -> None:
+        """Make the folder (0700), where anything is to be written. Raises `JournalError`."""
+        self.folder = Path(folder)
+        self._anchors = anchors
+        self._redact = redact
+        self._sync = durability == "fsync"
+        self._silent = durability == "memory"
+        self._largest = largest
+        self._open_files = open_files
+        self._hasher = Hasher(key)
+        self._monotonic = monotonic
+        self._report = report if report is not None else _unreported
+        self._writers: OrderedDict[str, Writer] = OrderedDict()
+        self._parents: frozenset[str] = frozenset()
+        self._lock = threading.RLock()
+        if not self._silent:
+            try:
+                private_folder(self.folder)
+            except StoreError as error:
+                raise JournalError(error.place, error.reason, error.remedy) from None
+            _journals.add(self)
+
+    def path(self, session: str) -> Path:
+        """Where a session's events are written."""
+        return self.folder / file_name(well_formed(session))
+
+    def write(self, event: Event, *, anchor: bool = False) -> None:
+        """Write one event down; with `anchor`, tell the store at once how far the file reaches.
+
+        Raises `JournalError` where the event could not be written (then nothing of it was), and
+        `StoreError` where it was written and could not be anchored.
+        """
+        if self._silent:
+            return
+        redacted = self._redact(event)
+        line, reduced = fitted(redacted, self._largest)
+        with self._lock:
+            now = self._monotonic()
+            writer = self._writer(event.session, now)
+            try:
+                writer.append(line, masked=reduced or redacted is not event)
+            except BaseException:
+                # Also when a signal came between the line and our knowing of it: opening the file
+                # anew finds out how far it reaches.
+                self._writers.pop(event.session, None)
+                writer.close()
+                raise
+            due = now - writer.anchored_at >= _ANCHOR_EVERY
+            if anchor or due or type(event) in _ANCHORED:
+                writer.anchor(now)
+            if isinstance(event, Closed):
+                del self._writers[event.session]
+                writer.close()
+            elif len(self._writers) > self._open_files:
+                _, oldest = self._writers.popitem(last=False)
+                self._shut(oldest)
+
+    def anchor(self) -> None:
+        """Anchor whatever is not anchored yet. For whoever is idle, and may be for long."""
+        with self._lock:
+            for writer in self._writers.values():
+                writer.anchor(self._monotonic())
+
+    def events(self, session: str) -> Iterator[Event]:
+        """The session's events as they were written; none where there is no journal of it.
+
+        What was redacted is not there: arguments are None. Raises `AlteredError` where the chain
+        does not hold or does not reach the anchor, `JournalError` where it cannot be read.
+        """
+        name = well_formed(session)
+        anchor = self._anchors.get(name)
+        return events(self.folder / file_name(name), name, anchor, self._hasher)
+
+    def close(self) -> None:
+        """Anchor and close all files. The journal may be used again."""
+        with self._lock:
+            while self._writers:
+                _, writer = self._writers.popitem()
+                self._shut(writer)
+
+    def _writer(self, session: str, now: int) -> Writer:
+        writer = self._writers.get(session)
+        if writer is not None:
+            self._writers.move_to_end(session)
+            return writer
+        if session in self._parents:
+            raise JournalError(
+                self.path(session),
+                "belongs to the process that this one was forked from",
+                "open a session of another id in the child",
+            )
+        name = well_formed(session)
+        writer = Writer(
+            self.folder / file_name(name),
+            name,
+            anchors=self._anchors,
+            hasher=self._hasher,
+            sync=self._sync,
+            report=self._report,
+            now=now,
+        )
+        self._writers[session] = writer
+        return writer
+
+    def _shut(self, writer: Writer) -> None:
+        try:
+            writer.anchor(self._monotonic())
+        finally:
+            writer.close()
+
+    def after_fork_in_child(self) -> None:
+        """The files stay the parent's: closing them here leaves its locks alone."""
+        self._lock = threading.RLock()
+        self._parents |= frozenset(self._writers)
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+
+def _unreported(finding: Finding) -> None:
+    """Findings on opening are no errors, and `verify` reports what can still be seen of them."""
+
+
+_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for journal in list(_journals):
+        journal.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,107 @@
+"""Opening a session's file to write on: what is there is checked, and repaired where that is safe.
+
+From the anchor on, every line must follow the one before: those are adopted (a process died before
+it anchored them). What comes after the last line feed was torn off by a dying process: it is cut,
+or completed where only the line feed is missing. Anything else has another cause, and then nothing
+is changed and nothing more is written. What lies before the anchor is `verify`'s to read: opening
+costs the same however long the journal is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from policyguard.journal.chain import HASH_BYTES, Hasher, parse
+from policyguard.journal.errors import AlteredError, JournalError
+from policyguard.journal.finding import Finding, found
+from policyguard.journal.position import BrokenError, Position, advance
+from policyguard.store.protocol import Anchor
+
+Report = Callable[[Finding], None]
+
+
+def recover(
+    descriptor: int,
+    path: Path,
+    session: str,
+    anchor: Anchor | None,
+    hasher: Hasher,
+    report: Report,
+) -> Position:
+    """Where the next line goes. Raises `AlteredError`; `OSError` where the disk fails."""
+    start = _anchored(descriptor, path, anchor)
+    position = start
+    rest = b""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(start.size)
+        for line in file:
+            if not line.endswith(b"\n"):
+                rest = line
+                break
+            try:
+                if not position.count:
+                    _same_key(path, line, hasher)
+                position = advance(hasher, session, position, line[:-1])
+            except BrokenError as error:
+                raise _altered(path, f"line {position.count + 1} {error}") from None
+    position = _mended(descriptor, path, session, position, rest, hasher, report)
+    if position.count > start.count:
+        lines = position.count - start.count
+        report(found("journal/unanchored", path, f"{lines} lines beyond the anchor were adopted"))
+    return position
+
+
+def _anchored(descriptor: int, path: Path, anchor: Anchor | None) -> Position:
+    if anchor is None:
+        return Position()
+    size = os.fstat(descriptor).st_size
+    if size < anchor.size:
+        raise _altered(path, f"has {size} bytes where {anchor.size} were anchored")
+    end = os.pread(descriptor, HASH_BYTES, anchor.size - HASH_BYTES)
+    if end != b'"hash":"%b"}\n' % anchor.hash.encode():
+        raise _altered(path, f"line {anchor.count} is not the one that was anchored")
+    return Position(anchor.chain, anchor.count, anchor.hash, anchor.size)
+
+
+def _same_key(path: Path, first: bytes, hasher: Hasher) -> None:
+    link = parse(first[:-1])
+    if link is not None and link.key != hasher.id:
+        raise JournalError(
+            path,
+            "was begun with another key, or without one",
+            "give the key that it was begun with, or use another session id",
+        )
+
+
+def _mended(
+    descriptor: int,
+    path: Path,
+    session: str,
+    position: Position,
+    rest: bytes,
+    hasher: Hasher,
+    report: Report,
+) -> Position:
+    """What a dying process left behind the last line feed."""
+    if not rest:
+        return position
+    try:
+        whole = advance(hasher, session, position, rest)
+    except BrokenError:
+        os.ftruncate(descriptor, position.size)
+        message = f"{len(rest)} bytes of a line that was not written to its end were cut off"
+        report(found("journal/torn-line", path, message, position.count + 1))
+        return position
+    os.write(descriptor, b"\n")
+    report(found("journal/torn-line", path, "a missing line feed was added", whole.count))
+    return whole
+
+
+def _altered(path: Path, reason: str) -> AlteredError:
+    return AlteredError(
+        path,
+        f"was altered: {reason}",
+        "look with `policyguard verify`; use another session id to go on",
+    )

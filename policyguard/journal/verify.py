@@ -1,0 +1,237 @@
+"""Has anybody been at the journals? Reads them, and compares them with their anchors.
+
+The anchors are read first, then the files: an honest writer writes its line before its anchor, so
+a file that is being written meanwhile is never behind the anchors that were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from policyguard.journal.chain import Hasher, parse
+from policyguard.journal.diagnose import diagnose
+from policyguard.journal.errors import JournalError
+from policyguard.journal.finding import Finding, found
+from policyguard.journal.names import SUFFIX, file_name, is_journal_name
+from policyguard.journal.position import BrokenError, Position, advance, session_of
+from policyguard.store.protocol import Anchor, Anchors
+
+_MOST = 100
+"""Findings about one file that are listed: nobody reads on in a file that is all wrong."""
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What was read, and what was found in it."""
+
+    files: int
+    lines: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything was found that no honest writer leaves behind."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+
+def verify(
+    paths: Sequence[Path],
+    *,
+    anchors: Anchors | None = None,
+    exported: Mapping[str, Anchor] | None = None,
+    key: bytes | None = None,
+) -> Verified:
+    """Verify journals: files, and folders with all that lies in them.
+
+    `anchors` is the store's, `exported` what was taken from it before, `key` what the hashes were
+    made with. Of a folder, files that an anchor speaks of and that are not there are found too.
+    Raises `JournalError` for a path that is not there, `StoreError`.
+    """
+    known = {anchor.session: anchor for anchor in anchors.all()} if anchors is not None else {}
+    checker = _Checker(
+        by_name={file_name(anchor.session): anchor for anchor in known.values()},
+        exported={file_name(anchor.session): anchor for anchor in (exported or {}).values()},
+        hasher=Hasher(key),
+        anchored=anchors is not None,
+    )
+    files = list(_files(paths))
+    findings = [finding for file in files for finding in checker.check(file)]
+    if any(path.is_dir() for path in paths):
+        folder = next(path for path in paths if path.is_dir())
+        findings += _missing(folder, {file.name for file in files}, checker, anchors)
+    return Verified(len(files), checker.lines, tuple(findings))
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for path in paths:
+        if path.is_dir():
+            try:
+                found_here = sorted(file for file in path.iterdir() if file.suffix == SUFFIX)
+            except OSError as error:
+                raise _unreadable(path, error) from None
+        elif path.exists() or path.is_symlink():
+            found_here = [path]
+        else:
+            raise JournalError(path, "is not there", "name a journal, or a folder of journals")
+        for file in found_here:
+            if file not in seen:
+                seen.add(file)
+                yield file
+
+
+def _missing(
+    folder: Path, names: set[str], checker: _Checker, anchors: Anchors | None
+) -> Iterator[Finding]:
+    """Sessions that were anchored and have no file."""
+    for name, anchor in {**checker.by_name, **checker.exported}.items():
+        if name in names:
+            continue
+        if name not in checker.exported and anchors is not None and not anchors.get(anchor.session):
+            continue  # forgotten since the anchors were read, and its file with it
+        message = f"session {anchor.session!r:.80} has {anchor.count} anchored lines, and no file"
+        yield found("journal/missing-file", folder / name, message)
+
+
+class _Checker:
+    """One run: what is known of each file by its name, and how many lines were read."""
+
+    def __init__(
+        self,
+        *,
+        by_name: dict[str, Anchor],
+        exported: dict[str, Anchor],
+        hasher: Hasher,
+        anchored: bool,
+    ) -> None:
+        self.by_name = by_name
+        self.exported = exported
+        self.lines = 0
+        self._hasher = hasher
+        self._anchored = anchored
+
+    def check(self, file: Path) -> list[Finding]:
+        """All that is to be said of one file."""
+        try:
+            return list(self._check(file))
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror or error}"
+            return [found("journal/unreadable", file, reason)]
+
+    def _check(self, file: Path) -> Iterator[Finding]:
+        if not file.is_file():
+            yield found("journal/unreadable", file, "no regular file")
+            return
+        with file.open("rb") as content:
+            first = content.readline()
+        anchors = [
+            known[file.name] for known in (self.by_name, self.exported) if file.name in known
+        ]
+        session = anchors[0].session if anchors else session_of(first)
+        if not anchors and session is not None:
+            # A copy under another name is verified against the anchors of its session.
+            own = file_name(session)
+            anchors = [known[own] for known in (self.by_name, self.exported) if own in known]
+        if not first.endswith(b"\n"):
+            yield from self._without_a_line(file, first, anchors)
+            return
+        link = parse(first[:-1])
+        if link is None and not anchors and not is_journal_name(file):
+            yield found("journal/no-chain", file, "its first line is no line of a journal", 1)
+            return
+        if link is not None and link.key != self._hasher.id and not link.seq:
+            yield _other_key(file, link.key)
+            return
+        session = session or ""
+        if is_journal_name(file) and file_name(session) != file.name:
+            message = f"the name is another session's than {session!r:.80}"
+            yield found("journal/foreign-chain", file, message, 1)
+            return
+        yield from self._follow(file, session, anchors)
+
+    def _without_a_line(self, file: Path, rest: bytes, anchors: list[Anchor]) -> Iterator[Finding]:
+        if anchors:
+            most = max(anchor.count for anchor in anchors)
+            yield found("journal/cut-tail", file, f"has no line where {most} were anchored")
+        elif rest:
+            yield found("journal/torn-line", file, f"{len(rest)} bytes of a first line", 1)
+        else:
+            yield found("journal/empty", file, "has no line")
+
+    def _follow(self, file: Path, session: str, anchors: list[Anchor]) -> Iterator[Finding]:
+        position = Position()
+        at_anchor: dict[int, str] = {}
+        counts = {anchor.count for anchor in anchors}
+        rest = b""
+        with file.open("rb") as content:
+            for line in content:
+                if not line.endswith(b"\n"):
+                    rest = line
+                    break
+                try:
+                    position = advance(self._hasher, session, position, line[:-1])
+                except BrokenError:
+                    yield from self._broken(file, session, anchors)
+                    return
+                if position.count in counts:
+                    at_anchor[position.count] = position.hash
+        self.lines += position.count
+        yield from _anchored(file, position, anchors, at_anchor)
+        if rest:
+            message = f"{len(rest)} bytes of a line that was not written to its end"
+            yield found("journal/torn-line", file, message, position.count + 1)
+        if not anchors and self._anchored:
+            yield found("journal/no-anchor", file, f"none of {position.count} lines is anchored")
+
+    def _broken(self, file: Path, session: str, anchors: list[Anchor]) -> Iterator[Finding]:
+        with file.open("rb") as content:
+            lines = [line[:-1] for line in content if line.endswith(b"\n")]
+        self.lines += len(lines)
+        findings = list(islice(diagnose(file, lines, session, self._hasher), _MOST))
+        if not findings:
+            message = "the chain does not hold, in a way that has no name"
+            findings = [found("journal/edited", file, message)]
+        yield from findings
+        if len(findings) == _MOST:
+            yield found("journal/edited", file, f"{_MOST} findings are shown, and there are more")
+        most = max((anchor.count for anchor in anchors), default=0)
+        last = max((link.seq for line in lines if (link := parse(line)) is not None), default=-1)
+        if last + 1 < most:
+            message = f"ends with line {last} of the chain where {most} lines were anchored"
+            yield found("journal/cut-tail", file, message)
+
+
+def _anchored(
+    file: Path, position: Position, anchors: list[Anchor], at_anchor: dict[int, str]
+) -> Iterator[Finding]:
+    """A chain that holds, against what was known of it."""
+    for anchor in anchors:
+        if anchor.chain != position.chain:
+            message = f"is another chain than the one of session {anchor.session!r:.80}"
+            yield found("journal/foreign-chain", file, message)
+        elif position.count < anchor.count:
+            message = f"has {position.count} lines where {anchor.count} were anchored"
+            yield found("journal/cut-tail", file, message, position.count)
+        elif at_anchor.get(anchor.count) != anchor.hash:
+            message = f"holds, and line {anchor.count} is not the one that was anchored"
+            yield found("journal/rewritten", file, message, anchor.count)
+    if anchors:
+        beyond = position.count - max(anchor.count for anchor in anchors)
+        if beyond > 0:
+            message = f"{beyond} line{'' if beyond == 1 else 's'} beyond the last anchor"
+            yield found("journal/unanchored", file, message, position.count - beyond + 1)
+
+
+def _other_key(file: Path, key: str) -> Finding:
+    if not key:
+        return found("journal/no-key", file, "was written without a key", 1)
+    return found("journal/key", file, f"was written with another key (`{key}`), or needs one", 1)
+
+
+def _unreadable(path: Path, error: OSError) -> JournalError:
+    return JournalError(
+        path, f"cannot be read: {error.strerror}", "see that the folder is yours to read"
+    )

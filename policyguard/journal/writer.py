@@ -1,0 +1,172 @@
+"""One session's file, open for writing: each line in one `write`, each known by its hash."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from policyguard.journal.chain import Hasher, seal
+from policyguard.journal.errors import JournalError
+from policyguard.journal.opening import Report, recover
+from policyguard.journal.position import Position
+from policyguard.store.place import FILE_MODE
+from policyguard.store.protocol import Anchor, Anchors
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Writer:
+    """Appends events to one session's chain.
+
+    Exclusive while it is open, also towards other writers of this process (`flock`). After any
+    error it is to be closed: the file may be further than it knows, and opening it anew finds out.
+    `anchored_at` is the caller's own time of the last anchor.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        session: str,
+        *,
+        anchors: Anchors,
+        hasher: Hasher,
+        sync: bool,
+        report: Report,
+        now: int,
+    ) -> None:
+        self.path = path
+        self.session = session
+        self._anchors = anchors
+        self._hasher = hasher
+        self._sync = sync
+        self._descriptor, created = _opened(path)
+        self.anchored_at = now
+        try:
+            anchor = anchors.get(session)
+            position = recover(self._descriptor, path, session, anchor, hasher, report)
+            if created and sync:
+                _sync_folder(path.parent)
+        except BaseException as error:
+            os.close(self._descriptor)
+            if isinstance(error, OSError):
+                raise _failed(path, error) from None
+            raise
+        self._chain = position.chain or secrets.token_hex(16)
+        self._position = position
+        self._anchored = anchor.count if anchor is not None else 0
+
+    def append(self, event: bytes, *, masked: bool) -> None:
+        """Write one event, given as its JSON object. Raises `JournalError`; then nothing stays."""
+        position = self._position
+        first = not position.count
+        prev = position.hash
+        if first:
+            prev = self._hasher.genesis(self.session, self._chain)
+        line, digest = seal(
+            self._hasher,
+            event,
+            position.count,
+            prev,
+            chain=self._chain if first else "",
+            masked=masked,
+        )
+        try:
+            written = os.write(self._descriptor, line)
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+            if self._sync:
+                os.fsync(self._descriptor)
+        except OSError as error:
+            self._take_back()
+            raise _failed(self.path, error) from None
+        size = position.size + len(line)
+        self._position = Position(self._chain, position.count + 1, digest, size)
+
+    def anchor(self, now: int) -> None:
+        """Tell the store how far the file reaches, where it does not know. Raises `StoreError`."""
+        position = self._position
+        if position.count > self._anchored:
+            self._anchors.put(
+                Anchor(self.session, self._chain, position.count, position.hash, position.size)
+            )
+            self._anchored = position.count
+        self.anchored_at = now
+
+    def close(self) -> None:
+        """Close the file, which unlocks it. Anchors nothing."""
+        os.close(self._descriptor)
+
+    def _take_back(self) -> None:
+        """Leave no half of a line: what cannot be cut now is repaired when the file is opened."""
+        try:
+            os.ftruncate(self._descriptor, self._position.size)
+        except OSError:
+            return
+
+
+def _opened(path: Path) -> tuple[int, bool]:
+    """The file, locked; and whether it is new."""
+    while True:
+        try:
+            created = not path.exists()
+            descriptor = os.open(path, _FLAGS, FILE_MODE)
+        except OSError as error:
+            raise _failed(path, error) from None
+        try:
+            if _locked(descriptor, path):
+                return descriptor, created
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _locked(descriptor: int, path: Path) -> bool:
+    """Lock the file; False where it was removed between opening and locking it."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise JournalError(path, "is no regular file", "move it away")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise JournalError(
+            path,
+            "is being written by another process or guard",
+            "end the session there, or use another session id",
+        ) from None
+    except OSError as error:
+        raise _failed(path, error) from None
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file is on disk only once its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_REMEDIES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room, or ask for a larger quota",
+    errno.EFBIG: "lift the limit on the size of files",
+    errno.EROFS: "name a folder on a disk that you may write to",
+    errno.EACCES: "see that the folder and the file are yours to write",
+    errno.EPERM: "see that the folder and the file are yours to write",
+    errno.ENOENT: "see that the folder is still there",
+    errno.ELOOP: "it is a symbolic link: see who put it there, and remove it",
+    errno.EMFILE: "allow more open files, or keep fewer sessions open",
+}
+
+
+def _failed(path: Path, error: OSError) -> JournalError:
+    remedy = _REMEDIES.get(error.errno or 0, "see that the disk is sound")
+    return JournalError(path, f"cannot be written: {error.strerror or error}", remedy)

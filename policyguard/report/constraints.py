@@ -1,0 +1,66 @@
+"""Constraints for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from policyguard.model.constraint import Constraint
+from policyguard.report.escape import for_terminal
+
+
+def render_list(constraints: Iterable[tuple[Constraint, str]]) -> str:
+    """A line a constraint, with its state."""
+    rows = [
+        (one.id, state, _scope(one), _what(one), f"{one.count}x", one.signature)
+        for one, state in constraints
+    ]
+    if not rows:
+        return "nothing has been learned"
+    head = ("id", "state", "scope", "bans", "failed", "signature")
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(5)]
+    return "\n".join(
+        "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=False)] + [row[5]])
+        for row in (head, *rows)
+    )
+
+
+def render_one(one: Constraint, state: str, revoked_by: str) -> str:
+    """All that is known of a constraint."""
+    lines = [
+        f"{one.id}  {state}{f' by {for_terminal(revoked_by, 60)}' if revoked_by else ''}",
+        f"  bans        {_what(one)}",
+        f"  for         {_scope(one)}",
+        f"  because     {one.count} failures with {for_terminal(one.signature, 80)}",
+        f"  last error  {for_terminal(one.error, 160)}",
+        f"  learned     {_time(one.learned_at)}, last confirmed {_time(one.confirmed_at)}",
+        f"  taught by   {for_terminal(', '.join(one.taught_by), 200)}",
+        f"  policy      {f'signatures/{one.learn}/learn' if one.learn else 'learn'}",
+    ]
+    for point in one.points:
+        values = ", ".join(f"{name} = {value}" for name, value in point.items())
+        beyond = {"up": "or more in each", "down": "or less in each"}.get(one.direction, "")
+        lines.append(f"  region      {for_terminal(values, 120)} {beyond}".rstrip())
+    return "\n".join(lines)
+
+
+def _what(one: Constraint) -> str:
+    kind, _, name = one.key.partition(":")
+    if kind == "call":
+        return f"one call of {for_terminal(one.tool, 40)}"
+    if kind == "parameters":
+        return f"a region of parameters of {for_terminal(one.tool, 40)}"
+    return f"{kind} {for_terminal(name, 60)}"
+
+
+def _scope(one: Constraint) -> str:
+    scope, _, narrowed = one.scope.partition("\x1f")
+    kind, _, name = scope.partition(":")
+    text = kind if not name else f"{kind} {for_terminal(name, 40)}"
+    return f"{text} ({for_terminal(narrowed, 40)})" if narrowed else text
+
+
+def _time(at: int | None) -> str:
+    if at is None:
+        return "at a time not known"
+    return datetime.fromtimestamp(at / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

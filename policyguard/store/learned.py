@@ -1,0 +1,89 @@
+"""Constraints in a store, read and written as what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from policyguard.model.constraint import Constraint
+from policyguard.store.protocol import REVOKED, Store
+from policyguard.store.protocol import Constraint as Record
+
+ACTIVE = "active"
+_decoder = msgspec.msgpack.Decoder(Constraint)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Kept(NamedTuple):
+    """A constraint and where it stands in its life: `active`, or `revoked` by somebody."""
+
+    constraint: Constraint
+    state: str
+    revoked_by: str
+
+
+def record(constraint: Constraint, at: int | None) -> Record:
+    """A constraint as a store keeps it."""
+    return Record(
+        id=constraint.id,
+        scope=constraint.scope,
+        key=constraint.key,
+        state=ACTIVE,
+        updated_at=at or constraint.confirmed_at or 0,
+        payload=_encode(constraint),
+    )
+
+
+def constraint_of(kept: Record) -> Constraint:
+    """The constraint of a record."""
+    return _decoder.decode(kept.payload)
+
+
+def kept(store: Store, *, revoked: bool = False) -> Iterator[Kept]:
+    """The constraints of a store, by id; with `revoked` also those taken back."""
+    for found in store.constraints.list():
+        if revoked or found.state != REVOKED:
+            yield Kept(constraint_of(found), found.state, found.revoked_by)
+
+
+def one(store: Store, id_: str) -> Kept | None:
+    """The constraint of an id."""
+    found = store.constraints.get(id_)
+    return None if found is None else Kept(constraint_of(found), found.state, found.revoked_by)
+
+
+def export(store: Store) -> Iterator[bytes]:
+    """Every constraint that holds, one JSON object a line."""
+    for held in kept(store):
+        yield msgspec.json.encode(held.constraint)
+
+
+class ImportedError(Exception):
+    """A line that is no constraint; the message says which."""
+
+
+def imported(lines: Iterable[bytes]) -> list[Constraint]:
+    """The constraints of an export. Raises `ImportedError`."""
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(msgspec.json.decode(line, type=Constraint))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ImportedError(f"line {number} is no constraint: {error}") from None
+    return found
+
+
+def take(store: Store, constraints: Iterable[Constraint]) -> tuple[int, int]:
+    """Write constraints in one step. Returns how many were taken, and how many stay revoked."""
+    taken = refused = 0
+    with store.transaction():
+        for constraint in constraints:
+            if store.constraints.put(record(constraint, None)):
+                taken += 1
+            else:
+                refused += 1
+    return taken, refused

@@ -1,0 +1,90 @@
+"""What a tests file may have wrong that its schema cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from policyguard.compiler.validate import place
+from policyguard.engines.yaml_tree import Node, descend
+from policyguard.engines.yaml_tree import Path as TreePath
+from policyguard.model.diagnostic import Diagnostic, did_you_mean
+from policyguard.model.effect import Effect
+from policyguard.testing.beside import beside
+from policyguard.testing.suite import MAIN, Step, Test
+from policyguard.testing.times import instant
+
+
+def check(root: Node, tests: Iterable[Test]) -> Iterator[Diagnostic]:
+    """Everything wrong with tests that the schema has nothing against."""
+    names: set[str] = set()
+    for test in tests:
+        if test.name in names:
+            message = f"the name `{test.name}` stands here a second time"
+            yield _wrong(root, "reference/duplicate-id", message, (*test.path, "name"))
+        names.add(test.name)
+        yield from _sessions(root, test)
+        for step in test.steps:
+            yield from _step(root, test, step)
+        yield from _trace(root, test)
+
+
+def _sessions(root: Node, test: Test) -> Iterator[Diagnostic]:
+    if test.session.at is not None and instant(test.session.at) is None:
+        path = (*test.path, "session", "at")
+        yield _wrong(root, "schema/value", f"`{test.session.at}` is no time that there is", path)
+    before = [MAIN]
+    for name, who in test.sessions.items():
+        path = (*test.path, "sessions", name)
+        if name == MAIN:
+            message = f"`{MAIN}` is the test's own session"
+            hint = "describe it under `session`"
+            yield _wrong(root, "schema/conflict", message, path, hint=hint, key=True)
+        if who.parent is not None and who.parent not in before:
+            message = f"no session `{who.parent}` stands before this one"
+            hint = did_you_mean(who.parent, before)
+            yield _wrong(root, "schema/value", message, (*path, "parent"), hint=hint)
+        before.append(name)
+
+
+def _step(root: Node, test: Test, step: Step) -> Iterator[Diagnostic]:
+    if step.in_ != MAIN and step.in_ not in test.sessions:
+        known = [MAIN, *test.sessions]
+        hint = did_you_mean(step.in_, known) or f"add it to the test's `sessions`: {step.in_}: {{}}"
+        message = f"this test has no session `{step.in_}`"
+        yield _wrong(root, "schema/value", message, (*step.path, "in"), hint=hint)
+    if step.expect is not None and step.expect >= Effect.ASK:
+        for key in ("result", "running", "release", "outcome"):
+            path = (*step.path, key)
+            if not descend(root, path)[1]:
+                message = f"a call that is answered with `{step.expect}` has no `{key}`"
+                hint = "it does not run"
+                yield _wrong(root, "schema/conflict", message, path, hint=hint, key=True)
+    if step.result.ok and step.result.error is not None:
+        message = "`ok: true` and an `error` exclude each other"
+        yield _wrong(root, "schema/conflict", message, (*step.path, "result", "error"), key=True)
+
+
+def _trace(root: Node, test: Test) -> Iterator[Diagnostic]:
+    if test.trace is None:
+        return
+    file = beside(root.source.file, test.trace)
+    if not file.is_file():
+        hint = did_you_mean(file.name, _beside(file))
+        yield _wrong(root, "load/not-found", f"no file `{file}`", (*test.path, "trace"), hint=hint)
+    for number, item in enumerate(test.refused):
+        first, _, last = str(item).partition("-")
+        if last and int(first) > int(last):
+            message = f"`{item}` is from a later call to an earlier one"
+            hint = f"write `{last}-{first}`"
+            yield _wrong(root, "schema/value", message, (*test.path, "refused", number), hint=hint)
+
+
+def _beside(file: Path) -> list[str]:
+    return [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
+
+
+def _wrong(
+    root: Node, code: str, message: str, path: TreePath, *, hint: str | None = None, key: bool = False
+) -> Diagnostic:
+    return root.source.diagnostic(code, message, place(root, path, key=key), hint=hint)

@@ -1,0 +1,67 @@
+"""What a test expects of a decision, held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from policyguard.model.decision import Decision, Violation
+from policyguard.model.diagnostic import did_you_mean
+from policyguard.report.results import Mismatch
+from policyguard.testing.suite import Expected
+
+_LEARNED = "constraints"
+"""Stands for any learned constraint: its id is made from the call's keyed fingerprint."""
+
+
+def compare(
+    decision: Decision, expected: Expected, known: Iterable[str], *, refused: bool = False
+) -> Iterator[Mismatch]:
+    """Everything about a decision that is otherwise than expected.
+
+    Without an effect the call must be admitted, or with `refused` must not. `known` are the ids
+    of the policy's entries, for a hint where the test names none of them.
+    """
+    fits = decision.allowed is not refused
+    if expected.effect is not None:
+        fits = decision.effect is expected.effect
+    if not fits:
+        wanted = expected.effect or ("ask, block or halt" if refused else "allow or advise")
+        yield Mismatch("effect", str(wanted), decision.effect.value)
+    for what, id_, found in (
+        ("by", expected.by, decision.violations),
+        ("would", expected.would, decision.would),
+    ):
+        if id_ is not None and not any(names(id_, one.id) for one in found):
+            yield Mismatch(what, f"{what} `{id_}`{_hint(id_, known)}", _ids(found))
+    if expected.says is not None and expected.says not in decision.message:
+        yield Mismatch("says", f"a message with `{expected.says}`", f"`{decision.message}`")
+    for fault in decision.errors:
+        if fault.id == "internal":
+            # A block by a defect of ours must not pass for the block that a test waits for.
+            yield Mismatch("internal", "an answer of the policy", f"a defect: {fault.error}")
+
+
+def names(part: str, id_: str) -> bool:
+    """Whether a test that says `part` means the entry `id_`: its id, or a trailing part of it."""
+    if part == _LEARNED:
+        return id_.startswith(f"{_LEARNED}/")
+    return id_ == part or id_.endswith(f"/{part}")
+
+
+def _ids(violations: Iterable[Violation]) -> str:
+    return ", ".join(violation.id for violation in violations) or "nothing"
+
+
+def _hint(part: str, known: Iterable[str]) -> str:
+    """For an id that no entry of the policy has: which one may have been meant."""
+    ids = list(known)
+    if part == _LEARNED or any(names(part, id_) for id_ in ids):
+        return ""
+    ends = [id_[start:] for id_ in ids for start in _starts(id_)]
+    hint = did_you_mean(part, ends)
+    return f" ({hint})" if hint else ""
+
+
+def _starts(id_: str) -> Iterator[int]:
+    yield 0
+    yield from (place + 1 for place, character in enumerate(id_) if character == "/")

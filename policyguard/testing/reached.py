@@ -1,0 +1,116 @@
+"""Which entries of a policy its tests have reached, told from what guards decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+
+from policyguard.compiler import Compiled
+from policyguard.engines.yaml_tree import Path
+from policyguard.guard import Guard
+from policyguard.model.decision import Decision
+from policyguard.model.limits import PollingLimit
+from policyguard.model.outcome import Recorded
+from policyguard.model.policy import Policy
+from policyguard.report.results import Coverage, Reach
+
+_PACK = "pack:"
+"""How the names of files begin that ship with policyguard."""
+
+
+class Reached:
+    """Counts what fires: rules, limits, budgets, signatures, and what failures have taught.
+
+    An entry is reached when it has something against a call (also in observe mode); a signature
+    when a result has it; a `learn` when a constraint that it taught binds a call.
+    """
+
+    def __init__(self, compiled: Compiled) -> None:
+        self._compiled = compiled
+        self._paths = dict(_entries(compiled.policy))
+        self._hits: Counter[str] = Counter()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The same for the same policy: its file, and the digest of all that it was made of."""
+        return self._own, self._compiled.policy.digest
+
+    @property
+    def _own(self) -> str:
+        """The policy's own file: the last layer. What it extends comes before."""
+        return list(self._compiled.layered.sources)[-1]
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all entries that may fire."""
+        return list(self._paths)
+
+    def decision(self, decision: Decision, guard: Guard) -> None:
+        """Count what a decision names."""
+        for violation in (*decision.violations, *decision.would):
+            id_ = violation.id
+            if id_.startswith("constraints/"):
+                constraint = guard.world.memory.get(id_.removeprefix("constraints/"))
+                if constraint is not None:
+                    self._hits[_learn(constraint.learn)] += 1
+            else:
+                self._hits[id_] += 1
+
+    def recorded(self, recorded: Recorded) -> None:
+        """Count the signature of a result."""
+        if recorded.outcome.signature:
+            self._hits[f"signatures/{recorded.outcome.signature}"] += 1
+
+    def add(self, other: Reached) -> None:
+        """Count what other tests of the same policy have reached."""
+        self._hits += other._hits  # noqa: SLF001 - another one of us
+
+    def coverage(self) -> Coverage:
+        """What was reached so far. Entries of packs are left to the tests of the packs."""
+        layered, policy = self._compiled.layered, self._compiled.policy
+        own = self._own
+        entries, inherited = [], 0
+        for id_, path in self._paths.items():
+            span = layered.where(path, key=True)
+            if span.file.startswith(_PACK) and not own.startswith(_PACK):
+                inherited += 1
+            else:
+                entries.append(Reach(id_, span.file, span.line, self._hits[id_]))
+        return Coverage(policy=policy.name, file=own, entries=tuple(entries), inherited=inherited)
+
+
+def _entries(policy: Policy) -> Iterator[tuple[str, Path]]:
+    """The id of every entry that may fire, and where it stands in the policy."""
+    for rule in policy.rules:
+        yield f"rules/{rule.id}", ("rules", rule.id)
+    for level, limits in policy.limits.items():
+        group, colon, name = level.partition(":")
+        for field in msgspec.structs.fields(limits):
+            limit = getattr(limits, field.name)
+            # A kind that is switched off is the text `none`; metadata are no limits either.
+            if not isinstance(limit, msgspec.Struct):
+                continue
+            path: Path = ("limits", group, *([name] if colon else []), field.name)
+            if isinstance(limit, PollingLimit):
+                for part in ("cooldown", "unchanged"):
+                    if getattr(limit, part) is not None:
+                        yield f"limits/{level}/polling/{part}", (*path, part)
+            else:
+                yield f"limits/{level}/{field.name}", path
+    for budget in policy.budgets:
+        yield f"budgets/{budget.id}", ("budgets", budget.id)
+    for number, signature in enumerate(policy.signatures):
+        yield f"signatures/{signature.id}", ("signatures", number)
+        if signature.learn is not None and policy.learn is not None:
+            yield _learn(signature.id), ("signatures", number, "learn")
+    if policy.learn is not None:
+        yield "learn", ("learn",)
+        for name in policy.learn.parameters or {}:
+            yield _learn(name), ("learn", "parameters", name)
+
+
+def _learn(name: str) -> str:
+    """The id of what a signature teaches; without one, of what all the others do."""
+    return f"signatures/{name}/learn" if name else "learn"

@@ -1,0 +1,148 @@
+"""What a tests file says, typed. Names are those of `schemas/policy-tests.schema.json`.
+
+Durations and times are still text here, as the file has them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from policyguard.compiler import Compiled
+from policyguard.compiler.validate import place
+from policyguard.engines.yaml_tree import Node, Path
+from policyguard.model.diagnostic import Span
+from policyguard.model.effect import Effect
+
+MAIN = "main"
+"""The name of a test's own session."""
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class Result(_Part, frozen=True, kw_only=True):
+    """What came of a call. `ok` is None where the test does not say: then it has succeeded, unless
+    something else here (`error`, `exit_code`, `status`) is a failure's.
+    """
+
+    ok: bool | None = None
+    text: str = ""
+    error: str | None = None
+    exit_code: int | None = None
+    status: int | None = None
+    retry_after: float | str | None = None
+    duration: float | str | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    score: float | None = None
+    blame: Literal["agent", "harness", "unknown"] | None = None
+    meta: dict[str, Any] = {}
+
+
+class Who(_Part, frozen=True, kw_only=True):
+    """A session: who is at work. `at` (when the test begins) is the main session's only."""
+
+    tags: dict[str, Any] = {}
+    roles: tuple[str, ...] = ()
+    agent: str = ""
+    user: str = ""
+    project: str = ""
+    cwd: str | None = None
+    at: str | None = None
+    parent: str | None = None
+
+
+class Expected(_Part, frozen=True, kw_only=True):
+    """What the policy must say to a call. `effect` None: that it is admitted."""
+
+    effect: Effect | None = None
+    by: str | None = None
+    says: str | None = None
+    would: str | None = None
+
+
+class Step(_Part, frozen=True, kw_only=True):
+    """One step. `path` leads to it in the file."""
+
+    path: Path
+    in_: str = msgspec.field(name="in", default=MAIN)
+    turn: bool = False
+    grant: tuple[str, float] | None = None
+    approve: bool = False
+    spend: dict[str, float] | None = None
+    times: int = 1
+    wait: str | None = None
+    call: dict[str, dict[str, Any] | str] | None = None
+    server: str = ""
+    batch: str | None = None
+    hints: dict[str, bool] | None = None
+    tags: dict[str, Any] | None = None
+    estimate: dict[str, float] | None = None
+    expect: Effect | None = None
+    by: str | None = None
+    says: str | None = None
+    would: str | None = None
+    result: Result = Result()
+    running: bool = False
+    release: bool = False
+    outcome: dict[str, Any] = {}
+    progress: str | None = None
+    state: dict[str, Any] = {}
+
+    @property
+    def expected(self) -> Expected:
+        """What it says of the decision."""
+        return Expected(effect=self.expect, by=self.by, says=self.says, would=self.would)
+
+
+class RecordedCall(_Part, frozen=True, kw_only=True):
+    """A call of a trace, by its number from 1 or its id, and what the policy must say to it.
+
+    `effect` None: that it is refused. `path` leads to the item in the file.
+    """
+
+    path: Path
+    call: int | str
+    in_: str | None = msgspec.field(name="in", default=None)
+    effect: Effect | None = None
+    by: str | None = None
+    says: str | None = None
+
+
+class Test(_Part, frozen=True, kw_only=True):
+    """One test: `steps`, or a `trace` with what is expected of it. `path` leads to it."""
+
+    __test__ = False  # to pytest, which takes a class of this name for tests
+
+    path: Path
+    name: str
+    session: Who = Who()
+    sessions: dict[str, Who] = {}
+    steps: tuple[Step, ...] = ()
+    trace: str | None = None
+    expect: tuple[RecordedCall, ...] = ()
+    refused: tuple[int | str, ...] = ()
+
+
+class Suite(NamedTuple):
+    """A tests file that can be run: its tree, its policy, its tests."""
+
+    root: Node
+    compiled: Compiled
+    tests: tuple[Test, ...]
+
+    @property
+    def file(self) -> str:
+        """The file's name in reports, from which other files are looked for."""
+        return self.root.source.file
+
+    def where(self, path: Path, *, key: bool = False) -> Span:
+        """Where the value at `path` (or its key) stands, or the nearest around it."""
+        return place(self.root, path, key=key)
+
+    def lines(self, span: Span) -> tuple[str, ...]:
+        """The source lines of a span."""
+        return self.root.source.diagnostic("", "", span).lines

@@ -1,0 +1,18 @@
+"""Calls and values in the words of a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def call_text(call: Mapping[str, Mapping[str, Any] | str]) -> str:
+    """A call as a test writes it: `read_file {"path": "a"}`."""
+    ((tool, given),) = call.items()
+    return f"{tool} {json.dumps(given, ensure_ascii=False)}"
+
+
+def value_text(value: Any) -> str:
+    """A value of a test's in backticks."""
+    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"

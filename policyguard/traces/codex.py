@@ -1,0 +1,182 @@
+"""Codex CLI rollouts, and the items of OpenAI's Responses API that they are made of.
+
+A rollout is one JSON object a line, one session a file: `{timestamp, type, payload}`. Bare items
+stand one a line, in a list, or in an object under `items` or `output`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from policyguard.model.event import Started
+from policyguard.traces.arguments import as_arguments
+from policyguard.traces.codex_results import Ended, ended, result
+from policyguard.traces.content import as_text
+from policyguard.traces.importer import Met
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.session import Call, SessionEvents
+from policyguard.traces.shape import as_amount, as_id, as_list, as_object, as_string
+from policyguard.traces.source import Sample, Source
+from policyguard.traces.times import from_iso
+
+FORMAT = "codex"
+
+_ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
+_OTHER_ITEMS = ("message", "reasoning", "web_search_call", "file_search_call", "item_reference")
+_HOLDERS = ("items", "output")
+
+_HARNESS_SAYS = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<permissions instructions>",
+    "<turn_aborted>",
+    "<user_shell_command>",
+    "<INSTRUCTIONS>",
+    "<skill>",
+    "# AGENTS.md instructions",
+)
+"""How messages of role user begin that Codex writes and not the person."""
+
+
+def detect(sample: Sample) -> bool:
+    """A line in the envelope of a rollout, or a call or its output as a bare item."""
+    held = _held(sample.document)
+    return any(_is_typical(as_object(line)) for line in (*sample.records, *as_list(held)))
+
+
+def _held(document: object) -> object:
+    """The list of items in a document."""
+    if isinstance(document, list):
+        return document
+    return next((value for key in _HOLDERS if (value := as_object(document).get(key))), None)
+
+
+def _is_typical(line: dict[str, Any]) -> bool:
+    kind = as_string(line.get("type"))
+    if kind in _ENVELOPES:
+        return isinstance(line.get("payload"), dict)
+    return kind in (*_CALLS, *_OUTPUTS) and "call_id" in line
+
+
+def read(source: Source, met: Met) -> Iterator[Item]:
+    """The one session of a file."""
+    rollout = _Rollout(source)
+    for entry in _lines(source):
+        if isinstance(entry, Skipped):
+            yield entry
+        else:
+            yield from rollout.line(*entry)
+    yield from rollout.end()
+
+
+def _lines(source: Source) -> Iterator[tuple[int | None, object] | Skipped]:
+    held = _held(source.sample.document)
+    if isinstance(held, list):
+        yield from ((None, item) for item in held)
+    else:
+        yield from source.lines()
+
+
+class _Rollout:
+    """Follows the items, and tells the calls of one answer of the model when all are known."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._events = SessionEvents(source.file, Started(session=source.name, agent=FORMAT))
+        self._started = False
+        self._calls: list[Call] = []
+        self._ended: dict[str, Ended] = {}
+        self._tokens = 0
+        self._at: int | None = None
+
+    def line(self, number: int | None, line: object) -> Iterator[Item]:
+        """One line, or one bare item."""
+        payload = as_object(line)
+        at = from_iso(payload.get("timestamp"))
+        kind = as_string(payload.get("type"))
+        if kind in _ENVELOPES:
+            payload = as_object(payload.get("payload"))
+        elif not kind and not payload.get("record_type") and "instructions" not in payload:
+            # The oldest rollouts begin with an object of their instructions, and mark states.
+            reason = "no line of a rollout and no item: an object with a `type`"
+            yield Skipped(self._source.file, number, reason)
+            return
+        self._at = at or self._at
+        if not self._started:
+            yield from self._start(payload, at)
+        if kind == "event_msg":
+            yield from self._event(payload, at)
+        elif kind not in ("session_meta", "turn_context", "compacted"):
+            yield from self._item(payload, at, number)
+
+    def end(self) -> Iterator[Item]:
+        """The end of the file."""
+        if self._started:
+            yield from self._tell()
+            yield from self._events.close(at=self._at)
+
+    def _start(self, payload: dict[str, Any], at: int | None) -> Iterator[Item]:
+        self._started = True
+        started = Started(
+            session=self._source.name,
+            at=from_iso(payload.get("timestamp")) or at,
+            agent=FORMAT,
+            cwd=as_string(payload.get("cwd")),
+        )
+        self._events = SessionEvents(self._source.file, started)
+        yield from self._events.start()
+
+    def _item(self, item: dict[str, Any], at: int | None, number: int | None) -> Iterator[Item]:
+        kind = as_string(item.get("type"))
+        if kind in _CALLS:
+            self._calls.append(_call(item, at))
+        elif kind in _OUTPUTS:
+            yield from self._tell()
+            call = as_id(item.get("call_id"))
+            yield from self._events.result(result(item, self._ended.pop(call, None), at), number)
+        elif kind == "message" and item.get("role") == "assistant":
+            yield from self._events.reply()
+        elif kind == "message" and item.get("role") == "user":
+            text = as_text(item.get("content")).strip()
+            if text and not text.startswith(_HARNESS_SAYS):
+                yield from self._tell()
+                self._events.prompt(at)
+
+    def _event(self, event: dict[str, Any], at: int | None) -> Iterator[Item]:
+        kind = as_string(event.get("type"))
+        if kind == "token_count":
+            used = self._used(as_object(event.get("info")))
+            if used:
+                yield from self._tell()
+                yield from self._events.reply(used, at=at)
+        elif kind == "user_message":
+            yield from self._tell()
+            self._events.prompt(at)
+        else:
+            outcome = ended(event)
+            if outcome is not None:
+                self._ended[as_id(event.get("call_id"))] = outcome
+
+    def _used(self, info: dict[str, Any]) -> int:
+        """What was used since the last count: the same count is written several times."""
+        total = as_amount(as_object(info.get("total_token_usage")).get("total_tokens"))
+        if total is None:
+            return 0
+        used, self._tokens = int(total) - self._tokens, int(total)
+        return max(used, 0)
+
+    def _tell(self) -> Iterator[Item]:
+        calls, self._calls = self._calls, []
+        yield from self._events.calls(calls)
+
+
+def _call(item: dict[str, Any], at: int | None) -> Call:
+    if item["type"] == "local_shell_call":
+        tool, args = "local_shell", item.get("action")
+    else:
+        tool = as_string(item.get("name"))
+        args = item.get("arguments") if item["type"] == "function_call" else item.get("input")
+    return Call(as_id(item.get("call_id")) or as_id(item.get("id")), tool, as_arguments(args), at)

@@ -1,0 +1,117 @@
+"""What a Codex rollout says of how a call ended: in its output, or in an event of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from policyguard.model.event import Provenance
+from policyguard.traces.content import as_text
+from policyguard.traces.json_text import JsonError, decode
+from policyguard.traces.session import Result
+from policyguard.traces.shape import as_amount, as_id, as_object, as_string
+
+_SHELL_SAYS = ("Chunk ID: ", "Wall time: ", "Exit code: ", "Process exited with code ")
+"""How the header begins that Codex puts above what a command printed."""
+
+_OUTPUT = "\nOutput:\n"
+_CODE = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})$", re.MULTILINE)
+_TOOK = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds$", re.MULTILINE)
+
+_HARNESS_REFUSES = (
+    "failed to parse function arguments",
+    "apply_patch verification failed",
+    "unsupported call: ",
+    "unsupported custom tool call: ",
+    "exec_command failed",
+    "write_stdin failed",
+    "exec command rejected by user",
+    "patch rejected by user",
+    "aborted by user",
+)
+"""How an output begins in which Codex itself says that a call could not be run."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a call ended by an event, which stands before the call's output."""
+
+    ok: bool
+    exit_code: int | None = None
+
+
+def ended(event: dict[str, Any]) -> Ended | None:
+    """What an event says of the end of its call; None where it speaks of something else."""
+    kind = as_string(event.get("type"))
+    if kind == "exec_command_end":
+        code = _code(event.get("exit_code"))
+        return None if code is None else Ended(code == 0, code)
+    if kind == "patch_apply_end" and isinstance(event.get("success"), bool):
+        return Ended(event["success"])
+    if kind == "mcp_tool_call_end":
+        outcome = as_object(event.get("result"))
+        if "Err" in outcome:
+            return Ended(ok=False)
+        if "Ok" in outcome:
+            told = as_object(outcome["Ok"])
+            return Ended(told.get("isError", told.get("is_error")) is not True)
+    return None
+
+
+def result(item: dict[str, Any], told: Ended | None, at: int | None) -> Result:
+    """A `…_output` item. What it says itself goes before what an event `told`."""
+    output = item.get("output")
+    text, code, took = _output(output)
+    flag = as_object(output).get("success")
+    if code is None and told is not None:
+        code = told.exit_code
+    ok: bool | None
+    known: Provenance = "explicit"
+    if code is not None:
+        ok = code == 0
+    elif isinstance(flag, bool):
+        ok = flag
+    elif told is not None:
+        ok = told.ok
+    elif text.startswith(_HARNESS_REFUSES):
+        ok, known = False, "inferred"
+    else:
+        ok, known = None, "unknown"
+    call = as_id(item.get("call_id"))
+    return Result(call, text, ok, known, at, exit_code=code, duration=took)
+
+
+def _output(output: object) -> tuple[str, int | None, float | None]:
+    """The text, the exit code and the seconds of an output, in any of its forms."""
+    if isinstance(output, dict):
+        return as_text(output.get("content", output)), None, None
+    text = as_text(output)
+    if text.startswith("{"):
+        wrapped = as_object(_decoded(text))
+        metadata = as_object(wrapped.get("metadata"))
+        if "output" in wrapped and metadata:
+            took = as_amount(metadata.get("duration_seconds"))
+            code = _code(metadata.get("exit_code"))
+            return as_text(wrapped["output"]), code, None if took is None else float(took)
+    if text.startswith(_SHELL_SAYS):
+        header = text.partition(_OUTPUT)[0]
+        code_told, time_told = _CODE.search(header), _TOOK.search(header)
+        return (
+            text,
+            int(code_told[1]) if code_told else None,
+            float(time_told[1]) if time_told else None,
+        )
+    return text, None, None
+
+
+def _decoded(text: str) -> object:
+    try:
+        return decode(text)
+    except JsonError:
+        return None
+
+
+def _code(value: object) -> int | None:
+    is_code = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+    return value if is_code else None

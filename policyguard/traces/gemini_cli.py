@@ -1,0 +1,156 @@
+"""Gemini CLI sessions: a JSON document with `messages`, or in newer versions a message a line.
+
+`~/.gemini/tmp/<project>/chats/session-*.json` or `.jsonl`. A message is written again, under its
+id, when more of it is known: the last one holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from policyguard.model.event import Started
+from policyguard.traces.arguments import as_arguments
+from policyguard.traces.content import as_text
+from policyguard.traces.importer import Met
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.session import Call, Result, SessionEvents
+from policyguard.traces.shape import (
+    as_amount,
+    as_id,
+    as_list,
+    as_object,
+    as_objects,
+    as_string,
+)
+from policyguard.traces.source import Sample, Source
+from policyguard.traces.times import from_iso
+
+FORMAT = "gemini-cli"
+
+_SPOKEN = ("user", "gemini")
+_NOTES = ("info", "warning", "error")
+"""What the program shows to the person, and not to the model."""
+
+_HARNESS_SAYS = ("System: Please continue.",)
+"""How messages of type user begin that the program writes."""
+
+_STATUS = {"success": True, "error": False, "cancelled": False}
+
+
+def detect(sample: Sample) -> bool:
+    """The head of a session with its `projectHash`, or a message of Gemini's."""
+    messages = as_objects(as_object(sample.document).get("messages"))
+    lines = (*sample.records, sample.document, *messages)
+    return any(_is_typical(as_object(line)) for line in lines)
+
+
+def _is_typical(line: dict[str, Any]) -> bool:
+    if "sessionId" in line and "projectHash" in line:
+        return True
+    return line.get("type") == "gemini" and isinstance(
+        line.get("tokens", line.get("toolCalls")), dict | list
+    )
+
+
+def read(source: Source, met: Met) -> Iterator[Item]:
+    """The one session of a file. Its messages are held until its end: any may be written again."""
+    head: dict[str, Any] = {}
+    messages: dict[str, dict[str, Any]] = {}
+    for entry in source.values():
+        if isinstance(entry, Skipped):
+            yield entry
+            continue
+        number, line = entry
+        if isinstance(line, dict) and "projectHash" in line:
+            head = head or line
+            _keep(messages, as_list(line.get("messages")))
+        elif isinstance(line, dict) and "$set" in line:
+            _keep(messages, as_list(as_object(line["$set"]).get("messages")))
+        elif isinstance(line, dict) and (line.get("type") in _SPOKEN or "messages" in line):
+            _keep(messages, as_list(line.get("messages", [line])))
+        elif not isinstance(line, dict) or not (line.get("type") in _NOTES or _is_command(line)):
+            yield Skipped(source.file, number, "no message of a session")
+    started = Started(session=source.name, at=from_iso(head.get("startTime")), agent=FORMAT)
+    events = SessionEvents(source.file, started)
+    yield from events.start()
+    called: set[str] = set()
+    for message in messages.values():
+        yield from _message(source, events, message, called)
+    yield from events.close(at=from_iso(head.get("lastUpdated")))
+
+
+def _is_command(line: dict[str, Any]) -> bool:
+    """Lines such as `$rewindTo`: what was rewound did happen, and stays."""
+    return any(key.startswith("$") for key in line)
+
+
+def _keep(messages: dict[str, dict[str, Any]], said: list[Any]) -> None:
+    """Each message in the place where it was written first, as it was written last."""
+    for message in said:
+        if isinstance(message, dict) and message.get("type") in _SPOKEN:
+            messages[as_id(message.get("id")) or f" {len(messages)}"] = message
+
+
+def _message(
+    source: Source, events: SessionEvents, message: dict[str, Any], called: set[str]
+) -> Iterator[Item]:
+    at = from_iso(message.get("timestamp"))
+    if message["type"] == "user":
+        text = as_text(message.get("content")).strip()
+        if text and not text.startswith(_HARNESS_SAYS):
+            events.prompt(at)
+        return
+    tokens = as_amount(as_object(message.get("tokens")).get("total"))
+    yield from events.reply(int(tokens or 0), at=at)
+    fresh = []
+    for told in as_objects(message.get("toolCalls")):
+        name = as_id(told.get("id"))
+        if name and name in called:
+            reason = f"session `{events.session}`: call `{name}` for a second time"
+            yield Skipped(source.file, None, reason)
+            continue
+        called.add(name)
+        fresh.append(told)
+    yield from events.calls([_call(told, at) for told in fresh])
+    for told in fresh:
+        if told.get("result") is not None or told.get("status") in _STATUS:
+            yield from events.result(_result(told))
+
+
+def _call(told: dict[str, Any], at: int | None) -> Call:
+    return Call(
+        id=as_id(told.get("id")),
+        tool=as_string(told.get("name")),
+        args=as_arguments(told.get("args")),
+        at=at,
+    )
+
+
+def _result(told: dict[str, Any]) -> Result:
+    ok = _STATUS.get(as_string(told.get("status")))
+    response, error = _response(told.get("result"))
+    return Result(
+        call=as_id(told.get("id")),
+        text=response,
+        ok=ok,
+        known="unknown" if ok is None else "explicit",
+        at=from_iso(told.get("timestamp")),
+        error=error if ok is False else None,
+    )
+
+
+def _response(result: object) -> tuple[str, str | None]:
+    """The text that the model saw, and the error in it."""
+    if not isinstance(result, list):
+        return as_text(result), None
+    texts: list[str] = []
+    error: str | None = None
+    for part in result:
+        answer = as_object(as_object(part).get("functionResponse"))
+        response = answer.get("response")
+        told = as_object(response)
+        if "error" in told:
+            error = as_text(told["error"])
+        texts.append(as_text(told.get("output", told.get("error", response)) if answer else [part]))
+    return "\n".join(texts), error

@@ -1,0 +1,92 @@
+"""`policyguard constraints`: look at what was learned, revoke it, carry it elsewhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard import Guard
+from policyguard.cli import main
+from policyguard.compiler import alive
+
+POLICY = """
+policyguard: 1
+name: p
+signatures: [{id: wrong, pattern: wrong, blame: agent}]
+learn: {corroborate: 1, scope: project, parameters: {wrong: {of: [size], direction: up}}}
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(alive, "STEP", 2)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    place = tmp_path / "state" / "store.db"
+    session = Guard.load(tmp_path / "policy.yaml", store=place).session("s", project="shop")
+    session.record(session.check("build", {"n": 1}), error="wrong \x1b[2J way")
+    session.record(session.check("train", {"size": 5}), error="wrong size")
+    return place
+
+
+def _run(store: Path, *args: str, input: str | None = None) -> Result:  # noqa: A002 - click's name
+    return CliRunner().invoke(
+        main, ["constraints", "--store", str(store), *args], input=input, catch_exceptions=False
+    )
+
+
+def _ids(store: Path) -> dict[str, str]:
+    return {
+        one["tool"]: one["id"] for one in json.loads(_run(store, "list", "--format", "json").stdout)
+    }
+
+
+def test_list_and_show(store: Path) -> None:
+    listed = _run(store, "list").stdout
+    assert "one call of build" in listed
+    assert "project shop" in listed
+    shown = _run(store, "show", _ids(store)["train"]).stdout
+    assert "size = 5 or more in each" in shown
+    assert "taught by   s/c2" in shown
+    hostile = _run(store, "show", _ids(store)["build"]).stdout
+    assert "\x1b" not in hostile
+    assert (
+        json.loads(_run(store, "show", _ids(store)["build"], "--format", "json").stdout)["count"]
+        == 1
+    )
+
+
+def test_revoke(store: Path) -> None:
+    id_ = _ids(store)["build"]
+    assert _run(store, "revoke", id_, "--by", "ann").exit_code == 0
+    assert "build" not in _ids(store)
+    assert "revoked by ann" in _run(store, "show", id_).stdout
+    assert "revoked" in _run(store, "list", "--revoked").stdout
+
+
+def test_export_then_import_is_the_identity(store: Path, tmp_path: Path) -> None:
+    exported = _run(store, "export").stdout
+    other = tmp_path / "other" / "store.db"
+    assert _run(other, "import", "-", input=exported).stdout == "2 taken\n"
+    assert _run(other, "export").stdout == exported
+    _run(other, "revoke", _ids(other)["build"])
+    assert _run(other, "import", "-", input=exported).stdout == "1 taken; 1 stay revoked\n"
+
+
+@pytest.mark.parametrize("args", [["show", "k0"], ["revoke", "k0"]])
+def test_an_unknown_id_is_misuse(store: Path, args: list[str]) -> None:
+    result = _run(store, *args)
+    assert result.exit_code == 2
+    assert "none has the id `k0`" in result.stderr
+
+
+def test_what_cannot_be_read_is_named(store: Path, tmp_path: Path) -> None:
+    broken = _run(store, "import", "-", input='{"id": 1}\n')
+    assert broken.exit_code == 2
+    assert "line 1 is no constraint" in broken.stderr
+    missing = _run(tmp_path / "nowhere.db", "list")
+    assert missing.exit_code == 2
+    assert "nowhere.db" in missing.stderr
+    assert not (tmp_path / "nowhere.db").exists()

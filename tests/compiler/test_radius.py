@@ -1,0 +1,57 @@
+"""A radius that can do nothing is an error, and so is a word that `session.progress` never is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard.compiler import alive, check_policy
+
+
+def codes(folder: Path, text: str) -> list[str]:
+    file = folder / "policy.yaml"
+    file.write_text(f"policyguard: 1\nname: x\n{text}")
+    return [f"{one.code} {one.span.line}:{one.span.column}" for one in check_policy(file)[1]]
+
+
+@pytest.fixture(autouse=True)
+def _alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alive, "STEP", 2)
+
+
+TARGETS = "classify: {targets: [path]}\n"
+RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TARGETS + "radius: {shrink_after: 2}\n", []),
+        (TARGETS + "radius: {}\nlearn: {}\n", []),
+        (TARGETS + "radius: [{shrink_after: 2}, {shrink_after: 1}]\n", []),
+        ("radius: {shrink_after: 2}\n", ["reference/no-targets 3:1"]),
+        (TARGETS + "radius: {}\n", ["reference/never-shrinks 4:9"]),
+        (
+            TARGETS + "radius:\n  - {shrink_after: 2, when: 'true'}\n  - {widen_after: 1}\n",
+            ["reference/never-shrinks 6:5"],
+        ),
+        (
+            TARGETS + "radius:\n  - {shrink_after: 2, when: 'call.tol == 1'}\n",
+            ["cel/unknown-field 5:35"],
+        ),
+        (TARGETS + "radius:\n  - {shrink_after: 2, when: 'call.tool'}\n", ["cel/not-bool 5:30"]),
+        (RULE.replace("WORD", "plateau"), []),
+        (RULE.replace("WORD", "exhausted"), []),
+        (RULE.replace("WORD", "plateua"), ["cel/unknown-name 3:40"]),
+    ],
+)
+def test_what_is_said(text: str, expected: list[str], tmp_path: Path) -> None:
+    assert codes(tmp_path, text) == expected
+
+
+def test_before_its_step_progress_is_not_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alive, "STEP", 1)
+    assert codes(tmp_path, RULE.replace("WORD", "plateau")) == ["cel/not-alive 3:28"]

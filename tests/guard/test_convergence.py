@@ -1,0 +1,141 @@
+"""`session.progress`, the radius and an outage through a guard, and out of its events again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard, Session
+from policyguard.compiler import Compiled, alive, compile_policy
+from policyguard.guard.session import Session as Live
+from policyguard.guard.world import World
+from policyguard.journal.format import decode, encode
+from policyguard.model.event import Completed, Event
+
+NOW = 1_772_800_000 * 10**9
+POLICY = """
+policyguard: 1
+name: convergence
+classify:
+  targets: [paths]
+  classes: [{class: look, tools: [read, grep]}, {class: run, tools: [test, bash]}]
+LEARN
+progress: {exhausted_after: 2, plateau_after: 2}
+radius: {schedule: [unlimited, 1], shrink_after: 2, widen_after: 2}
+limits:
+  default: {outage: {max: 2, within: 60s, cooldown: 10s}}
+rules:
+  never: {tools: [bash], when: "true"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alive, "STEP", 2)
+
+
+def made(folder: Path, learn: str = "learn: {corroborate: 1}") -> Compiled:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY.replace("LEARN", learn))
+    return compile_policy(file)
+
+
+def fail(session: Session, tool: str, text: str, blame: str = "agent", **args: object) -> None:
+    session.record(session.check(tool, args), error=text, blame=blame)
+
+
+def test_the_events_tell_all_of_it(tmp_path: Path) -> None:
+    compiled = made(tmp_path)
+    events: list[Event] = []
+    guard = Guard(compiled, clock=lambda: NOW, listener=events.append)
+    session = guard.session("s")
+    fail(session, "test", "a", n=1, paths=["a"])
+    fail(session, "test", "a", n=2, paths=["a"])
+    fail(session, "get", "down", "harness")
+    fail(session, "get", "down", "harness")
+    refused = session.check("test", {"n": 1, "paths": ["a"]})
+    assert [one.reason for one in refused.violations] == ["learned"]
+    restored = Guard(compiled, clock=lambda: NOW)
+    restored.world = World(compiled)
+    for event in events:
+        restored.world.fold(decode(encode(event)))
+    again = Live(restored, restored.world.state.sessions["s"])
+    for one in (session, again):
+        # The outage's call was let through twice: a way, and free.
+        assert one.progress == "progressing"
+        wide = one.decide("test", {"n": 3, "paths": ["a", "b"]})
+        assert [violation.id for violation in wide.violations] == ["radius"]
+        assert (wide.structured["used"], wide.structured["limit"]) == (2, 1)
+        down = one.decide("get")
+        assert down.structured["reason"] == "outage"
+        assert down.structured["retry_after"] == 10.0
+
+
+def test_what_learns_by_class_searches_by_class(tmp_path: Path) -> None:
+    compiled = made(tmp_path, "learn: {corroborate: 1, ban: class, reset_on: none}")
+    session = Guard(compiled, clock=lambda: NOW).session("s")
+    for number in range(9):
+        session.record(session.check("read", {"n": number}))
+    fail(session, "test", "a", n=1)
+    assert session.progress == "progressing"  # two ways, of which one is free
+    fail(session, "read", "a", n=1)
+    assert session.progress == "exhausted"
+    assert session.done
+
+
+def test_what_learns_by_tool_searches_by_tool(tmp_path: Path) -> None:
+    compiled = made(tmp_path, "learn: {corroborate: 1, ban: tool, reset_on: none}")
+    session = Guard(compiled, clock=lambda: NOW).session("s")
+    session.record(session.check("grep"))
+    fail(session, "test", "a")
+    fail(session, "read", "a")
+    assert session.progress == "progressing"
+    fail(session, "grep", "a")
+    assert session.progress == "exhausted"
+
+
+def test_what_something_else_refuses_is_no_new_way(tmp_path: Path) -> None:
+    session = Guard(made(tmp_path), clock=lambda: NOW).session("s")
+    fail(session, "test", "a", n=1)
+    fail(session, "test", "a", n=2)
+    assert session.progress == "exhausted"
+    session.check("bash", {"n": 3})
+    assert session.progress == "exhausted"  # the rule refuses it: nothing new to try
+    fail(session, "get", "down", "harness")
+    assert session.progress == "progressing"
+
+
+def test_a_known_way_that_no_constraint_bans_any_more_is_free(tmp_path: Path) -> None:
+    compiled = made(tmp_path)
+    guard = Guard(compiled, clock=lambda: NOW)
+    session = guard.session("s")
+    wide = {"paths": ["a", "b"]}
+    fail(session, "test", "a", **wide)
+    fail(session, "test", "a", paths=["a"])
+    assert session.progress == "exhausted"
+    assert {one.reason for one in session.check("test", wide).violations} == {"learned", "radius"}
+    assert session.progress == "exhausted"
+    for constraint in guard.world.memory:
+        guard.world.memory.remove(constraint.id)
+    assert {one.reason for one in session.check("test", wide).violations} == {"radius"}
+    assert session.progress == "progressing"
+
+
+def test_without_learning_there_are_scores_and_no_search_space(tmp_path: Path) -> None:
+    session = Guard(made(tmp_path, ""), clock=lambda: NOW).session("s")
+    for number in range(3):
+        fail(session, "test", "a", n=number)
+        session.record(session.check("read"), score=1.0)
+    assert session.progress == "plateau"
+    assert list(session._state.trackers["progress"].ways) == []
+
+
+def test_what_was_read_out_of_a_text_shrinks_no_radius(tmp_path: Path) -> None:
+    session = Guard(made(tmp_path), clock=lambda: NOW).session("s")
+    for _ in range(3):
+        decision = session.check("test", {"paths": ["a"]})
+        session.replay(
+            Completed("s", NOW, decision.id, ok=False, known="inferred", text="a", blame="agent")
+        )
+    assert session.check("test", {"paths": ["a", "b"]}).allowed

@@ -1,0 +1,119 @@
+"""What is learned outlives the process, and is shared by those who keep one store."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard
+from policyguard.compiler import alive
+
+POLICY = """
+policyguard: 1
+name: lasting
+signatures: [{id: wrong, pattern: wrong, blame: agent}, {id: down, pattern: down, blame: harness}]
+learn: {corroborate: CORROBORATE, scope: project, ban: call}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _step_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alive, "STEP", 2)
+
+
+def _guard(folder: Path, corroborate: int = 3, more: str = "") -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY.replace("CORROBORATE", str(corroborate)) + more)
+    return Guard.load(file, store=folder / "state" / "store.db")
+
+
+def _fail(guard: Guard, session: str, text: str = "wrong") -> bool:
+    run = guard.session(session)
+    decision = run.check("build", {"target": "x"})
+    if decision.allowed:
+        run.record(decision, error=text)
+    run.close()
+    return decision.allowed
+
+
+def test_one_failure_a_session_three_sessions_long_corroborates(tmp_path: Path) -> None:
+    assert [_fail(_guard(tmp_path), f"s{n}") for n in range(5)] == [True, True, True, False, False]
+
+
+def test_the_harness_is_never_blamed_over_sessions(tmp_path: Path) -> None:
+    assert all(_fail(_guard(tmp_path), f"s{n}", "down") for n in range(6))
+
+
+def test_a_success_elsewhere_begins_anew(tmp_path: Path) -> None:
+    one, other = _guard(tmp_path, 2), _guard(tmp_path, 2)
+    assert _fail(one, "a")
+    run = other.session("b")
+    run.record(run.check("build", {"target": "x"}), result="fine")
+    assert _fail(one, "c")
+    assert _fail(other, "d")
+    assert not _fail(other, "e")
+
+
+def test_others_see_a_constraint_and_its_revocation_within_a_second(tmp_path: Path) -> None:
+    one, other = _guard(tmp_path, 1), _guard(tmp_path, 1)
+    assert other.session("x").decide("build", {"target": "x"}).allowed
+    assert _fail(one, "a")
+    time.sleep(1.05)
+    refused = other.session("b").check("build", {"target": "x"})
+    assert not refused.allowed
+    id_ = refused.structured["constraint"]
+    assert [constraint.id for constraint in one.constraints()] == [id_]
+    other.revoke(id_, by="ann")
+    assert other.session("c").check("build", {"target": "x"}).allowed
+    time.sleep(1.05)
+    assert _fail(one, "d"), "revoked for every process"
+    assert _fail(one, "e"), "and not learned again"
+    assert list(_guard(tmp_path, 1).constraints()) == []
+
+
+def test_two_that_learn_at_once_learn_as_one(tmp_path: Path) -> None:
+    guards = [_guard(tmp_path, 20) for _ in range(4)]
+
+    def work(guard: Guard, number: int) -> None:
+        for place in range(5):
+            _fail(guard, f"s{number}-{place}")
+
+    threads = [threading.Thread(target=work, args=(guard, n)) for n, guard in enumerate(guards)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (constraint,) = _guard(tmp_path, 20).constraints()
+    assert constraint.count == 20
+    assert len(constraint.taught_by) == 8
+
+
+@pytest.mark.parametrize(("mode", "allowed"), [("block", False), ("allow", True)])
+def test_a_store_that_fails_is_told_and_answered_as_the_policy_says(
+    tmp_path: Path, mode: str, allowed: bool
+) -> None:
+    guard = _guard(tmp_path, 1, f"on_internal_error: {mode}\n")
+    session = guard.session("a")
+    decision = session.check("build", {"target": "x"})
+    with sqlite3.connect(tmp_path / "state" / "store.db") as database:
+        tables = [
+            name
+            for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if "evidence" in name or "constraint" in name
+        ]
+        for name in tables:
+            database.execute(f"ALTER TABLE {name} RENAME TO gone_{name}")
+    recorded = session.record(decision, error="wrong")
+    assert recorded.errors[0].id == "store"
+    answer = session.check("other")
+    assert answer.allowed is allowed
+    assert "store.db" in answer.errors[0].error
+    with sqlite3.connect(tmp_path / "state" / "store.db") as database:
+        for name in tables:
+            database.execute(f"ALTER TABLE gone_{name} RENAME TO {name}")
+    assert session.check("other").allowed
+    assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed

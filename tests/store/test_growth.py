@@ -1,0 +1,89 @@
+"""A store stays as large as its caps, whoever invents whatever."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from policyguard.store.durable import SqliteStore
+from policyguard.store.memory import MemoryStore
+from policyguard.store.protocol import Anchor, Caps, Constraint, Store
+
+CAPS = Caps(constraints=1000, evidence=1000, anchors=1000)
+
+
+def invent(store: Store, number: int) -> None:
+    name = f"{number:08}" + "x" * 100
+    store.evidence.put(name, name, b"x" * 200)
+    store.constraints.put(
+        Constraint(id=name, scope=name, key=name, state="a", updated_at=0, payload=b"x" * 200)
+    )
+    store.anchors.put(Anchor(name, "c" * 32, 1, "h" * 64, number))
+
+
+def test_the_file_stops_growing_at_the_caps(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    sizes = []
+    for thousand in range(4):
+        with store.transaction():
+            for number in range(thousand * 1000, thousand * 1000 + 1000):
+                invent(store, number)
+        store.close()
+        sizes.append(store.path.stat().st_size)
+    assert sizes[0] < 3_000_000
+    assert sizes[3] < sizes[1] * 1.2
+    assert len(store.constraints.list()) == len(store.evidence.list()) == 1000
+    assert len(list(store.anchors.all())) == 1000
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_scopes_and_sessions_on_disk(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    for number in range(100_000):
+        invent(store, number)
+    files = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert files < 12_000_000, files
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_scopes_and_sessions_in_memory() -> None:
+    store = MemoryStore(caps=CAPS)
+    for number in range(2000):
+        invent(store, number)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(100_000):
+        invent(store, number)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024
+    assert len(store.constraints.list()) == 1000
+
+
+@pytest.mark.slow
+def test_a_constraint_is_found_as_fast_among_very_many(tmp_path: Path) -> None:
+    caps = Caps(constraints=10**6, evidence=1, anchors=1)
+
+    def cost(many: int) -> float:
+        store = SqliteStore(tmp_path / str(many) / "store.db", caps=caps)
+        with store.transaction():
+            for number in range(many):
+                store.constraints.put(
+                    Constraint(
+                        id=f"c{number}",
+                        scope="p",
+                        key=f"k{number}",
+                        state="a",
+                        updated_at=0,
+                        payload=b"",
+                    )
+                )
+        best = float("inf")
+        for _ in range(5):
+            begun = time.perf_counter()
+            for number in range(2000):
+                store.constraints.find("p", f"k{number * many // 2000}")
+            best = min(best, time.perf_counter() - begun)
+        return best
+
+    assert cost(100_000) < 4 * cost(100)

@@ -1,0 +1,220 @@
+"""Many processes on one store: nothing is lost, and what a dead one held is free."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import SessionBusyError, StoreError
+from policyguard.store.protocol import Caps, Constraint
+
+CAPS = Caps(constraints=10_000, evidence=10_000, anchors=10_000)
+
+PREAMBLE = """
+import os, sys, time
+from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import SessionBusyError
+from policyguard.store.protocol import Caps, Constraint
+store = SqliteStore(sys.argv[1], caps=Caps(constraints=10_000, evidence=10_000, anchors=10_000))
+"""
+
+
+def start(path: Path, code: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PREAMBLE + code, str(path)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def in_child(act: Callable[[], object]) -> str:
+    """What a forked child says, or the error that it meets."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            said = str(act())
+        except Exception as error:  # noqa: BLE001 - the child tells whatever it meets
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_processes_that_learn_at_once_equal_one_that_learns_all(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    learn = """
+for number in range(100):
+    with store.transaction():
+        seen = int(store.evidence.get("p", "k") or b"0") + 1
+        store.evidence.put("p", "k", str(seen).encode())
+        if seen % 100 == 0:
+            store.constraints.put(Constraint(
+                id=f"c{seen}", scope="p", key="k", state="active", updated_at=0, payload=b""))
+"""
+    # Eight at once also make the file, its tables and its key at once.
+    processes = [start(path, learn + "print(store.key.hex())") for _ in range(8)]
+    keys = {process.communicate(timeout=120)[0] for process in processes}
+    assert [process.returncode for process in processes] == [0] * 8
+    assert len(keys) == 1
+    store = SqliteStore(path, caps=CAPS)
+    assert store.evidence.get("p", "k") == b"800"
+    assert [one.id for one in store.constraints.list()] == [f"c{n}00" for n in range(1, 9)]
+    assert store.constraints.version() == 8
+
+
+def test_another_process_sees_a_change_at_once(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    before = store.constraints.version()
+    code = 'store.constraints.put(Constraint(id="c", scope="p", key="k", state="active", '
+    process = start(store.path, code + 'updated_at=0, payload=b""))')
+    process.communicate(timeout=60)
+    assert [one.id for one in store.constraints.changes(before).records] == ["c"]
+    store.constraints.revoke("c", by="ana", at=1)
+    process = start(store.path, 'print(store.constraints.get("c").state)')
+    assert process.communicate(timeout=60)[0] == "revoked\n"
+
+
+def test_a_process_that_is_killed_leaves_whole_transactions(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    code = """
+print("up", flush=True)
+number = 0
+while True:
+    number += 1
+    with store.transaction():
+        store.evidence.put("p", "a", str(number).encode())
+        store.evidence.put("p", "b", str(number).encode())
+"""
+    for wait in (0.0, 0.01, 0.03, 0.1):
+        process = start(path, code)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        time.sleep(wait)
+        process.kill()
+        process.communicate()
+        store = SqliteStore(path, caps=CAPS)
+        assert store.evidence.get("p", "a") == store.evidence.get("p", "b")
+        store.evidence.put("p", "c", b"")
+        store.close()
+
+
+def test_a_lease_is_taken_over_when_its_process_has_died(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    holder = start(store.path, 'lease = store.lease("s"); print("up", flush=True); time.sleep(60)')
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "up\n"
+    with pytest.raises(SessionBusyError, match="session 's' is held by another process; end it"):
+        store.lease("s")
+    with store.lease("t"):
+        pass
+    holder.send_signal(signal.SIGKILL)
+    holder.communicate()
+    with store.lease("s"):
+        late = 'try:\n  store.lease("s")\nexcept SessionBusyError: print("busy")'
+        assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
+    assert start(store.path, late).communicate(timeout=60)[0] == ""
+
+
+def test_closing_one_store_keeps_the_leases_of_another(tmp_path: Path) -> None:
+    one, two = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
+    one.lease("a")
+    two.lease("b").close()
+    two.close()
+    del two
+    late = 'try:\n  store.lease("a")\nexcept SessionBusyError: print("busy")'
+    assert start(one.path, late).communicate(timeout=60)[0] == "busy\n"
+
+
+def test_shared_leases_are_shared_between_processes(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    code = """
+try:
+    store.lease("s", shared=sys.argv[0] == "shared"); print("held")
+except SessionBusyError: print("busy")
+"""
+    with store.lease("s", shared=True):
+        assert start(store.path, 'sys.argv[0] = "shared"' + code).communicate()[0] == "held\n"
+        assert start(store.path, code).communicate()[0] == "busy\n"
+
+
+def test_a_forked_child_and_its_parent_go_on(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    store.evidence.put("p", "k", b"0")
+
+    def work() -> bytes | None:
+        for _ in range(50):
+            with store.transaction():
+                store.evidence.put(
+                    "p", "k", str(int(store.evidence.get("p", "k") or 0) + 1).encode()
+                )
+        return store.evidence.get("p", "k")
+
+    thread = threading.Thread(target=work)  # a fork in the middle of another thread's work
+    thread.start()
+    said = in_child(work)
+    thread.join()
+    work()
+    assert 50 <= int(said.strip("b'")) <= 100
+    assert store.evidence.get("p", "k") == b"150"
+
+
+def test_a_forked_child_does_not_inherit_a_lease(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    lease = store.lease("s")
+    assert in_child(lambda: lease.held) == "False"
+    assert "SessionBusyError" in in_child(lambda: store.lease("s"))
+    assert in_child(lease.close) == "None"
+    assert lease.held
+    late = 'try:\n  store.lease("s")\nexcept SessionBusyError: print("busy")'
+    assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
+
+
+def test_a_fork_in_the_middle_of_a_transaction_is_told(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    with store.transaction():
+        store.evidence.put("p", "k", b"1")
+        said = in_child(lambda: store.evidence.put("p", "k", b"2"))
+    assert "StoreError" in said
+    assert "forked in the middle of a transaction; fork outside transactions" in said
+    assert store.evidence.get("p", "k") == b"1"
+
+
+def test_no_connection_is_open_while_a_process_forks(tmp_path: Path) -> None:
+    """SQLite's own books on locks must not get into the child: see `policyguard.store.sqlite`."""
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    store.evidence.put("p", "k", b"1")
+    assert str(store.path) in open_files()
+    assert repr(str(store.path)) not in in_child(open_files)
+    assert str(store.path) not in open_files()
+    assert store.evidence.get("p", "k") == b"1"
+
+
+def open_files() -> list[str]:
+    """The files that this process has open, in quotes where they are printed."""
+    names = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the one that lists them
+            names.append(str(descriptor.readlink()))
+    return names
+
+
+def test_an_error_in_one_process_is_none_in_another(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    store.constraints.put(Constraint(id="c", scope="", key="", state="", updated_at=0, payload=b""))
+    impatient = SqliteStore(store.path, caps=CAPS, patience=0.05)
+    with store.transaction(), pytest.raises(StoreError, match="locked"):
+        impatient.evidence.put("p", "k", b"")
+    impatient.evidence.put("p", "k", b"")

@@ -1,0 +1,307 @@
+"""A store that cannot be used says where, why, and what to do; each cause is a real one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from policyguard.store import place
+from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import StoreError
+from policyguard.store.protocol import Anchor, Caps, Constraint
+from policyguard.store.sqlite import Database
+from policyguard.store.tables import APPLICATION, MIGRATIONS
+
+CAPS = Caps(constraints=100, evidence=100, anchors=100)
+
+
+def fill(store: SqliteStore, kilobytes: int) -> None:
+    for number in range(kilobytes):
+        store.evidence.put("p", str(number), os.urandom(1024))
+
+
+def limited(code: str, tmp_path: Path, *setup: str) -> str:
+    """What a process of its own says that does not run as root, and may be limited in resources."""
+    script = "\n".join(
+        (
+            "import os, resource, sys",
+            "from pathlib import Path",
+            "from policyguard.store.durable import SqliteStore",
+            "from policyguard.store.errors import StoreError",
+            "from policyguard.store.protocol import Caps",
+            "caps = Caps(constraints=10**6, evidence=10**6, anchors=10**6)",
+            f"path = Path({str(tmp_path)!r}) / 'state' / 'store.db'",
+            *setup,
+            "try:",
+            *(f"    {line}" for line in code.splitlines()),
+            "except StoreError as error:",
+            "    print(error)",
+            "else:",
+            "    print('no error')",
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "sqlite3" not in done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A folder that other users can get to: pytest keeps its own to itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+DROP_ROOT = "os.geteuid() or (os.setgid(65534), os.setuid(65534))"
+
+
+def test_file_and_folder_are_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
+        fill(store, 1)
+        store.lease("s")
+    finally:
+        os.umask(before)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in store.path.parent.iterdir()}
+    assert modes.keys() == {"store.db", "store.db-wal", "store.db-shm", "store.db.lock"}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_others_can_write_into_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(0o770)
+    with pytest.raises(StoreError, match=r"others can write into it; .*chmod go-w"):
+        fill(SqliteStore(folder / "store.db", caps=CAPS), 1)
+
+
+def test_the_default_is_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert place.default_store() == tmp_path / "policyguard" / "store.db"
+    assert place.default_journal() == tmp_path / "policyguard" / "journal"
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert place.state_folder() == tmp_path / "home" / ".local" / "state" / "policyguard"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert place.state_folder() == tmp_path / "home" / ".local" / "state" / "policyguard"
+
+
+def test_what_was_put_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+    first = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    first.evidence.put("p", "k", b"1")
+    key, version = first.key, first.constraints.version()
+    first.close()
+    assert first.evidence.get("p", "k") == b"1"  # opens anew
+    second = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    assert (second.key, second.evidence.get("p", "k")) == (key, b"1")
+    assert second.constraints.version() == version
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database" * 100, b"SQLite format 3\0" + b"\xff" * 4096]
+)
+def test_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "store.db"
+    file.write_bytes(content)
+    with pytest.raises(StoreError, match=r"store\.db: is damaged, or no database.*move it away"):
+        SqliteStore(file, caps=CAPS).key  # noqa: B018 - to read it is to open the file
+    assert file.read_bytes() == content
+
+
+def test_a_database_that_was_damaged_later(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    fill(store, 50)
+    store.close()
+    size = store.path.stat().st_size
+    with store.path.open("r+b") as file:
+        for page in range(4096, size, 4096):
+            file.seek(page)
+            file.write(b"\xa5" * 2048)
+    damaged = SqliteStore(store.path, caps=CAPS)
+    with pytest.raises(StoreError, match="is damaged, or no database"):
+        fill(damaged, 50)
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with sqlite3.connect(file) as other:
+        other.execute("CREATE TABLE constraints (id)")
+    other.close()
+    with pytest.raises(StoreError, match="is no store of policyguard; name another file"):
+        fill(SqliteStore(file, caps=CAPS), 1)
+    with sqlite3.connect(file) as other:
+        assert other.execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
+    other.close()
+
+
+def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "store.db").mkdir()
+    with pytest.raises(StoreError, match="is a folder; name a file"):
+        fill(SqliteStore(tmp_path / "store.db", caps=CAPS), 1)
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    with pytest.raises(StoreError, match="is no folder"):
+        fill(SqliteStore(tmp_path / "state" / "store.db", caps=CAPS), 1)
+    with pytest.raises(StoreError, match="is no folder"):
+        SqliteStore(tmp_path / "state" / "store.db", caps=CAPS).lease("s")
+
+
+def test_a_store_that_is_not_there_cannot_be_looked_at(tmp_path: Path) -> None:
+    looking = SqliteStore(tmp_path / "store.db", caps=None, read_only=True)
+    with pytest.raises(StoreError, match="is not there; name a store that exists"):
+        looking.constraints.list()
+    assert not any(tmp_path.iterdir())
+
+
+def test_looking_changes_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    store.anchors.put(Anchor("s", "c", 1, "h", 1))
+    looking = SqliteStore(store.path, caps=None, read_only=True)
+    assert [anchor.session for anchor in looking.anchors.all()] == ["s"]
+    assert looking.constraints.changes(0).records == ()
+    with pytest.raises(StoreError, match="is read-only"):
+        looking.anchors.forget("s")
+
+
+def test_one_that_another_process_holds_for_too_long(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS, patience=0.1)
+    fill(store, 1)
+    holder = sqlite3.connect(store.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    assert store.evidence.get("p", "0") is not None  # readers do not wait
+    with pytest.raises(StoreError, match=r"locked by another process for 0\.1 s; .*or wait"):
+        fill(store, 1)
+    holder.execute("COMMIT")
+    holder.close()
+    fill(store, 1)
+
+
+def test_a_newer_version_is_not_written_to(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    fill(store, 1)
+    store.close()
+    with sqlite3.connect(store.path) as newer:
+        newer.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    newer.close()
+    with pytest.raises(StoreError, match=r"newer policyguard .*; update policyguard"):
+        fill(SqliteStore(store.path, caps=CAPS), 1)
+
+
+def database(path: Path, migrations: tuple[tuple[str, ...], ...], **more: bool) -> Database:
+    return Database(path, application=APPLICATION, migrations=migrations, patience=1, **more)
+
+
+def test_a_database_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    one, two = ("CREATE TABLE a (x)",), ("ALTER TABLE a ADD y", "UPDATE a SET y = x + 1")
+    first = database(path, (one,))
+    first.run("INSERT INTO a VALUES (1)")
+    first.close()
+    with pytest.raises(StoreError, match="is of an older version; use it once"):
+        database(path, (one, two), read_only=True).run("SELECT y FROM a")
+    second = database(path, (one, two))
+    assert second.run("SELECT x, y FROM a") == [(1, 2)]
+    second.close()
+    assert database(path, (one, two), read_only=True).run("SELECT y FROM a") == [(2,)]
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    database(path, (("CREATE TABLE a (x)",),)).run("INSERT INTO a VALUES (1)")
+    broken = ("ALTER TABLE a ADD y", "CREATE TABLE a (z)")
+    with pytest.raises(StoreError, match="cannot be used"):
+        database(path, (("CREATE TABLE a (x)",), broken)).run("SELECT 1")
+    assert database(path, (("CREATE TABLE a (x)",),)).run("SELECT * FROM a") == [(1,)]
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    said = limited(
+        "store = SqliteStore(path, caps=caps)\n"
+        "for number in range(4000): store.evidence.put('p', str(number), b'x' * 1024)",
+        tmp_path,
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))",
+    )
+    assert "state/store.db: the disk f" in said
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk of one's own can be mounted by root only")
+def test_a_disk_without_room(tmp_path: Path) -> None:
+    script = (
+        f"mount -t tmpfs -o size=256k tmpfs {tmp_path} && exec {sys.executable} -c '"
+        "from pathlib import Path\n"
+        "from policyguard.store.durable import SqliteStore\n"
+        "from policyguard.store.errors import StoreError\n"
+        "from policyguard.store.protocol import Caps\n"
+        "caps = Caps(constraints=10**6, evidence=10**6, anchors=10**6)\n"
+        f'store = SqliteStore(Path("{tmp_path}") / "state" / "store.db", caps=caps)\n'
+        "kept = 0\n"
+        "try:\n"
+        "    while True:\n"
+        '        store.evidence.put("p", str(kept), b"x" * 1024)\n'
+        "        kept += 1\n"
+        "except StoreError as error:\n"
+        "    print(error)\n"
+        "store.close()\n"
+        "print(kept, len(SqliteStore(store.path, caps=None, read_only=True).evidence.list()))'"
+    )
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False
+    )
+    if "mount" in done.stderr or "unshare" in done.stderr:
+        pytest.skip("no disk can be mounted here")
+    assert "the disk is full (database or disk is full); make room" in done.stdout, done.stderr
+    kept, there = done.stdout.splitlines()[-1].split()
+    assert kept == there != "0"
+
+
+def test_a_folder_without_permission(outside: Path) -> None:
+    (outside / "state").mkdir(mode=0o500)
+    if os.geteuid() == 0:
+        os.chown(outside / "state", 65534, 65534)
+    said = limited("SqliteStore(path, caps=caps).key", outside, DROP_ROOT)
+    assert "store.db: cannot be made: Permission denied; name a place" in said
+
+
+def test_a_file_that_may_only_be_read(outside: Path) -> None:
+    store = SqliteStore(outside / "state" / "store.db", caps=CAPS)
+    fill(store, 1)
+    store.close()
+    store.path.chmod(0o400)
+    if os.geteuid() == 0:
+        for file in (store.path.parent, *store.path.parent.iterdir()):
+            os.chown(file, 65534, 65534)
+    code = "SqliteStore(path, caps=caps).evidence.put('p', 'k', b'')"
+    said = limited(code, outside, DROP_ROOT)
+    assert "store.db: is read-only" in said
+
+
+def test_a_folder_of_somebody_else(outside: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("a folder can be given away by root only")
+    (outside / "state").mkdir(mode=0o755)
+    said = limited("SqliteStore(path, caps=caps).key", outside, DROP_ROOT)
+    assert "state: belongs to somebody else; name a folder of your own" in said
+
+
+def test_a_value_that_no_database_holds(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    record = Constraint(id="a", scope="", key="", state="", updated_at=2**70, payload=b"")
+    with pytest.raises(StoreError, match="too large"):
+        store.constraints.put(record)
+    assert store.constraints.list() == ()

@@ -133,7 +133,8 @@ def tables(sets: list[Measured], names: list[str]) -> str:
         ids = sorted(matched | fired, key=lambda id_: (-matched[id_], -fired[id_], id_))
         lines += [f"| {id_} | {matched[id_]} | {fired[id_]} |" for id_ in ids]
         unmatched = _sum(one.found[name].unmatched for one in sets)
-        lines += ["", f"Unmatched: {unmatched.total()}, most often:"]
+        often = ", most often:" if unmatched else ""
+        lines += ["", f"Unmatched: {unmatched.total()}{often}"]
         lines += [f"- {count} × `{text}`" for text, count in unmatched.most_common(MOST)]
     return "\n".join(lines)
 

@@ -19,6 +19,7 @@ from policyguard.cel.types import (
     INT,
     STRING,
     TIMESTAMP,
+    NameType,
     Type,
     list_of,
     map_of,
@@ -26,6 +27,7 @@ from policyguard.cel.types import (
     record,
 )
 from policyguard.compiler import alive
+from policyguard.compiler.layers import Layered
 from policyguard.learned.progress import Standing
 from policyguard.model.policy import Policy, Tag, Value
 
@@ -56,40 +58,66 @@ NOT_ALIVE = {
 class Environment:
     """The declarations for each place where CEL may stand."""
 
-    def __init__(self, policy: Policy) -> None:
-        classes = {entry.class_ for entry in policy.classify.classes}
-        tags = record({name: _tag(tag) for name, tag in policy.tags.items()}, name="tags")
+    def __init__(self, policy: Policy, layered: Layered) -> None:
+        names = _Names(layered)
+        classes = names.vocabulary(
+            "class", "classes", {"", *(entry.class_ for entry in policy.classify.classes)}
+        )
+        tags = names.record("tags", {name: _tag(tag) for name, tag in policy.tags.items()})
         self._session = _session(tags)
         common = {
             "call": _call(classes, tags),
             "session": self._session,
             "tags": tags,
-            "lists": record(
-                {name: list_of(_element(items)) for name, items in policy.lists.items()},
-                name="lists",
+            "lists": names.record(
+                "lists", {name: list_of(_element(items)) for name, items in policy.lists.items()}
             ),
-            "params": record(
-                {name: _value(param.value) for name, param in policy.params.items()}, name="params"
+            "params": names.record(
+                "params", {name: _value(param.value) for name, param in policy.params.items()}
             ),
             "now": TIMESTAMP,
         }
-        known = {signature.id for signature in policy.signatures}
+        signatures = names.vocabulary(
+            "signature", "signatures", {"", *(signature.id for signature in policy.signatures)}
+        )
         functions = (*STANDARD, *_counters(self._session, classes))
         self.before = Declarations(common, functions)
         """Before the call: rules, classes, keys."""
         self.raw = Declarations({**common, "outcome": _outcome(None)}, functions)
         """While an outcome is being told: its signature and blame are not known yet."""
-        self.after = Declarations({**common, "outcome": _outcome(known)}, functions)
+        self.after = Declarations({**common, "outcome": _outcome(signatures)}, functions)
         """After it: blame rules, budgets."""
 
 
-def _call(classes: set[str], tags: Type) -> Type:
+class _Names:
+    """Names that the policy defines, as types.
+
+    What has broken is known by name and by nothing else, and where a layer could not be read any
+    name may exist: neither must be reported as a mistake of whoever uses it.
+    """
+
+    def __init__(self, layered: Layered) -> None:
+        self._layered = layered
+
+    def record(self, section: str, fields: dict[str, Type]) -> Type:
+        if not self._layered.complete:
+            return DYN
+        lost = dict.fromkeys(self._layered.lost(section), DYN)
+        return record({**lost, **fields}, name=section)
+
+    def vocabulary(self, kind: str, section: str, known: set[str]) -> Type:
+        if not self._layered.complete:
+            return STRING
+        return name_of(kind, frozenset(known | self._layered.lost(section)))
+
+
+def _call(classes: Type, tags: Type) -> Type:
     strings = list_of(STRING)
     return record(
         {
             "tool": STRING,
             "server": STRING,
-            "class": name_of("class", frozenset({*classes, ""})),
+            "class": classes,
             "command": STRING,
             "agent": STRING,
             "session": STRING,
@@ -112,11 +140,11 @@ HINTS = ("read_only", "destructive", "idempotent", "open_world")
 """What a tool's server says of it (MCP `ToolAnnotations`)."""
 
 
-def _outcome(signatures: set[str] | None) -> Type:
+def _outcome(signatures: Type | None) -> Type:
     judged = {}
     if signatures is not None:
         judged = {
-            "signature": name_of("signature", frozenset({*signatures, ""})),
+            "signature": signatures,
             "blame": name_of("blame", frozenset({"agent", "harness", "unknown", ""})),
         }
     return record(
@@ -172,11 +200,11 @@ def _progress() -> dict[str, Type]:
     return {"progress": name_of("progress", frozenset(get_args(Standing)))}
 
 
-def _counters(session: Type, classes: set[str]) -> tuple[Function, ...]:
+def _counters(session: Type, classes: Type) -> tuple[Function, ...]:
     """`session.count(tool)` and `session.count_class(class)`: admitted calls, 0 if never."""
 
     def known(name: str) -> None:
-        if name not in classes:
+        if isinstance(classes, NameType) and name not in classes.known:
             raise ValueError(f"unknown class `{name}`")
 
     return (

@@ -64,7 +64,7 @@ def compile_expressions(policy: Policy, layered: Layered) -> tuple[Expressions, 
     """Compile every expression of a policy; the diagnostics are errors and warnings of all."""
     programs: dict[Path, Program] = {}
     found: list[Diagnostic] = []
-    for place in _places(policy, Environment(policy)):
+    for place in _places(policy, Environment(policy, layered)):
         try:
             program = compile_cel(place.source, place.declarations, expect=place.expect)
         except CelError as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from policyguard.compiler.expressions import Expressions, Path, reads_any
+from policyguard.compiler.placeholders import template
 from policyguard.compiler.selectors import glob, has_words, literal_prefix, selects
 from policyguard.evaluator.account import UNIT
 from policyguard.evaluator.attempt import Attempt
@@ -198,8 +199,8 @@ class Planner:
             agents=selects(entry.agents),
             selective=any((entry.tools, entry.classes, entry.when, entry.per.keys)),
             effect=entry.effect,
-            message=template(entry.message),
-            instead=template(entry.instead),
+            message=message(entry.message),
+            instead=message(entry.instead),
             observe=_observed(entry),
             reads_time=_reads_time(when | total),
             most=self._policy.bounds.window_entries,
@@ -214,8 +215,8 @@ class Planner:
             unless=self._expressions.get(*path, "unless"),
             effect=entry.effect,
             on_error=entry.on_error,
-            message=template(entry.message),
-            instead=template(entry.instead),
+            message=message(entry.message),
+            instead=message(entry.instead),
             observe=_observed(entry),
             reads_time=_reads_time(
                 self._expressions.reads(*path, "when") | self._expressions.reads(*path, "unless")
@@ -252,19 +253,9 @@ class _ByClass:
         return not class_ or class_ in self._classes
 
 
-def template(text: str | None) -> Template | None:
+def message(text: str | None) -> Template | None:
     """A message with its `{placeholders}` told apart; None where there is none."""
-    if text is None:
-        return None
-    parts: list[str] = []
-    rest = text
-    while True:
-        before, opened, after = rest.partition("{")
-        name, closed, behind = after.partition("}")
-        if not opened or not closed:
-            return Template([*parts, rest])
-        parts += [before, name.strip()]
-        rest = behind
+    return Template(template(text).parts) if text is not None else None
 
 
 def _observed(*entries: Entry) -> bool:

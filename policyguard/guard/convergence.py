@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.session import PROGRESSING, SessionState
 from policyguard.learned.progress import Course
 from policyguard.model.event import Admitted, Completed, Refused
 from policyguard.model.outcome import Outcome
@@ -65,7 +65,10 @@ class Convergence:
     def _meet(self, session: SessionState, way: str, *, banned: bool) -> None:
         course = _course(session)
         course.meet(self._aim, way, banned=banned)
-        session.facts["progress"] = course.standing(self._aim)
+        facts = session.facts
+        # Without bans only scores matter, and they have not changed.
+        if course.banned or facts["progress"] != PROGRESSING:
+            facts["progress"] = course.standing(self._aim)
 
     def _way(self, call: Attempt | Admitted | Refused) -> str:
         if self._unit == "tool":

@@ -37,13 +37,13 @@ def diagnose(path: Path, lines: Iterable[bytes], session: str, hasher: Hasher) -
     for line, following in zip(read, follows, strict=True):
         link = line.link
         if not line.holds or link is None:
-            place = link.seq if link is not None else expected
-            if place in places or (link is None and following == expected):
+            claimed = link is not None and link.seq in places
+            if claimed if following is None else following == expected:
                 message = "was put in: the chain goes on without it"
                 yield found("journal/inserted", path, message, line.number)
             else:
                 yield found("journal/edited", path, "is not as it was written", line.number)
-                expected = max(expected, place + 1)
+                expected += 1
             continue
         if line.session != session:
             message = f"is of another session, {line.session!r:.80}"
@@ -83,11 +83,11 @@ def _line(number: int, line: bytes, hasher: Hasher) -> _Line:
 
 
 def _next_places(read: list[_Line]) -> list[int | None]:
-    """For each line, the place that the next line which has one claims."""
+    """For each line, the place of the next one whose hash holds."""
     places: list[int | None] = []
     following: int | None = None
     for line in reversed(read):
         places.append(following)
-        if line.link is not None:
+        if line.holds and line.link is not None:
             following = line.link.seq
     return places[::-1]

@@ -35,14 +35,14 @@ def recover(
     position = start
     rest = b""
     with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        _same_key(path, file.readline(), hasher)
         file.seek(start.size)
         for line in file:
             if not line.endswith(b"\n"):
                 rest = line
                 break
             try:
-                if not position.count:
-                    _same_key(path, line, hasher)
                 position = advance(hasher, session, position, line[:-1])
             except BrokenError as error:
                 raise _altered(path, f"line {position.count + 1} {error}") from None
@@ -66,6 +66,7 @@ def _anchored(descriptor: int, path: Path, anchor: Anchor | None) -> Position:
 
 
 def _same_key(path: Path, first: bytes, hasher: Hasher) -> None:
+    """Lines of two keys in one chain would fail `verify` with either."""
     link = parse(first[:-1])
     if link is not None and link.key != hasher.id:
         raise JournalError(

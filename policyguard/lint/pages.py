@@ -57,6 +57,12 @@ PAGES: dict[str, str] = {
         "The help names the closest key, or those that exist."
     ),
     "schema/value": "This value is not one of those that the key takes.",
+    "scalar/amount": "An amount is a number of at least 0: `3`, `2.50`, `500k`.",
+    "scalar/date": "A day is written `2026-03-31`.",
+    "scalar/glob": (
+        "In the name of a tool, server, class or agent only `*` and `?` are wild; `[ ] { } !` and "
+        "white space stand in no name."
+    ),
     "scalar/count": "A whole number is wanted: `3`, or with a unit `500k`, `2M`.",
     "scalar/number": "A number is wanted.",
     "scalar/duration": "A duration is a number and a unit: `500ms`, `60s`, `5m`, `2h`, `30d`.",
@@ -90,6 +96,15 @@ PAGES: dict[str, str] = {
     "reference/tie": (
         "Two globs of `limits.tools` with equally long literal prefixes fit the same tools, so "
         "that neither is more specific. Make one more precise."
+    ),
+    "reference/too-many": "Lists within lists give more items than allowed. Shorten them.",
+    "reference/unreachable": (
+        "The limit wants more same calls than its window holds, so it can never refuse. Widen the "
+        "window, or lower `max`."
+    ),
+    "reference/bounds": (
+        "A window (or `longest` times `max` of a cycle) looks back further than "
+        "`bounds.window_entries`. Shorten it, or raise the bound."
     ),
     "reference/unknown-class": "No entry of `classify.classes` gives this class.",
     "reference/unknown-field": "The placeholder names a field that does not exist.",

@@ -34,7 +34,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One test: passed where there is no failure. `line` is that of its name, `seconds` its time."""
+    """One test: passed where there is no failure. `line` is that of its name."""
 
     __test__ = False  # to pytest, which takes a class of this name for tests
 

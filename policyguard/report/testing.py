@@ -89,11 +89,15 @@ def _failure(failure: Failure) -> Iterator[str]:
     if failure.state:
         rows.append(("session", ", ".join(f"{key} {value}" for key, value in _shown(failure))))
     for name, text in rows:
-        yield f"{gutter} = {name + ':':<9} {for_terminal(text, LONGEST)}"
+        head = f"= {name + ':':<9}" if name else " " * 11
+        yield f"{gutter} {head} {for_terminal(text, LONGEST)}"
 
 
 def _said(decision: Decision) -> Iterator[tuple[str, str]]:
-    """The guard's answer: what has something against the call, and the message."""
+    """The guard's answer: what has something against the call, and the message.
+
+    Lines of the message after its first have no name.
+    """
     if decision.violations:
         ids = ", ".join(f"{one.id} ({one.effect})" for one in decision.violations)
         yield "by", ids
@@ -129,7 +133,7 @@ def _coverage(coverage: Coverage) -> Iterator[str]:
 
 
 def render_json(report: TestReport) -> str:
-    """One JSON object: `passed`, `failed`, `broken`, `seconds`, `files`, and `coverage` if asked."""
+    """One JSON object, whose keys are those of `results.py`; `coverage` only if it was asked for."""
     document: dict[str, Any] = {
         "passed": report.passed,
         "failed": report.failed,

@@ -38,8 +38,8 @@ def _sessions(root: Node, test: Test) -> Iterator[Diagnostic]:
         path = (*test.path, "sessions", name)
         if name == MAIN:
             message = f"`{MAIN}` is the test's own session"
-            hint = "describe it under `session`"
-            yield _wrong(root, "schema/conflict", message, path, hint=hint, key=True)
+            where = "describe it under `session`"
+            yield _wrong(root, "schema/conflict", message, path, hint=where, key=True)
         if who.parent is not None and who.parent not in before:
             message = f"no session `{who.parent}` stands before this one"
             hint = did_you_mean(who.parent, before)
@@ -70,7 +70,7 @@ def _trace(root: Node, test: Test) -> Iterator[Diagnostic]:
         return
     file = beside(root.source.file, test.trace)
     if not file.is_file():
-        hint = did_you_mean(file.name, _beside(file))
+        hint = did_you_mean(file.name, _neighbours(file))
         yield _wrong(root, "load/not-found", f"no file `{file}`", (*test.path, "trace"), hint=hint)
     for number, item in enumerate(test.refused):
         first, _, last = str(item).partition("-")
@@ -80,11 +80,17 @@ def _trace(root: Node, test: Test) -> Iterator[Diagnostic]:
             yield _wrong(root, "schema/value", message, (*test.path, "refused", number), hint=hint)
 
 
-def _beside(file: Path) -> list[str]:
+def _neighbours(file: Path) -> list[str]:
     return [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
 
 
 def _wrong(
-    root: Node, code: str, message: str, path: TreePath, *, hint: str | None = None, key: bool = False
+    root: Node,
+    code: str,
+    message: str,
+    path: TreePath,
+    *,
+    hint: str | None = None,
+    key: bool = False,
 ) -> Diagnostic:
     return root.source.diagnostic(code, message, place(root, path, key=key), hint=hint)

@@ -34,7 +34,8 @@ def compare(
         if id_ is not None and not any(names(id_, one.id) for one in found):
             yield Mismatch(what, f"{what} `{id_}`{_hint(id_, known)}", _ids(found))
     if expected.says is not None and expected.says not in decision.message:
-        yield Mismatch("says", f"a message with `{expected.says}`", f"`{decision.message}`")
+        found_text = "another message" if decision.message else "no message"
+        yield Mismatch("says", f"a message with `{expected.says}`", found_text)
     for fault in decision.errors:
         if fault.id == "internal":
             # A block by a defect of ours must not pass for the block that a test waits for.

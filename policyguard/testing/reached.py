@@ -65,7 +65,7 @@ class Reached:
 
     def add(self, other: Reached) -> None:
         """Count what other tests of the same policy have reached."""
-        self._hits += other._hits  # noqa: SLF001 - another one of us
+        self._hits += other._hits
 
     def coverage(self) -> Coverage:
         """What was reached so far. Entries of packs are left to the tests of the packs."""

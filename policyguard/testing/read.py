@@ -11,14 +11,15 @@ import msgspec
 
 from policyguard.compiler import Compiled, check_policy, check_tree
 from policyguard.compiler.validate import diagnose, place
-from policyguard.engines.source import LARGEST
+from policyguard.engines.source import LARGEST, Source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import Mapping as Tree
 from policyguard.engines.yaml_tree import Node, Scalar, descend, plain
-from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.model.diagnostic import Diagnostic
 from policyguard.testing import schema
 from policyguard.testing.beside import beside
 from policyguard.testing.checks import check
+from policyguard.testing.not_finite import with_not_finite
 from policyguard.testing.suite import RecordedCall, Step, Suite, Test, Who
 
 _PACK = re.compile(r"(?:packs/)?[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -34,28 +35,30 @@ class Read(NamedTuple):
 
 def read(file: str | Path) -> Read:
     """Read a tests file and compile its policy. Raises nothing: what is wrong is a diagnostic."""
+    root, found = read_file(file)
+    if root is None:
+        return Read(None, found)
+    suite, more = read_tree(root)
+    return Read(None if found else suite, found + more)
+
+
+def read_file(file: str | Path) -> tuple[Node | None, list[Diagnostic]]:
+    """The file's tree, and what is wrong with it as YAML."""
     shown = str(file)
     try:
         with Path(file).open("rb") as handle:
             data = handle.read(LARGEST + 1)
     except OSError as error:
-        reason = (error.strerror or "cannot be read").lower()
-        span = Span(shown, 1, 1, 1, 1)
-        message = f"`{shown}`: {reason}"
-        return Read(
-            None,
-            [Diagnostic(code="load/unreadable", severity="error", message=message, span=span)],
-        )
+        message = f"`{shown}`: {(error.strerror or 'cannot be read').lower()}"
+        source = Source(shown, "")
+        return None, [source.diagnostic("load/unreadable", message, source.span(0, 0))]
     parsed = parse(data, shown)
     found = [_of_tests(one) for one in parsed.diagnostics]
-    if parsed.root is None:
-        return Read(None, found)
-    suite, more = read_tree(parsed.root)
-    return Read(None if found else suite, found + more)
+    return (None, found) if parsed.root is None else with_not_finite(parsed.root, found)
 
 
 def read_tree(root: Node) -> Read:
-    """The same for a file that has been parsed."""
+    """Check a file's tree, and compile its policy."""
     diagnostics = [diagnose(root, problem) for problem in schema.checker().problems(plain(root))]
     sound = not diagnostics
     diagnostics += schema.not_alive(root)
@@ -74,14 +77,18 @@ def read_tree(root: Node) -> Read:
 
 def _of_tests(found: Diagnostic) -> Diagnostic:
     """The YAML reader speaks of policies, which is what it mostly reads."""
-    message = found.message.replace("there is no policy in the file", "there is nothing in the file")
+    message = found.message.replace(
+        "there is no policy in the file", "there is nothing in the file"
+    )
     hint = found.help and found.help.replace("a policy is one document", "a file is one document")
     return msgspec.structs.replace(found, message=message, help=hint)
 
 
 def _fit(policy: Node) -> bool:
     """Whether `policy` is something to go on with, whatever else is wrong in the file."""
-    return isinstance(policy, Tree) or (isinstance(policy, Scalar) and isinstance(policy.value, str))
+    return isinstance(policy, Tree) or (
+        isinstance(policy, Scalar) and isinstance(policy.value, str)
+    )
 
 
 def _environ(root: Node) -> dict[str, str]:
@@ -114,7 +121,7 @@ def _placed(found: Diagnostic, name: str, policy: Scalar) -> Diagnostic:
 
 def _named(policy: Tree) -> Tree:
     """A policy within a tests file may leave out what says that it is one."""
-    given = {"policyguard": 1, "name": _name(policy.source.file)}
+    given: dict[str, str | int] = {"policyguard": 1, "name": _name(policy.source.file)}
     return policy.with_entries(
         [
             *(

@@ -22,7 +22,7 @@ from policyguard.testing.wording import call_text
 from policyguard.traces import Reader, Skipped, TraceFile
 
 _OWN = "policyguard"
-"""The format in which every line is an event; importers of others pass over what they do not know."""
+"""The format in which every line is an event; of others, importers pass over what is no call."""
 
 
 def replay(suite: Suite, test: Test, reached: Reached) -> Iterator[Failure]:
@@ -61,7 +61,7 @@ class _Replay:
         for call in self._left:
             text = f"a call {call.call}" + (f" of session `{call.in_}`" if call.in_ else "")
             yield self._failure((*call.path, "call"), "", text, f"{self._calls} calls in all")
-        for number, (first, last) in enumerate(self._refused):
+        for number, (_, last) in enumerate(self._refused):
             if last > self._calls:
                 path = (*self._test.path, "refused", number)
                 yield self._failure(path, "", f"a call {last}", f"{self._calls} calls in all")

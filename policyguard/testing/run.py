@@ -6,9 +6,16 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from policyguard.report.results import Coverage, Failure, FileResult, Mismatch, TestReport, TestResult
-from policyguard.testing.read import Read, read
+from policyguard.report.results import (
+    Coverage,
+    Failure,
+    FileResult,
+    Mismatch,
+    TestReport,
+    TestResult,
+)
 from policyguard.testing.reached import Reached
+from policyguard.testing.read import Read, read
 from policyguard.testing.recorded import replay
 from policyguard.testing.story import tell
 from policyguard.testing.suite import Suite, Test

@@ -17,7 +17,9 @@ from policyguard.model.diagnostic import Diagnostic
 def document() -> dict[str, Any]:
     """The schema as it is published."""
     folder = resources.files("policyguard.schemas")
-    read: dict[str, Any] = json.loads(folder.joinpath("policy-tests.schema.json").read_text("utf-8"))
+    read: dict[str, Any] = json.loads(
+        folder.joinpath("policy-tests.schema.json").read_text("utf-8")
+    )
     return read
 
 

@@ -24,8 +24,10 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Result(_Part, frozen=True, kw_only=True):
-    """What came of a call. `ok` is None where the test does not say: then it has succeeded, unless
-    something else here (`error`, `exit_code`, `status`) is a failure's.
+    """What came of a call.
+
+    `ok` is None where the test does not say: then it has succeeded, unless something else here
+    (`error`, `exit_code`, `status`) is a failure's.
     """
 
     ok: bool | None = None

@@ -21,6 +21,7 @@ class Clock:
         self.now = START if given is None else given
 
     def __call__(self) -> int:
+        """What time it is."""
         return self.now
 
 

@@ -14,5 +14,5 @@ def call_text(call: Mapping[str, Mapping[str, Any] | str]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value of a test's in backticks."""
-    return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
+    """A value as a test writes it; text in backticks."""
+    return f"`{value}`" if isinstance(value, str) else json.dumps(value)

@@ -25,7 +25,6 @@ FORMAT = "codex"
 _ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
-_OTHER_ITEMS = ("message", "reasoning", "web_search_call", "file_search_call", "item_reference")
 _HOLDERS = ("items", "output")
 
 _HARNESS_SAYS = (
@@ -94,13 +93,12 @@ class _Rollout:
 
     def line(self, number: int | None, line: object) -> Iterator[Item]:
         """One line, or one bare item."""
-        payload = as_object(line)
-        at = from_iso(payload.get("timestamp"))
-        kind = as_string(payload.get("type"))
-        if kind in _ENVELOPES:
-            payload = as_object(payload.get("payload"))
-        elif not kind and not payload.get("record_type") and "instructions" not in payload:
-            # The oldest rollouts begin with an object of their instructions, and mark states.
+        entry = as_object(line)
+        at = from_iso(entry.get("timestamp"))
+        # A message may stand in a list of items as it does in chat completions.
+        kind = as_string(entry.get("type")) or ("message" if "role" in entry else "")
+        payload = entry.get("payload") if kind in _ENVELOPES else {**entry, "type": kind}
+        if not isinstance(payload, dict) or not (kind or _is_old_head(entry)):
             reason = "no line of a rollout and no item: an object with a `type`"
             yield Skipped(self._source.file, number, reason)
             return
@@ -171,6 +169,11 @@ class _Rollout:
     def _tell(self) -> Iterator[Item]:
         calls, self._calls = self._calls, []
         yield from self._events.calls(calls)
+
+
+def _is_old_head(line: dict[str, Any]) -> bool:
+    """The oldest rollouts begin with an object of their instructions, and mark states."""
+    return "record_type" in line or "instructions" in line
 
 
 def _call(item: dict[str, Any], at: int | None) -> Call:

@@ -48,7 +48,7 @@ class _Session:
         self._source = source
         self._name = source.name.removesuffix(".jsonl")
         self._events: SessionEvents | None = None
-        self._batches: dict[str, str] = {}
+        self._asked: list[Call] = []
         self._servers: dict[str, str] = {}
         self._at: int | None = None
 
@@ -72,43 +72,47 @@ class _Session:
             case "assistant.message":
                 yield from self._message(self._events, data, at)
             case "tool.execution_start":
-                yield from self._call(self._events, data, at)
+                self._asked.append(self._call(data, at))
             case "tool.execution_complete":
+                yield from self._tell(self._events)
                 yield from self._events.result(_result(data, at), number)
 
     def end(self) -> Iterator[Item]:
         """The end of the file."""
         if self._events is not None:
+            yield from self._tell(self._events)
             yield from self._events.close(at=self._at)
 
     def _message(
         self, events: SessionEvents, data: dict[str, Any], at: int | None
     ) -> Iterator[Item]:
+        yield from self._tell(events)
         yield from events.reply(int(as_amount(data.get("outputTokens")) or 0), at=at)
         requests = as_objects(data.get("toolRequests"))
         # A sub-agent's messages come while the call that it works for is open.
         if requests and not data.get("parentToolCallId"):
             yield from events.move_on()
-            self._batches.clear()
             self._servers.clear()
         for request in requests:
-            self._servers[as_id(request.get("toolCallId"))] = as_string(
-                request.get("mcpServerName")
-            )
-        if len(requests) > 1:
-            batch = events.batch()
-            self._batches.update((as_id(request.get("toolCallId")), batch) for request in requests)
+            server = as_string(request.get("mcpServerName"))
+            self._servers[as_id(request.get("toolCallId"))] = server
 
-    def _call(self, events: SessionEvents, data: dict[str, Any], at: int | None) -> Iterator[Item]:
+    def _call(self, data: dict[str, Any], at: int | None) -> Call:
         name = as_id(data.get("toolCallId"))
-        call = Call(
+        return Call(
             id=name,
             tool=as_string(data.get("toolName")),
             args=as_arguments(data.get("arguments")),
             at=at,
             server=as_string(data.get("mcpServerName")) or self._servers.get(name, ""),
         )
-        yield from events.call(call, self._batches.get(name, ""))
+
+    def _tell(self, events: SessionEvents) -> Iterator[Item]:
+        """The calls that were started together, before anything else happened."""
+        asked, self._asked = self._asked, []
+        batch = events.batch() if len(asked) > 1 else ""
+        for call in asked:
+            yield from events.call(call, batch)
 
 
 def _result(data: dict[str, Any], at: int | None) -> Result:

@@ -56,7 +56,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
 def read(source: Source, met: Met) -> Iterator[Item]:
     """The one session of a file. Its messages are held until its end: any may be written again."""
     head: dict[str, Any] = {}
-    messages: dict[str, dict[str, Any]] = {}
+    messages: dict[object, dict[str, Any]] = {}
     for entry in source.values():
         if isinstance(entry, Skipped):
             yield entry
@@ -66,7 +66,9 @@ def read(source: Source, met: Met) -> Iterator[Item]:
             head = head or line
             _keep(messages, as_list(line.get("messages")))
         elif isinstance(line, dict) and "$set" in line:
-            _keep(messages, as_list(as_object(line["$set"]).get("messages")))
+            changed = as_object(line["$set"])
+            head = {**head, "lastUpdated": changed.get("lastUpdated")}
+            _keep(messages, as_list(changed.get("messages")))
         elif isinstance(line, dict) and (line.get("type") in _SPOKEN or "messages" in line):
             _keep(messages, as_list(line.get("messages", [line])))
         elif not isinstance(line, dict) or not (line.get("type") in _NOTES or _is_command(line)):
@@ -85,11 +87,11 @@ def _is_command(line: dict[str, Any]) -> bool:
     return any(key.startswith("$") for key in line)
 
 
-def _keep(messages: dict[str, dict[str, Any]], said: list[Any]) -> None:
+def _keep(messages: dict[object, dict[str, Any]], said: list[Any]) -> None:
     """Each message in the place where it was written first, as it was written last."""
     for message in said:
         if isinstance(message, dict) and message.get("type") in _SPOKEN:
-            messages[as_id(message.get("id")) or f" {len(messages)}"] = message
+            messages[as_id(message.get("id")) or object()] = message
 
 
 def _message(
@@ -97,7 +99,7 @@ def _message(
 ) -> Iterator[Item]:
     at = from_iso(message.get("timestamp"))
     if message["type"] == "user":
-        text = as_text(message.get("content")).strip()
+        text = _said(message.get("content")).strip()
         if text and not text.startswith(_HARNESS_SAYS):
             events.prompt(at)
         return
@@ -116,6 +118,13 @@ def _message(
     for told in fresh:
         if told.get("result") is not None or told.get("status") in _STATUS:
             yield from events.result(_result(told))
+
+
+def _said(content: object) -> str:
+    """The text of a message; answers of tools, which stand in messages of type user too, are none."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(as_string(part.get("text")) for part in as_objects(content))
 
 
 def _call(told: dict[str, Any], at: int | None) -> Call:

@@ -141,6 +141,9 @@ class TestSurprises:
         assert patterns._set.Match(b"b") is None
         assert patterns.first("b") == 1
         assert patterns.first("c") is None
+        patterns._set = _set(["something else", "b"])
+        assert patterns._set.Match(b"ab") == [1]
+        assert patterns.first("ab") == 0, "an answer without the canary may be half an answer"
 
     def test_a_set_too_large_to_compile_is_searched_one_by_one(self) -> None:
         patterns = ["x{500}y", "b{400}", "ab"]

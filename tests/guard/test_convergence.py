@@ -79,6 +79,7 @@ def test_what_learns_by_class_searches_by_class(tmp_path: Path) -> None:
         session.record(session.check("read", {"n": number}))
     fail(session, "test", "a", n=1)
     assert session.progress == "progressing"  # two ways, of which one is free
+    assert not session.done
     fail(session, "read", "a", n=1)
     assert session.progress == "exhausted"
     assert session.done

@@ -1,119 +1,81 @@
 """Stories: a policy, calls and their results in order, and what the policy must say.
 
-Each file in `tests/cases/stories/` is one policy with its stories, in the form of the language's
-policy tests (POLICY_LANGUAGE §12).
+Each file in `tests/cases/stories/` is a tests file (`docs/policy-tests.md`) with a policy inside.
+One thing goes beyond the language: with `step: 2` in the policy, the parts of the language's step 2
+are alive in it, so that they can be tested before they are.
 """
 
 from __future__ import annotations
 
-import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from policyguard import Decision, Guard, Session
+from policyguard import Decision, Session
 from policyguard.compiler import alive
+from policyguard.engines.yaml_tree import Mapping, Node, Scalar, descend, plain, without
+from policyguard.report.diagnostics import render_text
+from policyguard.report.testing import render_failure
+from policyguard.testing.read import Read, read_file, read_tree
+from policyguard.testing.run import run_test
 
 CASES = Path(__file__).parent.parent / "cases" / "stories"
-UNITS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
+STEP = ("policy", "step")
+
+
+def _tree(file: Path) -> Node:
+    root, diagnostics = read_file(file)
+    assert root is not None, render_text(diagnostics)
+    assert not diagnostics, render_text(diagnostics)
+    return root
+
+
+def _step(root: Node) -> int:
+    found, rest = descend(root, STEP)
+    return int(found.text) if isinstance(found, Scalar) and not rest else alive.STEP
+
+
+@cache
+def _read(file: Path) -> Read:
+    """The file with its policy compiled; the caller has set the step."""
+    return read_tree(without(_tree(file), frozenset({STEP})))
 
 
 def _stories() -> list[Any]:
     found = []
     for file in sorted(CASES.glob("*.yaml")):
-        document = yaml.safe_load(file.read_text())
-        found += [
-            pytest.param(document["policy"], story, id=f"{file.stem}: {story['name']}")
-            for story in document["tests"]
-        ]
+        root = _tree(file)
+        assert isinstance(root, Mapping), file
+        tests = root.get("tests")
+        names = [test["name"] for test in plain(tests)] if tests is not None else []
+        assert names, file
+        stem = file.name.removesuffix(".yaml").removesuffix(".tests")
+        found += [pytest.param(file, name, id=f"{stem}: {name}") for name in names]
     assert found
     return found
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self.now = 1_772_800_000 * 10**9
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.mark.parametrize(("policy", "story"), _stories())
-def test_story(
-    policy: dict[str, Any], story: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy = dict(policy)
-    monkeypatch.setattr(alive, "STEP", policy.pop("step", alive.STEP))
-    file = tmp_path / "policy.yaml"
-    file.write_text(yaml.safe_dump({"policyguard": 1, "name": "story", **policy}, sort_keys=False))
-    clock = _Clock()
-    guard = Guard.load(file, clock=clock)
-    sessions: dict[str, Session] = {}
-
-    known = story.get("sessions", {})
-
-    def session(name: str) -> Session:
-        if name not in sessions:  # opened when it is first used, its parent before it
-            given = dict(known.get(name, story.get("session", {}) if name == "main" else {}))
-            parent = given.pop("parent", None)
-            sessions[name] = guard.session(
-                name, parent=session(parent) if parent else None, **given
-            )
-        return sessions[name]
-
-    asked: Decision | None = None
-    for number, step in enumerate(story["steps"]):
-        here = session(step.get("in", "main"))
-        if step.get("turn"):
-            here.turn()
-        if "grant" in step:
-            here.grant(*step["grant"], by="test")
-        if step.get("approve"):
-            assert asked is not None
-            here.approve(asked, by="test")
-        if "spend" in step:
-            here.spend(**step["spend"])
-        for _ in range(step.get("times", 1)):
-            if "wait" in step:
-                amount, unit = re.fullmatch(r"(\d+)(\w+)", step["wait"]).groups()
-                clock.now += int(amount) * UNITS[unit]
-            if "call" in step:
-                asked = _call(here, step, f"step {number}: {step}")
-        if "progress" in step:
-            assert here.progress == step["progress"], f"step {number}: {step}"
-            assert here.done is (step["progress"] != "progressing")
+@pytest.mark.parametrize(("file", "name"), _stories())
+def test_story(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alive, "STEP", _step(_tree(file)))
+    monkeypatch.setattr(Session, "check", _asked_first(Session.check))
+    suite, diagnostics = _read(file)
+    assert suite is not None, render_text(diagnostics)
+    (test,) = (test for test in suite.tests if test.name == name)
+    failures = run_test(suite, test).failures
+    if failures:
+        pytest.fail("\n".join(map(render_failure, failures)), pytrace=False)
 
 
-def _call(session: Session, step: dict[str, Any], where: str) -> Decision:
-    ((tool, args),) = step["call"].items()
-    if isinstance(args, str):
-        args = {"command": args}
-    extra = {name: step[name] for name in ("batch", "estimate", "hints", "tags") if name in step}
-    asked = session.decide(tool, args, **extra)
-    decision = session.check(tool, args, **extra)
-    assert (asked.effect, asked.message) == (decision.effect, decision.message), where
-    expected = step.get("expect")
-    if expected is None:
-        assert decision.allowed, f"{where}\n{decision.message}"
-    else:
-        assert decision.effect == expected, f"{where}\n{decision.message}\n{decision.errors}"
-    if "by" in step:
-        ids = [violation.id for violation in decision.violations]
-        assert any(id_ == step["by"] or id_.endswith("/" + step["by"]) for id_ in ids), (where, ids)
-    if "says" in step:
-        assert step["says"] in decision.message, where
-    if "would" in step:
-        assert any(one.id.endswith(step["would"]) for one in decision.would), where
-    if step.get("release"):
-        session.release(decision)
-    elif decision.allowed and not step.get("running"):
-        result = dict(step.get("result", {}))
-        text, ok = result.pop("text", ""), result.pop("ok", True)
-        recorded = session.record(
-            decision, result=text, error=None if ok else result.pop("error", text), **result
-        )
-        for name, value in step.get("outcome", {}).items():
-            assert getattr(recorded.outcome, name) == value, where
-    return decision
+def _asked_first(check: Any) -> Any:
+    """`Session.check`, where `decide` has given the same answer before."""
+
+    def checked(session: Session, tool: str, args: Any, **rest: Any) -> Decision:
+        asked = session.decide(tool, args, **rest)
+        decision: Decision = check(session, tool, args, **rest)
+        assert (asked.effect, asked.message) == (decision.effect, decision.message)
+        return decision
+
+    return checked

@@ -1,0 +1,172 @@
+"""inspect_ai logs: `.eval`, a zip archive with a member a sample, or one JSON document.
+
+The messages of a sample say what was called; its events say when, and what the model used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from policyguard.model.event import Started
+from policyguard.traces import usage
+from policyguard.traces.arguments import as_arguments
+from policyguard.traces.content import as_text
+from policyguard.traces.importer import Met
+from policyguard.traces.inspect_attachments import Attachments
+from policyguard.traces.item import Item, Skipped, UnreadableError
+from policyguard.traces.session import Call, Result, SessionEvents
+from policyguard.traces.shape import as_amount, as_id, as_list, as_object, as_objects, as_string
+from policyguard.traces.source import Sample, Source
+from policyguard.traces.times import from_iso
+
+FORMAT = "inspect-ai"
+
+_HEADERS = ("header.json", "_journal/start.json")
+_SAMPLE = re.compile(r"samples/.+\.json")
+
+
+def detect(sample: Sample) -> bool:
+    """An archive with the header of a log, or a document that is one: what was run, and a plan."""
+    if sample.members:
+        return any(name in _HEADERS for name in sample.members)
+    document = as_object(sample.document)
+    return isinstance(document.get("eval"), dict) and (
+        isinstance(document.get("samples"), list) or isinstance(document.get("plan"), dict)
+    )
+
+
+def read(source: Source, met: Met) -> Iterator[Item]:
+    """One session a sample and epoch."""
+    taken: set[str] = set()
+    index = -1
+    for index, sample in enumerate(_samples(source)):
+        if isinstance(sample, Skipped):
+            yield sample
+            continue
+        name = f"{source.name}:{as_id(sample.get('id'))}/{as_id(sample.get('epoch'))}"
+        unique = f"{source.name}:{index}" if name in taken else name
+        taken.add(unique)
+        if isinstance(sample.get("messages"), list):
+            yield from _Session(source, unique, sample).items()
+        else:
+            yield Skipped(source.file, None, f"session `{unique}`: no messages")
+    if index < 0:
+        yield Skipped(source.file, None, "a log without samples")
+
+
+def _samples(source: Source) -> Iterator[dict[str, Any] | Skipped]:
+    names = source.sample.members
+    if not names:
+        for index, sample in enumerate(as_list(as_object(source.sample.document).get("samples"))):
+            reason = f"sample {index}: no object"
+            yield sample if isinstance(sample, dict) else Skipped(source.file, None, reason)
+        return
+    for name in names:
+        if not _SAMPLE.fullmatch(name):
+            continue
+        try:
+            sample = source.member(name)
+        except UnreadableError as error:
+            yield Skipped(source.file, None, f"`{name}`: {error}")
+            continue
+        reason = f"`{name}`: no object"
+        yield sample if isinstance(sample, dict) else Skipped(source.file, None, reason)
+
+
+class _Session:
+    """One sample."""
+
+    def __init__(self, source: Source, name: str, sample: dict[str, Any]) -> None:
+        self._file = source.file
+        self._name = name
+        self._messages: list[Any] = sample["messages"]
+        self._attachments = Attachments(as_object(sample.get("attachments")))
+        happened = as_objects(sample.get("events"))
+        self._ran = {as_id(e.get("id")): e for e in happened if e.get("event") == "tool"}
+        self._answered = {_answer(e): e for e in happened if e.get("event") == "model"}
+        first = happened[0].get("timestamp") if happened else None
+        last = happened[-1].get("timestamp") if happened else None
+        self._ended = from_iso(sample.get("completed_at")) or from_iso(last)
+        started = from_iso(sample.get("started_at")) or from_iso(first)
+        self._events = SessionEvents(source.file, Started(session=name, at=started))
+
+    def items(self) -> Iterator[Item]:
+        """Its events, and what was passed over."""
+        yield from self._events.start()
+        for index, message in enumerate(self._messages):
+            if isinstance(message, dict) and isinstance(message.get("role"), str):
+                yield from self._message(message)
+            else:
+                reason = f"session `{self._name}`, message {index}: no role"
+                yield Skipped(self._file, None, reason)
+        yield from self._events.close(at=self._ended)
+        if self._attachments.cut:
+            reason = f"session `{self._name}`: attachments beyond what may be unfolded"
+            yield Skipped(self._file, None, reason)
+        yield from self._unsaid()
+
+    def _message(self, message: dict[str, Any]) -> Iterator[Item]:
+        role = message["role"]
+        if role == "assistant":
+            answer = self._answered.get(as_id(message.get("id")), {})
+            used = as_object(as_object(answer.get("output")).get("usage"))
+            total = as_amount(used.get("total_tokens"))
+            at = from_iso(answer.get("completed")) or from_iso(answer.get("timestamp"))
+            yield from self._events.reply(int(total or usage.tokens(used)), at=at)
+            yield from self._events.calls(
+                [self._call(call) for call in as_objects(message.get("tool_calls"))]
+            )
+        elif role == "tool":
+            yield from self._events.result(self._result(message))
+        elif role == "user":
+            self._events.prompt()
+
+    def _call(self, call: dict[str, Any]) -> Call:
+        name = as_id(call.get("id"))
+        function = call.get("function")
+        return Call(
+            id=name,
+            tool=as_string(function) or as_string(as_object(function).get("name")),
+            args=as_object(self._attachments.unfold(as_arguments(call.get("arguments")))),
+            at=from_iso(self._ran.get(name, {}).get("timestamp")),
+        )
+
+    def _result(self, message: dict[str, Any]) -> Result:
+        name = as_id(message.get("tool_call_id"))
+        ran = self._ran.get(name, {})
+        took = as_amount(ran.get("working_time"))
+        error = message.get("error")
+        said = as_string(as_object(error).get("message")) or as_text(error)
+        return Result(
+            call=name,
+            text=as_text(self._attachments.unfold(message.get("content"))),
+            ok=error is None,
+            known="explicit",
+            at=from_iso(ran.get("completed")),
+            error=as_text(self._attachments.unfold(said)) if error is not None else None,
+            duration=None if took is None else float(took),
+        )
+
+    def _unsaid(self) -> Iterator[Skipped]:
+        """Calls that ran and stand in no message: of other agents, or dropped from the messages."""
+        said = {
+            as_id(call.get("id"))
+            for message in as_objects(self._messages)
+            for call in as_objects(message.get("tool_calls"))
+        }
+        tools = Counter(
+            as_string(ran.get("function")) for name, ran in self._ran.items() if name not in said
+        )
+        if tools:
+            which = ", ".join(f"{count} of `{tool}`" for tool, count in sorted(tools.items()))
+            reason = f"session `{self._name}`: calls that stand in its events only: {which}"
+            yield Skipped(self._file, None, reason)
+
+
+def _answer(event: dict[str, Any]) -> str:
+    """The id of the message that a call of the model gave."""
+    choices = as_objects(as_object(event.get("output")).get("choices"))
+    return as_id(as_object(choices[0].get("message")).get("id")) if choices else ""

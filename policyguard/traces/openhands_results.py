@@ -1,0 +1,70 @@
+"""What an OpenHands observation says of its call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from policyguard.model.event import Provenance
+from policyguard.traces.content import as_text
+from policyguard.traces.json_text import JsonError, decode
+from policyguard.traces.session import Result
+from policyguard.traces.shape import as_object
+
+_NO_RESULTS = ("agent_state_changed", "recall", "think", "condense", "null")
+"""Observations that answer no call."""
+
+_FAILED = ("error", "user_rejected")
+_FILES = ("read", "edit", "write")
+_FILE_FAILED = "ERROR:"
+
+
+def is_result(event: dict[str, Any]) -> bool:
+    """Whether an event is an observation that may answer a call."""
+    kind = event.get("observation")
+    return isinstance(kind, str) and kind not in _NO_RESULTS
+
+
+def result(event: dict[str, Any], call: str, at: int | None) -> Result:
+    """The observation of a call."""
+    text = as_text(event.get("content"))
+    code = _exit_code(event)
+    ok, known = _outcome(event, text, code)
+    return Result(call, text, ok, known, at, exit_code=code)
+
+
+def _outcome(
+    event: dict[str, Any], text: str, code: int | None
+) -> tuple[bool | None, Provenance]:
+    kind = event.get("observation")
+    if kind in _FAILED:
+        return False, "explicit"
+    if code is not None:
+        return code == 0, "explicit"
+    if kind == "mcp":
+        failed = _flag(text)
+        return (None, "unknown") if failed is None else (not failed, "explicit")
+    told = as_object(event.get("extras")).get("error")
+    if isinstance(told, bool):
+        return not told, "explicit"
+    if kind in _FILES:
+        return not text.startswith(_FILE_FAILED), "inferred"
+    return None, "unknown"
+
+
+def _exit_code(event: dict[str, Any]) -> int | None:
+    """Where the observation of a command has it, in newer files and older ones."""
+    extras = as_object(event.get("extras"))
+    for holder in (as_object(extras.get("metadata")), extras, event):
+        code = holder.get("exit_code")
+        if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**53:
+            return code
+    return None
+
+
+def _flag(text: str) -> bool | None:
+    """`isError` in the answer of an MCP server."""
+    try:
+        told = as_object(decode(text)).get("isError")
+    except JsonError:
+        return None
+    return told if isinstance(told, bool) else None

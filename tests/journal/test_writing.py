@@ -1,0 +1,259 @@
+"""Writing events down: where they go, in what order, and what each line holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.journal.errors import JournalError
+from policyguard.journal.format import decode
+from policyguard.journal.names import SUFFIX, file_name, is_journal_name
+from policyguard.model.event import Admitted, Closed, Completed, Refused, Started, TurnStarted
+from policyguard.store.memory import MemoryStore
+from tests.journal.world import CAPS, SECOND, World, run
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(*run())
+    assert [decode(line) for line in world.lines()] == run()
+    assert list(world.journal.events("s")) == run()
+    assert list(world.journal.events("nobody")) == []
+
+
+def test_each_line_holds_the_hash_of_all_its_bytes_and_of_the_line_before(tmp_path: Path) -> None:
+    """As `docs/journal.md` describes it, without our own code."""
+    world = World(tmp_path)
+    world.write(*run())
+    prev = None
+    for number, line in enumerate(world.lines()):
+        value = json.loads(line)
+        assert value["seq"] == number
+        if prev is None:
+            genesis = b"policyguard journal 1\0" + value["chain"].encode() + b"\0s"
+            prev = hashlib.sha256(genesis).hexdigest()
+        assert value["prev"] == prev
+        prev = value["hash"]
+        assert hashlib.sha256(line[: line.rindex(b',"hash"')]).hexdigest() == prev
+
+
+def test_each_session_has_a_chain_and_a_file_of_its_own(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for one, other in zip(run("a"), run("b"), strict=True):
+        world.write(one, other)
+    assert list(world.journal.events("a")) == run("a")
+    assert list(world.journal.events("b")) == run("b")
+    first = [json.loads(world.lines(session)[0]) for session in "ab"]
+    assert first[0]["chain"] != first[1]["chain"]
+
+
+def test_a_line_is_in_the_file_when_write_returns(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for number, event in enumerate(run()):
+        world.write(event)
+        assert len(world.lines()) == number + 1
+
+
+def test_folder_and_files_are_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        world = World(tmp_path)
+        world.write(*run())
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(world.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(world.journal.path("s").stat().st_mode) == 0o600
+
+
+@given(st.text())
+def test_no_session_id_is_a_path(session: str) -> None:
+    name = file_name(session)
+    assert Path(name).name == name
+    assert not name.startswith(".")
+    assert name.isascii()
+    assert len(name) <= 80
+    assert is_journal_name(Path(name))
+
+
+def test_names_are_readable_and_differ(tmp_path: Path) -> None:
+    assert file_name("run-7").startswith("run-7-")
+    assert file_name("../../etc/passwd").startswith("etc_passwd-")
+    assert len({file_name(name) for name in ("a/b", "a_b", "A/B", "a:b", "", ".", "..")}) == 7
+    world = World(tmp_path)
+    for session in ("../up", "/abs", "a\x00b", "\ud800", "", "x" * 10_000):
+        world.write(Started(session))
+    assert len(list(world.folder.iterdir())) == 6
+    assert [path for path in tmp_path.iterdir() if path != world.folder] == []
+    assert all(path.suffix == SUFFIX for path in world.folder.iterdir())
+
+
+def test_memory_writes_nothing_anywhere(tmp_path: Path) -> None:
+    world = World(tmp_path, durability="memory")
+    world.write(*run())
+    world.journal.anchor()
+    world.journal.close()
+    assert not any(tmp_path.iterdir())
+    assert list(world.anchors.all()) == []
+
+
+@pytest.mark.parametrize("durability", ["process", "fsync"])
+def test_durability_does_not_change_what_is_written(tmp_path: Path, durability: str) -> None:
+    world = World(tmp_path, durability=durability)
+    world.write(*run())
+    assert list(world.journal.events("s")) == run()
+
+
+def count(world: World, session: str = "s") -> int:
+    anchor = world.anchors.get(session)
+    return anchor.count if anchor is not None else 0
+
+
+def test_anchors_come_with_refusals_turns_and_the_end(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    counts = []
+    for event in run():
+        world.write(event)
+        counts.append(count(world))
+    assert counts == [0, 2, 2, 2, 2, 2, 2, 8, 8, 10]
+    anchor = world.anchors.get("s")
+    assert anchor is not None
+    assert anchor.size == world.journal.path("s").stat().st_size
+    assert anchor.hash == json.loads(world.lines()[-1])["hash"]
+    assert anchor.chain == json.loads(world.lines()[0])["chain"]
+
+
+def test_anchors_come_each_second_and_when_asked_for(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(Started("s"), Admitted("s", call="c1"))
+    assert count(world) == 0
+    world.journal.write(Completed("s", call="c1"), anchor=True)
+    assert count(world) == 3
+    world.write(Admitted("s", call="c2"))
+    world.now += SECOND - 1
+    world.write(Completed("s", call="c2"))
+    assert count(world) == 3
+    world.now += 1
+    world.write(Admitted("s", call="c3"))
+    assert count(world) == 6
+    world.write(Completed("s", call="c3"))
+    world.journal.anchor()
+    assert count(world) == 7
+    world.write(Admitted("s", call="c4"))
+    world.journal.close()
+    assert count(world) == 8
+
+
+def test_few_files_are_open_however_many_sessions_write(tmp_path: Path) -> None:
+    world = World(tmp_path, open_files=3)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        for number in range(20):
+            world.write(Admitted(f"s{number}", call="c"))
+    assert len(list(Path("/proc/self/fd").iterdir())) - before <= 3
+    assert all(len(world.lines(f"s{number}")) == 3 for number in range(20))
+    assert world.reported == []
+    world.journal.close()
+
+
+def test_a_session_that_is_opened_again_goes_on_with_its_chain(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(*run())
+    world.write(*run())
+    world.restart()
+    world.write(*run())
+    assert list(world.journal.events("s")) == run() * 3
+
+
+def test_threads_write_one_chain(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def write(thread: int) -> None:
+        for number in range(100):
+            world.write(Admitted("s", call=f"{thread}.{number}"))
+
+    threads = [threading.Thread(target=write, args=(thread,)) for thread in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(world.journal.events("s"))) == 800
+
+
+def test_only_one_writes_a_session_at_a_time(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(Started("s"))
+    other = world.opened()
+    with pytest.raises(JournalError, match="is being written by another process or guard; end"):
+        other.write(Started("s"))
+    other.write(Started("t"))
+    world.write(Closed("s"))
+    other.write(TurnStarted("s"))
+    other.close()
+
+
+HOSTILE = {
+    "an object": object(),
+    "a set": {1},
+    "not a number": float("nan"),
+    "infinity": float("inf"),
+    "half a surrogate pair": "\ud800",
+    "a huge integer": 10**5000,
+    "too deep": json.loads("[" * 250 + "]" * 250),
+    "too large": "x" * 20_000,
+}
+CYCLE: list[object] = []
+CYCLE.append(CYCLE)
+
+
+@pytest.mark.parametrize("value", [*HOSTILE.values(), CYCLE], ids=[*HOSTILE, "a cycle"])
+def test_whatever_an_agent_passes_leaves_a_line_that_can_be_read(
+    tmp_path: Path, value: object
+) -> None:
+    world = World(tmp_path)
+    refused = Refused("s", call="c", tool="t", args={"a": value}, violations=("bounds/arguments",))
+    world.write(Started("s"), refused, Closed("s"))
+    _, read, _ = world.journal.events("s")
+    assert isinstance(read, Refused)
+    assert read.args is None
+    assert (read.tool, read.violations) == ("t", ("bounds/arguments",))
+
+
+def test_a_result_that_is_too_long_is_cut_and_marked(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(Completed("s", call="c", text="x" * 20_000, error="e\ud800", meta={"a": 10**5000}))
+    (line,) = world.lines()
+    (read,) = world.journal.events("s")
+    assert isinstance(read, Completed)
+    assert read.text == "x" * 10_000 + "… [10000 characters left out]"
+    assert (read.error, read.meta) == ("e\\ud800", {})
+    assert json.loads(line)["masked"] is True
+
+
+def test_what_fits_is_written_as_it_is(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    args = {"a": [1, 1.5, True, None, "ä\n\u2028", {"b": {}}], "big": 2**64}
+    world.write(
+        Admitted("s", call="c", args=args),
+        Completed("s", call="c", text="y" * 9000, meta={"m": "z" * 5000}),
+    )
+    admitted, completed = world.journal.events("s")
+    assert isinstance(admitted, Admitted)
+    assert admitted.args == args
+    assert isinstance(completed, Completed)
+    assert (len(completed.text), len(completed.meta["m"])) == (9000, 5000)
+    assert b"masked" not in b"".join(world.lines())
+
+
+def test_anchors_of_a_store_in_memory_serve_too(tmp_path: Path) -> None:
+    store = MemoryStore(caps=CAPS)
+    world = World(tmp_path, anchors=store.anchors)
+    world.write(*run())
+    assert [anchor.count for anchor in store.anchors.all()] == [10]

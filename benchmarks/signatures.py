@@ -107,7 +107,7 @@ def _results(folder: Path) -> Iterator[tuple[bool, str]]:
 def _masked(text: str) -> str:
     """The beginning of an error on one line, numbers masked, fit for a cell of a table."""
     line = re.sub(r"\d+", "#", " ".join(text.split()))[:SHOWN]
-    return line.replace("|", "/").replace("`", "'")
+    return line.replace("|", "/").replace("`", "'") or "(no text)"
 
 
 def tables(sets: list[Measured], names: list[str]) -> str:

@@ -1,7 +1,7 @@
 """CEL, the Common Expression Language, compiled to Python functions.
 
-    declarations = Declarations({"call": record({"tool": STRING, "args": map_of(STRING, DYN)})})
-    program = compile("call.tool == 'search' && call.args.limit > 10", declarations, expect=BOOL)
+    declarations = {"call": {"tool": "string", "args": "map(string, dyn)"}, "now": "timestamp"}
+    program = compile("call.tool == 'search' && call.args.limit > 10", declarations)
     program(call={"tool": "search", "args": {"limit": 20}})   # True
 
 The phases stand in modules of their own: `literals` and `parse` read the text, `check` finds what

@@ -32,13 +32,14 @@ _WHY: Final = {
 # What normalising would change. Most paths have none of it, and finding that out is cheaper.
 _NOT_NORMAL: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)|./$", re.DOTALL)
 _LONGEST: Final = 64 * 1024
+_CACHED: Final = 500
 
 
 def normal_path(path: Any, function: str) -> str:
     """`path` without `.`, `..`, repeated and trailing slashes."""
     if path.__class__ is not str:
         raise no_overload(function, path)
-    return _normal(path)
+    return _normal_cached(path) if len(path) < _CACHED else _normal(path)
 
 
 def _normal(path: str) -> str:
@@ -54,9 +55,8 @@ def _normal(path: str) -> str:
     return normal[1:] if normal.startswith("//") else normal
 
 
-_CACHED: Final = 500
-_normal_root: Final = lru_cache(maxsize=256)(_normal)
-"""Roots stand in the policy: there are few of them, and they do not change."""
+_normal_cached: Final = lru_cache(maxsize=512)(_normal)
+"""Several rules judge the same path of the same call, and their roots never change."""
 
 
 def inside(path: Any, root: Any) -> bool:
@@ -65,9 +65,7 @@ def inside(path: Any, root: Any) -> bool:
     Errs, besides, where one is absolute and the other is not: that cannot be told.
     """
     inner = normal_path(path, "inside")
-    if root.__class__ is not str:
-        raise no_overload("inside", path, root)
-    outer = _normal_root(root) if len(root) < _CACHED else _normal(root)
+    outer = normal_path(root, "inside")
     if inner.startswith("/") != outer.startswith("/"):
         raise OperationError(
             "invalid-argument", "an absolute path and a relative one cannot be compared"

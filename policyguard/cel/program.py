@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from policyguard.cel.errors import CelError, Problem
 from policyguard.cel.generate import generate
 from policyguard.cel.logic import TooManyBlocksError
 from policyguard.cel.parse import parse
+from policyguard.cel.plain import Named, declare, inward, outward
 from policyguard.cel.problems import Problems
 from policyguard.cel.runtime import RUNTIME
 from policyguard.cel.tree import Span
@@ -32,6 +33,8 @@ class Program:
     """The variables that the expression reads, in the order of their declaration."""
     reads: frozenset[str]
     """The fields that it reads, as dotted paths; a variable used as a whole stands as its name."""
+    types: tuple[Type, ...]
+    """The declared types of the parameters."""
     type: Type
     warnings: tuple[Problem, ...]
     code: str
@@ -40,8 +43,23 @@ class Program:
     def __call__(self, **values: Any) -> Any:
         """The value of the expression for these variables; those it does not read may be left out.
 
-        `CelEvaluationError` where it has none.
+        Values and result are plain Python: datetimes stand for timestamps and timedeltas for
+        durations (to the microsecond), an int for an unsigned one where that is declared.
+        `CelEvaluationError` where the expression has no value, `TypeError` where a variable that
+        it reads is not given.
         """
+        given = {
+            name: inward(values[name], type_)
+            for name, type_ in zip(self.parameters, self.types, strict=True)
+            if name in values
+        }
+        return outward(self.raw(**given))
+
+    def raw(self, **values: Any) -> Any:
+        """The same with the engine's own values: `Uint`, `Timestamp`, `Duration`."""
+        missing = [name for name in self.parameters if name not in values]
+        if missing:
+            raise TypeError(f"the expression reads `{missing[0]}`, which is not given")
         return self.function(*[values[name] for name in self.parameters])
 
     def __repr__(self) -> str:
@@ -49,14 +67,21 @@ class Program:
 
 
 def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as in `re.compile`
-    source: str, declarations: Declarations, *, check: bool = True, expect: Type | None = None
+    source: str,
+    declarations: Declarations | Mapping[str, Named],
+    *,
+    check: bool = True,
+    expect: Type | None = None,
 ) -> Program:
     """Compile `source`, or raise `CelError` with everything that is wrong with it.
+
+    `declarations` name the variables and their types: `{"x": "int", "tags": "list(string)",
+    "call": {"tool": "string", "args": "map(string, dyn)"}}`, or a `Declarations`.
 
     Without `check` types are left to run time, and so are names that are not declared. With
     `expect` the expression must be of that type, or `dyn`.
     """
-    return _compile(source, declarations, check, expect)
+    return _compile(source, declare(declarations), check, expect)
 
 
 def _compile(source: str, declarations: Declarations, strict: bool, expect: Type | None) -> Program:
@@ -84,6 +109,7 @@ def _compile(source: str, declarations: Declarations, strict: bool, expect: Type
         source=source,
         function=namespace["evaluate"],
         parameters=generated.parameters,
+        types=tuple(declarations.variables.get(name, DYN) for name in generated.parameters),
         reads=frozenset(checked.reads),
         type=checked.type if strict else DYN,
         warnings=problems.all,

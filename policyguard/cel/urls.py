@@ -7,6 +7,7 @@ compare another host than the one that the tool will talk to.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from policyguard.cel.errors import OperationError
@@ -26,6 +27,7 @@ _AUTHORITY: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]@%\s]+)(?::([0-9]*))?")
 # Clients drop some of these before they read a URL, and keep others.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$")
 _LONGEST: Final = 64 * 1024
+_CACHED: Final = 500
 # Local parts as they are commonly written. `%` and `!` once routed mail; quotes hide an @.
 _ADDRESS: Final = re.compile(r"([A-Za-z0-9.#$&'*+/=?^_`{|}~-]{1,64})@([^@\s,;:<>()\[\]\\\"]+)")
 
@@ -41,6 +43,10 @@ def host(url: Any) -> str:
     """
     if url.__class__ is not str:
         raise no_overload("host", url)
+    return _host_cached(url) if len(url) < _CACHED else _host(url)
+
+
+def _host(url: str) -> str:
     if len(url) > _LONGEST:
         raise _invalid("the URL is too long")
     if _CONTROL.search(url):
@@ -59,6 +65,10 @@ def host(url: Any) -> str:
         return normal_host(authority[1])
     except HostError as error:
         raise _invalid(str(error)) from None
+
+
+_host_cached: Final = lru_cache(maxsize=512)(_host)
+"""Several rules judge the same URL of the same call."""
 
 
 def host_in(url: Any, patterns: Any) -> bool:

@@ -8,6 +8,7 @@ from policyguard.cli.journal import journal
 from policyguard.cli.lint import lint
 from policyguard.cli.simulate import simulate
 from policyguard.cli.test import test
+from policyguard.cli.traces import traces
 from policyguard.cli.verify import verify_command
 
 
@@ -24,3 +25,4 @@ main.add_command(test)
 main.add_command(explain)
 main.add_command(journal)
 main.add_command(verify_command)
+main.add_command(traces)

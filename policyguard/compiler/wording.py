@@ -66,6 +66,10 @@ def words(problem: Problem, node: Node | None) -> Words:
             return Words("schema/conflict", f"`{first}` and `{second}` exclude each other")
         case "anyOf" | "oneOf" if all("required" in branch for branch in problem.expected):
             return _choice(problem)
+        case "minItems" | "maxItems" if problem.expected > 1:
+            bound = "at least" if problem.keyword == "minItems" else "at most"
+            message = f"{_owner(problem)} takes {bound} {problem.expected} items"
+            return Words("schema/value", f"{message}, not {len(problem.value)}")
         case "minItems" | "minLength" | "minProperties":
             return Words("schema/empty", f"{_owner(problem)} is empty")
         case "maxLength":

@@ -147,6 +147,7 @@ PAGES: dict[str, str] = {
     "cel/undeclared-reference": "No variable or function has this name here. The help names a close one.",
     "cel/unknown-field": "The record has no such field. The help names a close one.",
     "cel/unknown-name": "The policy declares no class, signature or value of this name.",
+    "cel/wrong-type": "The expression gives a value of another type than is wanted here.",
     "cel/wrong-argument-count": "The function takes another number of arguments.",
 }
 

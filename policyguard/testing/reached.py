@@ -101,6 +101,8 @@ def _entries(policy: Policy) -> Iterator[tuple[str, Path]]:
                 yield f"limits/{level}/{field.name}", path
     for budget in policy.budgets:
         yield f"budgets/{budget.id}", ("budgets", budget.id)
+    for number, _ in enumerate(policy.radius):
+        yield f"radius/{number + 1}", ("radius", number)
     for number, signature in enumerate(policy.signatures):
         yield f"signatures/{signature.id}", ("signatures", number)
         if signature.learn is not None and policy.learn is not None:

@@ -69,7 +69,7 @@ def read_tree(root: Node) -> Read:
         return Read(None, diagnostics)
     compiled, found = _compiled(policy, _environ(root))
     diagnostics += [one for one in found if one.severity == "error"]
-    if compiled is None or diagnostics:
+    if compiled is None:
         return Read(None, diagnostics)
     diagnostics += _grants(root, tests, compiled)
     return Read(None if diagnostics else Suite(root, compiled, tests), diagnostics)

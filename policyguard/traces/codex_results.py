@@ -28,7 +28,7 @@ _HARNESS_REFUSES = (
     "exec_command failed",
     "write_stdin failed",
     "exec command rejected by user",
-    "patch rejected by user",
+    "patch rejected",
     "aborted by user",
 )
 """How an output begins in which Codex itself says that a call could not be run."""
@@ -113,5 +113,6 @@ def _decoded(text: str) -> object:
 
 
 def _code(value: object) -> int | None:
-    is_code = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
-    return value if is_code else None
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
+        return value
+    return None

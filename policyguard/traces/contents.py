@@ -53,9 +53,11 @@ class PlainFile:
         self.size = status.st_size
 
     def look(self) -> BinaryIO:
+        """From the beginning."""
         return self.path.open("rb")
 
     def open(self) -> BinaryIO:
+        """From the beginning."""
         return self.path.open("rb")
 
 
@@ -78,9 +80,11 @@ class Packed:
         self._meter = Meter(allowance)
 
     def look(self) -> BinaryIO:
+        """What is in it, from the beginning."""
         return self._expanded(self._inner.look())
 
     def open(self) -> BinaryIO:
+        """What is in it, from the beginning, for the last time."""
         return self._expanded(self._inner.open())
 
     def _expanded(self, packed: BinaryIO) -> BinaryIO:

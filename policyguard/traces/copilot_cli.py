@@ -23,7 +23,9 @@ _TYPICAL = ("session.start", "tool.execution_start", "tool.execution_complete", 
 def detect(sample: Sample) -> bool:
     """An event of a known type, with `data`."""
     lines = (as_object(line) for line in sample.records)
-    return any(line.get("type") in _TYPICAL and isinstance(line.get("data"), dict) for line in lines)
+    return any(
+        line.get("type") in _TYPICAL and isinstance(line.get("data"), dict) for line in lines
+    )
 
 
 def read(source: Source, met: Met) -> Iterator[Item]:

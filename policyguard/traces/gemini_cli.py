@@ -121,7 +121,7 @@ def _message(
 
 
 def _said(content: object) -> str:
-    """The text of a message; answers of tools, which stand in messages of type user too, are none."""
+    """The text of a message. Answers of tools, which messages of type user hold too, are none."""
     if isinstance(content, str):
         return content
     return "\n".join(as_string(part.get("text")) for part in as_objects(content))

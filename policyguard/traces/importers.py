@@ -5,8 +5,16 @@ from __future__ import annotations
 from policyguard.traces import (
     chat_completions,
     claude_code,
+    codex,
+    copilot_cli,
+    gemini_cli,
+    inspect_ai,
+    intercode,
+    langfuse,
     mini_swe_agent,
     native,
+    openhands,
+    otel,
     swe_agent,
     tau2,
 )
@@ -16,8 +24,16 @@ from policyguard.traces.importer import Importer
 IMPORTERS: tuple[Importer, ...] = (
     native,
     claude_code,
+    codex,
+    copilot_cli,
+    gemini_cli,
     mini_swe_agent,
     tau2,
     swe_agent,
+    openhands,
+    inspect_ai,
+    langfuse,
+    otel,
+    intercode,
     chat_completions,
 )

@@ -87,6 +87,7 @@ class _Session:
         happened = as_objects(sample.get("events"))
         self._ran = {as_id(e.get("id")): e for e in happened if e.get("event") == "tool"}
         self._answered = {_answer(e): e for e in happened if e.get("event") == "model"}
+        self._replied = False
         first = happened[0].get("timestamp") if happened else None
         last = happened[-1].get("timestamp") if happened else None
         self._ended = from_iso(sample.get("completed_at")) or from_iso(last)
@@ -115,13 +116,15 @@ class _Session:
             used = as_object(as_object(answer.get("output")).get("usage"))
             total = as_amount(used.get("total_tokens"))
             at = from_iso(answer.get("completed")) or from_iso(answer.get("timestamp"))
+            self._replied = True
             yield from self._events.reply(int(total or usage.tokens(used)), at=at)
             yield from self._events.calls(
                 [self._call(call) for call in as_objects(message.get("tool_calls"))]
             )
         elif role == "tool":
             yield from self._events.result(self._result(message))
-        elif role == "user":
+        # Once the agent works, what stands as `user` is the harness that urges it on.
+        elif role == "user" and (not self._replied or message.get("source") == "input"):
             self._events.prompt()
 
     def _call(self, call: dict[str, Any]) -> Call:

@@ -202,7 +202,7 @@ def _is_of_the_agent(event: dict[str, Any]) -> bool:
     """In the oldest files nothing says who acts: all but the messages is the agent's."""
     if "source" not in event:
         return event.get("action") != "message"
-    return event["source"] == "agent"
+    return bool(event["source"] == "agent")
 
 
 def _is_prompt(event: dict[str, Any]) -> bool:

@@ -32,9 +32,7 @@ def result(event: dict[str, Any], call: str, at: int | None) -> Result:
     return Result(call, text, ok, known, at, exit_code=code)
 
 
-def _outcome(
-    event: dict[str, Any], text: str, code: int | None
-) -> tuple[bool | None, Provenance]:
+def _outcome(event: dict[str, Any], text: str, code: int | None) -> tuple[bool | None, Provenance]:
     kind = event.get("observation")
     if kind in _FAILED:
         return False, "explicit"

@@ -27,6 +27,7 @@ _LONGEST_HEADER = 1 << 20
 
 _NAMES = (tarfile.GNUTYPE_LONGNAME,)
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_SPARSE = "GNU.sparse"
 _OTHER_HEADERS = (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE)
 
 ENDS_EARLY = "the tar archive ends too early"
@@ -59,6 +60,7 @@ class TarMember:
         return io.BufferedReader(_Replayed(self, keep=True), PIECE)
 
     def open(self) -> BinaryIO:
+        """From the beginning, for the last time."""
         return io.BufferedReader(_Replayed(self, keep=False), PIECE)
 
     def fetch(self, most: int) -> bytes:
@@ -123,8 +125,8 @@ def members(archive: BinaryIO, path: Path) -> Iterator[TarMember]:
             continue
         size = _size(pax, header)
         name = pax.get("path") or name or header.name
-        if header.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in pax):
-            raise UnreadableError(f"member `{name}` is a sparse file: it and what follows is not read")
+        if header.type == tarfile.GNUTYPE_SPARSE or any(key.startswith(_SPARSE) for key in pax):
+            raise UnreadableError(f"member `{name}` is a sparse file: from it on nothing is read")
         if header.isreg():
             member = TarMember(member_path(path, name), archive, size)
             if not is_hidden(name):

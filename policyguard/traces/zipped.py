@@ -92,9 +92,11 @@ class ZipMember:
         self._meter = meter
 
     def look(self) -> BinaryIO:
+        """From the beginning."""
         return self.open()
 
     def open(self) -> BinaryIO:
+        """From the beginning."""
         return stream(self._pieces(), self._meter)
 
     def _pieces(self) -> Pieces:

@@ -58,7 +58,7 @@ class Case:
         """None where we do what the test asks for, else what we do instead."""
         try:
             program = cel.compile(self.source, self.declarations(), check=not self.nocheck)
-            result = program(**self.bindings())
+            result = program.raw(**self.bindings())
         except (cel.CelError, cel.CelEvaluationError) as error:
             return None if self.wants_error else f"{type(error).__name__}: {error}"
         if self.wants_error:

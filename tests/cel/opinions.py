@@ -50,7 +50,7 @@ class Opinion:
 
 def evaluated(program: cel.Program, values: dict[str, Any]) -> Opinion:
     try:
-        return Opinion(_ours(program(**values)))
+        return Opinion(_ours(program.raw(**values)))
     except cel.CelEvaluationError as error:
         return Opinion(None, f"{error.kind}: {error}")
 

@@ -103,11 +103,6 @@ CELPY_DEFECTS = (
         "langdef.md: it is the value of the expression",
         lambda found: found.theirs.value is not None and found.theirs.value[0] == "crash",
     ),
-    Defect(
-        "`dyn` of what `:?` does not choose must be of one type",
-        "langdef.md: only the chosen branch is evaluated",
-        theirs_fails("_?_:_"),
-    ),
 )
 
 

@@ -23,7 +23,7 @@ def test_calling_it() -> None:
     assert program.type == BOOL
     assert program(call=CALL, now=cel.Timestamp(1), session="is not read") is True
     assert program.function(CALL, cel.Timestamp(0)) is False
-    with pytest.raises(KeyError):
+    with pytest.raises(TypeError, match="reads `now`"):
         program(call=CALL)
 
 

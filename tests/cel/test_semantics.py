@@ -20,7 +20,7 @@ MISSING = object()
 
 
 def evaluate(source: str, **values: Any) -> Any:
-    return cel.compile(source, UNTYPED)(**{name: values.get(name, {}) for name in NAMES})
+    return cel.compile(source, UNTYPED).raw(**{name: values.get(name, {}) for name in NAMES})
 
 
 def error(source: str, **values: Any) -> str:

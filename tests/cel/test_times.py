@@ -21,7 +21,7 @@ DECLARATIONS = cel.Declarations({"now": cel.TIMESTAMP, "d": cel.DURATION, "x": c
 
 
 def evaluate(source: str, **values: Any) -> Any:
-    return cel.compile(source, DECLARATIONS)(**values)
+    return cel.compile(source, DECLARATIONS).raw(**values)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_any_field_of_any_line_that_was_edited(world: World) -> None:
             written = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
             before = f'"{name}":{written}'.encode()
             assert before in line
-            for other in (b"null", b'"x"', b"1"):
+            for other in {b"null", b'"x"', b"1"} - {written.encode()}:
                 changed = line.replace(before, f'"{name}":'.encode() + other, 1)
                 edited = [*lines[:number], changed, *lines[number + 1 :]]
                 result = after(world, lambda _, edited=edited: edited)

@@ -1,0 +1,52 @@
+"""Traces of any format → one stream of events in which each session has an id of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from policyguard.model.event import Event
+from policyguard.traces.item import Skipped
+from policyguard.traces.reader import TraceFile
+
+
+class Renamed(msgspec.Struct, frozen=True):
+    """A session whose id another file has had: it goes on under another one."""
+
+    file: str
+    session: str
+    now: str
+
+
+def converted(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Renamed]:
+    """All events as they are, but for the ids of sessions that two files share.
+
+    One stream is one file when it is read again, and in a file an id is one session.
+    """
+    taken: dict[str, int] = {}
+    for trace in traces:
+        names: dict[str, str] = {}
+        for item in trace:
+            if isinstance(item, Skipped):
+                yield item
+                continue
+            now = names.get(item.session)
+            if now is None:
+                now = names[item.session] = _free(item.session, taken)
+                if now != item.session:
+                    yield Renamed(str(trace.path), item.session, now)
+            yield item if now == item.session else msgspec.structs.replace(item, session=now)
+
+
+def _free(session: str, taken: dict[str, int]) -> str:
+    """The id, or the first of `id#1`, `id#2` … that is free; it is taken then.
+
+    `taken` holds the last number that was tried for an id.
+    """
+    now = session
+    while now in taken:
+        taken[session] += 1
+        now = f"{session}#{taken[session]}"
+    taken[now] = 0
+    return now

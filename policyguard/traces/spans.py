@@ -1,0 +1,138 @@
+"""Spans that an agent left, whatever wrote them → the events of their session, in time's order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from policyguard.model.event import Started
+from policyguard.traces.item import Item
+from policyguard.traces.session import Call, Result, SessionEvents
+
+_RESULTS_BEFORE, _REPLIES, _CALLS, _RESULTS_AT_ONCE = range(4)
+"""What comes first of things that happened at one moment."""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """One span: a tool's, with its `call` and `result`, a model's, with what it used, or another.
+
+    `start` and `end` are nanoseconds since 1970; a span that is cut off has no end.
+    """
+
+    id: str
+    parent: str
+    start: int | None = None
+    end: int | None = None
+    agent: str = ""
+    call: Call | None = None
+    result: Result | None = None
+    is_mcp: bool = False
+    tokens: int = 0
+    cost: float = 0.0
+
+
+def events(file: str, session: str, spans: list[Span]) -> Iterator[Item]:
+    """The session of one trace: one turn, for a trace begins where the agent is asked."""
+    starts = [span.start for span in spans if span.start is not None]
+    ends = [span.end for span in spans if span.end is not None]
+    agents = sorted((_time(span.start), span.agent) for span in spans if span.agent)
+    began = min(starts, default=None)
+    started = Started(session=session, at=began, agent=agents[0][1] if agents else "")
+    told = SessionEvents(file, started)
+    yield from told.start()
+    told.prompt(began)
+    batches: dict[str, str] = {}
+    together = _together(spans)
+    for what, span in _in_order(spans):
+        if what == _REPLIES:
+            yield from told.reply(span.tokens, span.cost, span.end)
+        elif what == _CALLS and span.call is not None:
+            group = together.get(span.id, "")
+            if group and group not in batches:
+                batches[group] = told.batch()
+            yield from told.call(span.call, batches.get(group, ""))
+        elif span.result is not None:
+            yield from told.result(span.result)
+    yield from told.close(at=max(ends, default=None))
+
+
+def _in_order(spans: list[Span]) -> Iterator[tuple[int, Span]]:
+    calls = _calls(spans)
+    steps: list[tuple[float, int, int, Span]] = []
+    for index, span in enumerate(spans):
+        start = _time(span.start)
+        end = max(start, _time(span.end)) if span.end is not None else start
+        if index in calls:
+            at_once = _RESULTS_AT_ONCE if end == start else _RESULTS_BEFORE
+            steps += [(start, _CALLS, index, span), (end, at_once, index, span)]
+    for index in _used(spans):
+        span = spans[index]
+        steps.append(
+            (_time(span.end if span.end is not None else span.start), _REPLIES, index, span)
+        )
+    steps.sort(key=lambda step: step[:3])
+    return ((what, span) for _, what, _, span in steps)
+
+
+def _time(at: int | None) -> float:
+    """What has no time comes last, in the order of the file."""
+    return math.inf if at is None else at
+
+
+def _calls(spans: list[Span]) -> set[int]:
+    """The places of the calls, of those that two layers have written down the outer one only."""
+    parents = {span.id: span for span in spans}
+    calls = set()
+    for index, span in enumerate(spans):
+        if span.call is not None and not _is_told_above(span, span.call, parents):
+            calls.add(index)
+    return calls
+
+
+def _is_told_above(span: Span, call: Call, parents: dict[str, Span]) -> bool:
+    met = {span.id}
+    above = parents.get(span.parent)
+    while above is not None and above.id not in met:
+        met.add(above.id)
+        if above.call is not None and (
+            (span.is_mcp and above.call.tool == call.tool)
+            or (call.id != span.id and above.call.id == call.id)
+        ):
+            return True
+        above = parents.get(above.parent)
+    return False
+
+
+def _used(spans: list[Span]) -> Iterable[int]:
+    """The places of the innermost spans that tell what was used: those around them add it up."""
+    parents = {span.id: span for span in spans}
+    around: set[str] = set()
+    using = [index for index, span in enumerate(spans) if span.tokens or span.cost]
+    for index in using:
+        above = parents.get(spans[index].parent)
+        while above is not None and above.id not in around:
+            around.add(above.id)
+            above = parents.get(above.parent)
+    return [index for index in using if spans[index].id not in around]
+
+
+def _together(spans: list[Span]) -> dict[str, str]:
+    """For each call that ran at the same time as one beside it: the id of the first of them."""
+    beside: dict[str, list[Span]] = {}
+    calls = _calls(spans)
+    for index, span in enumerate(spans):
+        if index in calls and span.start is not None and span.end is not None:
+            beside.setdefault(span.parent, []).append(span)
+    groups: dict[str, str] = {}
+    for siblings in beside.values():
+        siblings.sort(key=lambda span: _time(span.start))
+        first, busy = "", -math.inf
+        for span in siblings:
+            if _time(span.start) < busy:
+                groups[first] = groups[span.id] = first
+            else:
+                first = span.id
+            busy = max(busy, _time(span.end)) if span.id in groups else _time(span.end)
+    return groups

@@ -1,0 +1,82 @@
+"""The way in and out in plain Python."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from policyguard.cel import CelError, CelEvaluationError, Declarations, compile  # noqa: A004
+
+MOMENT = datetime(2026, 3, 6, 10, 0, 0, 123456, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("source", "declarations", "values", "result"),
+    [
+        ("x + 1", {"x": "int"}, {"x": 2}, 3),
+        ("x + 1u", {"x": "uint"}, {"x": 2}, 3),
+        ("xs.map(x, x + 1u)", {"xs": "list(uint)"}, {"xs": [1, 2]}, [2, 3]),
+        ("m['a'] == 1u", {"m": "map(string, uint)"}, {"m": {"a": 1}}, True),
+        ("m.n.k", {"m": {"n": {"k?": "string"}}}, {"m": {"n": {"k": "v"}}}, "v"),
+        ("d.a.b > 1", {"d": "dyn"}, {"d": {"a": {"b": 2}}}, True),
+        ("t + d", {"t": "timestamp", "d": "duration"},
+         {"t": MOMENT, "d": timedelta(hours=1)}, MOMENT + timedelta(hours=1)),
+        ("t.getHours()", {"t": "timestamp"},
+         {"t": datetime(2026, 3, 6, 12, tzinfo=timezone(timedelta(hours=2)))}, 10),
+        ("t.getHours()", {"t": "timestamp"}, {"t": datetime(2026, 3, 6, 12)}, 12),
+        ("[t - t, duration('1s')]", {"t": "timestamp"}, {"t": MOMENT},
+         [timedelta(0), timedelta(seconds=1)]),
+        ("{'n': null, 'b': b'x'}", {}, {}, {"n": None, "b": b"x"}),
+        ("type(1u)", {}, {}, "uint"),
+        ("x", {"x": "map(string, list(map(int, dyn)))"}, {"x": {"a": [{1: None}]}},
+         {"a": [{1: None}]}),
+    ],
+)  # fmt: skip
+def test_plain_values_in_plain_values_out(
+    source: str, declarations: dict[str, Any], values: dict[str, Any], result: Any
+) -> None:
+    value = compile(source, declarations)(**values)
+    assert value == result
+    assert type(value) is type(result)
+
+
+def test_a_result_is_of_pythons_own_types() -> None:
+    value = compile("[1u, {'k': 2u}]", {})()
+    assert type(value[0]) is int
+    assert type(value[1]["k"]) is int
+
+
+@pytest.mark.parametrize("name", ["integer", "list(int", "list(int, int)", "map(int)", "lst(int)"])
+def test_a_name_that_is_no_type(name: str) -> None:
+    with pytest.raises(ValueError, match="is no type"):
+        compile("x", {"x": name})
+
+
+def test_all_findings_have_places() -> None:
+    with pytest.raises(CelError) as error:
+        compile("xx + 1 > y.tol", {"x": "int", "y": {"tool": "string"}})
+    problems = {problem.code: (problem.line, problem.column) for problem in error.value.problems}
+    assert problems == {"undeclared-reference": (1, 1), "unknown-field": (1, 12)}
+
+
+def test_a_variable_that_is_read_must_be_given() -> None:
+    program = compile("a || b", {"a": "bool", "b": "bool", "c": "bool"})
+    assert program(a=True, b=False)
+    with pytest.raises(TypeError, match="reads `b`"):
+        program(a=True)
+
+
+def test_errors_and_reuse() -> None:
+    declarations = Declarations({})
+    with pytest.raises(CelEvaluationError):
+        compile("1 / 0 == 1", declarations)()
+
+
+def test_a_result_deeper_than_python_can_walk_is_refused() -> None:
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(CelEvaluationError):
+        compile("x", {"x": "dyn"})(x=deep)

@@ -1,0 +1,132 @@
+"""`policyguard journal`: a journal for people; and what programs do with one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard.cli import main
+from policyguard.journal.journal import Journal
+from policyguard.journal.redact import Redaction
+from policyguard.model.event import Admitted, Closed, Completed, Event, Refused, Started
+from policyguard.model.policy import Kept
+from policyguard.store.memory import MemoryStore
+from policyguard.store.protocol import Caps
+
+AT = 1_755_500_000_123_000_000
+RUN: tuple[Event, ...] = (
+    Started("run-7", AT, agent="coder"),
+    Admitted("run-7", AT, "c1", "bash", {"command": "ls\n-l"}, fingerprint="f" * 32),
+    Completed("run-7", AT, "c1", ok=True, text="a\x1b[31mred\nb", result_fingerprint="r" * 32),
+    Refused("run-7", AT, "c2", "rm", {"n": 1}, effect="halt", violations=("rules/no",)),
+    Closed("run-7", AT),
+)
+
+
+def journal(folder: Path, kept: Kept = "keep") -> Journal:
+    anchors = MemoryStore(caps=Caps(constraints=1, evidence=1, anchors=10)).anchors
+    return Journal(
+        folder / "journal",
+        anchors,
+        redact=Redaction(args=kept, results=kept, key=b"k"),
+        durability="process",
+        largest=10_000,
+        open_files=4,
+    )
+
+
+def written(folder: Path, kept: Kept = "keep") -> Path:
+    made = journal(folder, kept)
+    for event in RUN:
+        made.write(event)
+    return made.path("run-7")
+
+
+def _run(*args: str | Path) -> Result:
+    return CliRunner().invoke(main, ["journal", *map(str, args)], catch_exceptions=False)
+
+
+def test_show_prints_each_event_on_one_line_fit_for_a_terminal(tmp_path: Path) -> None:
+    result = _run("show", written(tmp_path))
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "session run-7",
+        "2025-08-18 06:53:20.123 started      agent=coder",
+        '2025-08-18 06:53:20.123 admitted     c1 bash {"command":"ls\\n-l"}',
+        "2025-08-18 06:53:20.123 completed    c1 a�[31mred b ok=true",
+        '2025-08-18 06:53:20.123 refused      c2 rm {"n":1} halt ["rules/no"]',
+        "2025-08-18 06:53:20.123 closed",
+    ]
+
+
+def test_show_prints_what_was_hashed_as_it_stands(tmp_path: Path) -> None:
+    shown = _run("show", written(tmp_path, "hash")).stdout
+    assert 'c1 bash {"#":"#' in shown
+    assert "ls" not in shown
+
+
+def test_show_says_what_is_no_event(tmp_path: Path) -> None:
+    file = tmp_path / "odd.jsonl"
+    file.write_bytes(
+        b'[1]\n\xff\x1b\n{"event":["x"],"session":7,"at":1e400}\n'
+        b'{"event":"closed","session":"s","at":99999999999999999999999999}\n{"event":"torn'
+    )
+    result = _run("show", file)
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    assert "no event: [1]" in result.stdout
+    assert "torn" not in result.stdout
+
+
+def test_show_of_nothing_is_2(tmp_path: Path) -> None:
+    result = _run("show", tmp_path / "nowhere.jsonl")
+    assert result.exit_code == 2
+    assert "nowhere.jsonl: cannot be read: No such file" in result.stderr
+    assert _run("show", tmp_path).exit_code == 2
+
+
+def test_follow_goes_on_with_what_is_written(tmp_path: Path) -> None:
+    made = journal(tmp_path)
+    made.write(RUN[0])
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "policyguard", "journal", "show", made.path("run-7"), "--follow"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "session run-7\n"
+        assert "started" in follower.stdout.readline()
+        for event in RUN[1:]:
+            made.write(event)
+            assert type(event).__struct_config__.tag in follower.stdout.readline()
+    finally:
+        follower.kill()
+        follower.communicate()
+
+
+def test_anchors_of_no_store_are_2(tmp_path: Path) -> None:
+    result = _run("anchors", "--store", tmp_path / "store.db")
+    assert result.exit_code == 2
+    assert "is not there" in result.stderr
+
+
+@pytest.mark.parametrize(("kept", "judged"), [("keep", 2), ("mask", 0), ("hash", 0), ("drop", 0)])
+def test_simulate_replays_a_journal(tmp_path: Path, kept: Kept, judged: int) -> None:
+    """What was not kept is unknown, and the report says so: never "no match"."""
+    file = written(tmp_path, kept)
+    result = CliRunner().invoke(
+        main, ["simulate", str(file), "--format", "json"], catch_exceptions=False
+    )
+    report = json.loads(result.stdout)
+    assert report["traces"]["formats"] == {"policyguard": 1}
+    assert report["traces"]["calls"] == 2
+    assert sum(report["effects"].values()) == judged
+    reasons = [skip["reason"] for skip in report["traces"]["skips"]]
+    assert len(reasons) == 2 - judged
+    assert all("has no arguments: cannot be judged" in reason for reason in reasons)

@@ -1,0 +1,167 @@
+"""`policyguard verify`, as CI or an auditor would run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard.cli import main
+from policyguard.journal.journal import Journal
+from policyguard.model.event import Admitted, Closed, Started
+from policyguard.store.durable import SqliteStore
+from policyguard.store.protocol import Caps
+
+CAPS = Caps(constraints=10, evidence=10, anchors=10)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's state folder, with one journal in it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folder = tmp_path / "policyguard"
+    write(folder)
+    return folder
+
+
+def write(folder: Path, key: bytes | None = None) -> Path:
+    store = SqliteStore(folder / "store.db", caps=CAPS)
+    journal = Journal(
+        folder / "journal",
+        store.anchors,
+        redact=lambda event: event,
+        durability="process",
+        largest=10_000,
+        open_files=4,
+        key=key,
+    )
+    for event in (Started("s"), Admitted("s", call="c", tool="bash"), Closed("s")):
+        journal.write(event)
+    store.close()
+    return journal.path("s")
+
+
+def journal_of(state: Path) -> Path:
+    return next((state / "journal").iterdir())
+
+
+def edit(file: Path) -> None:
+    file.write_bytes(file.read_bytes().replace(b"bash", b"cash"))
+
+
+def _run(*args: str | Path) -> Result:
+    return CliRunner().invoke(main, ["verify", *map(str, args)], catch_exceptions=False)
+
+
+def test_the_users_own_journals_are_the_default(state: Path) -> None:
+    result = _run()
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "1 journal, 3 lines: nothing was altered\n"
+
+
+def test_what_was_altered_is_1_with_place_and_help(state: Path) -> None:
+    edit(journal_of(state))
+    result = _run(state / "journal")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("error[journal/edited]: is not as it was written\n  --> ")
+    assert f"{journal_of(state)}:2\n   = help: compare with a backup" in result.stdout
+    assert "1 journal, 3 lines: something was altered" in result.stderr
+
+
+def test_json_is_a_list_on_stdout_alone(state: Path) -> None:
+    assert json.loads(_run("--format", "json").stdout) == []
+    edit(journal_of(state))
+    result = _run("--format", "json")
+    assert result.exit_code == 1
+    (one,) = json.loads(result.stdout)
+    assert one.keys() == {"code", "severity", "message", "file", "line", "help"}
+    assert (one["code"], one["severity"], one["line"]) == ("journal/edited", "error", 2)
+
+
+def test_information_is_no_failure(state: Path) -> None:
+    file = journal_of(state)
+    file.write_bytes(file.read_bytes() + b'{"event":"st')
+    result = _run()
+    assert result.exit_code == 0
+    assert "info[journal/torn-line]" in result.stdout
+
+
+def test_a_missing_file_is_found_by_its_anchor(state: Path) -> None:
+    journal_of(state).unlink()
+    result = _run()
+    assert result.exit_code == 1
+    assert "error[journal/missing-file]" in result.stdout
+
+
+def test_without_a_store_it_says_what_it_cannot_find(state: Path) -> None:
+    for file in state.glob("store.db*"):
+        file.unlink()
+    result = _run()
+    assert result.exit_code == 0
+    assert "without a store or --anchor, a cut tail or a missing file is not found" in result.stderr
+    assert not (state / "store.db").exists()
+
+
+def test_another_store_is_named(state: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "other")
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2]))
+    result = _run(file.parent, "--store", tmp_path / "other" / "store.db")
+    assert result.exit_code == 1
+    assert "error[journal/cut-tail]: has 2 lines where 3 were anchored" in result.stdout
+
+
+def test_exported_anchors_are_held_against_the_journals(state: Path, tmp_path: Path) -> None:
+    exported = CliRunner().invoke(main, ["journal", "anchors"], catch_exceptions=False)
+    assert exported.exit_code == 0
+    anchors = tmp_path / "anchors.jsonl"
+    anchors.write_text(exported.stdout)
+    assert _run("--anchor", anchors).exit_code == 0
+    for file in (*state.glob("store.db*"), *(state / "journal").iterdir()):
+        file.unlink()
+    write(state)  # all made anew, by somebody who can write all of it
+    assert _run().exit_code == 0
+    result = _run("--anchor", anchors)
+    assert result.exit_code == 1
+    assert "error[journal/foreign-chain]" in result.stdout
+
+
+def test_a_key_is_read_from_a_file(tmp_path: Path) -> None:
+    file = write(tmp_path / "keyed", b"\x00secret\n")
+    (tmp_path / "key").write_bytes(b"\x00secret\n")
+    store = tmp_path / "keyed" / "store.db"
+    assert _run(file, "--store", store, "--key", tmp_path / "key").exit_code == 0
+    result = _run(file, "--store", store)
+    assert result.exit_code == 1
+    assert "error[journal/key]" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nowhere"], "nowhere: is not there; name a journal"),
+        (["--store", "nowhere.db"], "is not there; name a store that exists"),
+        (["--store", "text"], "is damaged, or no database"),
+        (["--anchor", "nowhere"], "nowhere: cannot be read"),
+        (["--anchor", "text"], "line 1 is no anchor; export it anew"),
+        (["--key", "nowhere"], "No such file"),
+    ],
+)
+def test_misuse_is_2(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("no anchor, and no database either " * 10)
+    result = _run(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+
+
+def test_hostile_names_cannot_reach_the_terminal(tmp_path: Path) -> None:
+    hostile = tmp_path / "a\x1b[2J\nerror[forged].jsonl"
+    hostile.write_bytes(b"x\n")
+    result = _run(hostile)
+    assert result.exit_code == 1
+    assert "\x1b" not in result.stdout
+    assert not any(line.startswith("error[forged]") for line in result.stdout.splitlines())

@@ -1,0 +1,207 @@
+"""What is written of a call: nothing that the policy hides, and all that state is rebuilt from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.engines.regex import Regex
+from policyguard.journal.redact import Redaction
+from policyguard.model.event import (
+    Admitted,
+    Charge,
+    Completed,
+    Event,
+    Granted,
+    Refused,
+    Spent,
+    Started,
+    TurnStarted,
+)
+from policyguard.model.policy import Kept
+from tests.journal.world import World, run
+
+SECRET = "hunter2"  # noqa: S105 - it is looked for in what is written
+KEY = b"k" * 32
+PATTERNS = (("secret", Regex(r"sk-[a-z0-9]+").replace), ("mail", Regex(r"\w+@\w+\.org").replace))
+
+
+def redaction(kept: Kept, **more: Any) -> Redaction:
+    return Redaction(args=kept, results=kept, patterns=PATTERNS, **{"key": KEY, **more})
+
+
+def attempt(**args: Any) -> Admitted:
+    return Admitted(
+        "s",
+        1,
+        "c1",
+        "login",
+        args,
+        tags={"team": "a"},
+        class_="api_call",
+        fingerprint="f",
+        like="l",
+        numbers=(1.5,),
+        targets=(f"https://x.org/{SECRET}",),
+        keys={"limits/default/repeat": "k"},
+        charges=(Charge("b", "k", 1),),
+    )
+
+
+RESULT = Completed(
+    "s",
+    2,
+    "c1",
+    ok=False,
+    text=f"no such user\n{SECRET}",
+    error=f"denied: {SECRET}",
+    exit_code=1,
+    status=403,
+    meta={"token": SECRET},
+    signature="denied",
+    blame="agent",
+    result_fingerprint="r",
+    error_fingerprint="e",
+    charges=(Charge("b", "k", 2),),
+)
+SAID = {"args", "targets", "text", "error", "meta"}
+
+
+@pytest.mark.parametrize("kept", ["mask", "hash", "drop"])
+def test_what_was_said_is_gone_and_what_was_derived_stays(kept: Kept) -> None:
+    hide = redaction(kept)
+    for event in (attempt(password=SECRET, deep=[{"pin": SECRET}]), RESULT):
+        told = hide(event)
+        assert SECRET not in repr(told)
+        for name in event.__struct_fields__:
+            if name not in SAID:
+                assert getattr(told, name) == getattr(event, name), name
+
+
+def test_keep_changes_nothing_where_no_pattern_finds_anything() -> None:
+    for event in (attempt(a=[1, {"b": "c"}], n=None), RESULT):
+        assert redaction("keep")(event) is event
+
+
+def test_patterns_blot_out_what_they_find_wherever_it_stands() -> None:
+    hide = redaction("keep")
+    event = attempt(a=["sk-123 and sk-456", {"x": "ana@example.org"}], **{"sk-789": 1})
+    told = hide(msgspec.structs.replace(event, targets=("sk-1",)))
+    assert isinstance(told, Admitted)
+    assert told.args == {"a": ["[secret] and [secret]", {"x": "[mail]"}], "[secret]": 1}
+    assert told.targets == ("[secret]",)
+    result = hide(Completed("s", text="for ana@example.org", error="sk-1", meta={"k": "sk-2"}))
+    assert isinstance(result, Completed)
+    assert (result.text, result.error, result.meta) == ("for [mail]", "[secret]", {"k": "[secret]"})
+
+
+def test_mask_leaves_the_shape() -> None:
+    told = redaction("mask")(attempt(path="a", n=1, x=1.5, on=True, none=None, l=["a", {"b": 1}]))
+    assert isinstance(told, Admitted)
+    assert told.args == {
+        "path": "[string]",
+        "n": "[number]",
+        "x": "[number]",
+        "on": "[bool]",
+        "none": None,
+        "l": ["[string]", {"b": "[number]"}],
+    }
+    assert told.targets[0].startswith("#")
+    result = redaction("mask")(RESULT)
+    assert isinstance(result, Completed)
+    assert (result.text, result.error) == ("[2 lines, 20 characters]", "[1 line, 15 characters]")
+    assert result.meta == {"token": "[string]"}
+
+
+def test_hash_tells_the_same_from_another_and_nothing_else() -> None:
+    hide = redaction("hash")
+
+    def args(**given: Any) -> object:
+        told = hide(attempt(**given))
+        assert isinstance(told, Admitted)
+        return told.args
+
+    assert args(a=1, b=2) == args(b=2, a=1)
+    different = [
+        args(a=1),
+        args(a=1.0),
+        args(a=True),
+        args(a="1"),
+        args(a=2**64),
+        args(a=2**65),
+        args(a="\ud800"),
+        args(a="\ud801"),
+        args(b=1),
+    ]
+    assert len({json.dumps(one) for one in different}) == len(different)
+    assert args(a=1) == {"#": hide.digest({"a": 1})}
+    assert redaction("hash", key=b"other").digest("x") != hide.digest("x") == hide.digest("x")
+    assert len(hide.digest("x")) == 33
+
+
+def test_results_that_are_equal_have_equal_digests() -> None:
+    hide = redaction("hash")
+    told = [hide(Completed("s", text=text)) for text in ("a", "a", "b", "")]
+    assert told[0] == told[1] != told[2]
+    assert told[3] == Completed("s")
+
+
+def test_drop_leaves_nothing() -> None:
+    told = redaction("drop")(attempt(a=SECRET))
+    assert isinstance(told, Admitted)
+    assert (told.args, told.targets) == (None, ())
+    result = redaction("drop")(RESULT)
+    assert isinstance(result, Completed)
+    assert (result.text, result.error, result.meta) == ("", "", {})
+
+
+def test_arguments_and_results_are_redacted_apart() -> None:
+    hide = Redaction(args="drop", results="keep", key=KEY)
+    assert hide(RESULT) is RESULT
+    told = hide(Refused("s", args={"a": 1}, fingerprint="f"))
+    assert told == Refused("s", fingerprint="f")
+
+
+@pytest.mark.parametrize("kept", ["keep", "mask", "hash", "drop"])
+@pytest.mark.parametrize(
+    "event",
+    [Started("s", tags={"a": "sk-1"}), TurnStarted("s"), Spent("s"), Granted("s", by="ana")],
+)
+def test_what_the_host_says_stays(kept: Kept, event: Event) -> None:
+    assert redaction(kept)(event) is event
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(), values, max_size=4), st.sampled_from(["mask", "hash", "drop"]))
+def test_any_arguments_can_be_redacted_twice_alike(args: dict[str, Any], kept: Kept) -> None:
+    event = Refused("s", args=args)
+    assert repr(redaction(kept)(event)) == repr(redaction(kept)(event))
+
+
+@pytest.mark.parametrize("kept", ["keep", "mask", "hash", "drop"])
+def test_a_line_says_whether_it_was_masked(tmp_path: Path, kept: Kept) -> None:
+    world = World(tmp_path, redact=redaction(kept))
+    world.write(*run(), attempt(a="sk-1"), Completed("s", text="sk-1"))
+    hidden = {"args", "text"}
+    for line, event in zip(world.lines(), run(), strict=False):
+        value = json.loads(line)
+        said = any(getattr(event, name, None) for name in hidden)
+        assert value.get("masked", False) is (said and kept != "keep")
+    *_, call, result = world.journal.events("s")
+    assert isinstance(call, Admitted)
+    assert call.args is None  # also where only a pattern has found something
+    assert isinstance(result, Completed)
+    assert "sk-1" not in result.text
+    assert [json.loads(line)["masked"] for line in world.lines()[-2:]] == [True, True]

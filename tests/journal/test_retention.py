@@ -1,0 +1,103 @@
+"""Journals go when they are old or too many, and nothing looks as if it had been taken away."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from policyguard.journal.errors import JournalError
+from policyguard.journal.retention import prune
+from policyguard.journal.verify import verify
+from policyguard.model.event import Closed, Started
+from tests.journal.world import BEGIN, SECOND, World
+
+DAY = 86_400 * SECOND
+
+
+def closed(world: World, *sessions: str) -> None:
+    """Sessions that ended one day after the other, the first at `BEGIN`."""
+    for day, session in enumerate(sessions):
+        world.write(Started(session), Closed(session))
+        at = BEGIN + day * DAY
+        os.utime(world.journal.path(session), ns=(at, at))
+
+
+def left(world: World) -> list[str]:
+    return [anchor.session for anchor in world.anchors.all()]
+
+
+def test_old_journals_go_with_their_anchors(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    closed(world, "a", "b", "c")
+    gone = prune(world.folder, world.anchors, before=BEGIN + DAY + 1, most=100)
+    assert gone == [world.journal.path("a"), world.journal.path("b")]
+    assert left(world) == ["c"]
+    assert verify([world.folder], anchors=world.anchors).findings == ()
+    assert prune(world.folder, world.anchors, before=None, most=100) == []
+
+
+def test_the_oldest_of_too_many_go(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    closed(world, "a", "b", "c", "d")
+    prune(world.folder, world.anchors, before=None, most=2)
+    assert left(world) == ["c", "d"]
+    prune(world.folder, world.anchors, before=None, most=0)
+    assert left(world) == []
+    assert list(world.folder.iterdir()) == []
+
+
+def test_what_is_being_written_stays(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(Started("s"))
+    os.utime(world.journal.path("s"), ns=(BEGIN, BEGIN))
+    assert prune(world.folder, world.anchors, before=BEGIN + DAY, most=0) == []
+    world.write(Closed("s"))
+    assert list(world.journal.events("s")) == [Started("s"), Closed("s")]
+
+
+def test_a_session_that_was_pruned_may_begin_anew(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    closed(world, "a")
+    prune(world.folder, world.anchors, before=None, most=0)
+    world.write(Started("a"))
+    assert list(world.journal.events("a")) == [Started("a")]
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for name in ("notes.jsonl", "notes.txt", f"x-{'0' * 31}.jsonl"):
+        (world.folder / name).write_text("precious")
+    prune(world.folder, world.anchors, before=BEGIN * 2, most=0)
+    assert len(list(world.folder.iterdir())) == 3
+
+
+def test_a_file_has_no_say_over_the_anchor_of_another_session(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    closed(world, "a", "b")
+    world.journal.path("a").write_bytes(world.journal.path("b").read_bytes())
+    os.utime(world.journal.path("a"), ns=(BEGIN, BEGIN))
+    prune(world.folder, world.anchors, before=BEGIN + 1, most=100)
+    assert left(world) == ["a", "b"]  # that `a` was exchanged is still to be seen
+    assert verify([world.folder], anchors=world.anchors).failed
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert prune(tmp_path / "nowhere", world.anchors, before=None, most=0) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="cannot be removed"):
+        prune(tmp_path / "file", world.anchors, before=None, most=0)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_sessions_leave_as_many_files_as_are_kept(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for number in range(100_000):
+        world.write(Started(f"s{number}"), Closed(f"s{number}"))
+        if number % 1000 == 999:
+            prune(world.folder, world.anchors, before=None, most=1000)
+    assert len(list(world.folder.iterdir())) == 1000
+    assert len(left(world)) == 1000
+    assert verify([world.folder], anchors=world.anchors).findings == ()

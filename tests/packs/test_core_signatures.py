@@ -1,0 +1,51 @@
+"""core's signatures over recorded runs: they know the errors, and leave the rest alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from policyguard.compiler import compile_policy
+from policyguard.compiler.sameness import Signatures
+from policyguard.model.event import Completed
+from policyguard.traces import Reader, expand
+
+TRACES = Path(
+    os.environ.get("POLICYGUARD_TRACES", Path(__file__).parents[2] / ".." / "shared" / "traces")
+)
+pytestmark = pytest.mark.skipif(
+    not TRACES.is_dir(), reason=f"no recorded traces at {TRACES} (POLICYGUARD_TRACES names them)"
+)
+
+
+def _results(*, failed: bool) -> Iterator[str]:
+    """Texts of results whose outcome the record itself gives, those without a text left out."""
+    reader = Reader()
+    for file in expand([TRACES]):
+        for item in reader.read(file):
+            if isinstance(item, Completed) and item.known == "explicit" and item.ok is not failed:
+                text = item.text if item.error is None else item.error
+                if text.strip():
+                    yield text
+
+
+def _share(texts: list[str]) -> float:
+    policy = compile_policy("core").policy
+    signatures = Signatures(policy.signatures, policy.bounds)
+    return sum(signatures.first(text, failed=True) is not None for text in texts) / len(texts)
+
+
+def test_failures_are_known() -> None:
+    failures = list(_results(failed=True))
+    assert len(failures) >= 70
+    assert _share(failures) >= 0.95
+
+
+def test_successes_do_not_look_like_failures() -> None:
+    """Those that do hold an error whose exit code a pipe has hidden (docs/signatures.md)."""
+    successes = list(_results(failed=False))
+    assert len(successes) >= 1400
+    assert _share(successes) <= 0.02

@@ -30,7 +30,9 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)
-	$(BIN)/python benchmarks/cel.py
+	$(BIN)/python -m benchmarks.cel
+	$(BIN)/python -m benchmarks.long_horizon
+	$(BIN)/python -m benchmarks.search_boundary
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("policyguard needs Python 3.11 or newer; set PYTHON=…" if sys.version_info < (3, 11) else 0)'

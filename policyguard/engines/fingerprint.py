@@ -41,7 +41,7 @@ class Fingerprinter:
         depth: int,
         size: int,
     ) -> None:
-        self._key = key[:64]
+        self.key = key[:64]
         self._ignore = frozenset(ignore)
         self._fold = frozenset(fold)
         self._names = self._ignore | self._fold
@@ -51,7 +51,7 @@ class Fingerprinter:
 
     def rekey(self, key: bytes) -> None:
         """Use another key from now on: what was told apart before cannot be compared any more."""
-        self._key = key[:64]
+        self.key = key[:64]
 
     def call(
         self, tool: str, server: str, args: dict[str, Any]
@@ -107,7 +107,7 @@ class Fingerprinter:
         return packed
 
     def _digest(self, data: bytes) -> str:
-        return hashlib.blake2b(data, digest_size=16, key=self._key).hexdigest()
+        return hashlib.blake2b(data, digest_size=16, key=self.key).hexdigest()
 
     def _tidy(self, value: Any, depth: int, path: str) -> Any:
         """Check that a value is JSON, leave out what is ignored, fold what is folded."""

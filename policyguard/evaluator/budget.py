@@ -119,7 +119,7 @@ class Budget:
         for owner, scope in self.scopes(session):
             key = scope + suffix
             account = book.get(self.id, key)
-            if account is None and suffix and book.size(self.id) >= self.most_keys:
+            if account is None and suffix and self._keys(book, owner) >= self.most_keys:
                 return self._violation(view, None, 0, "the budget has too many different keys")
             granted = self._granted(book, scope, suffix)
             found = found or self._over(account, granted, amount, owner, attempt, view)
@@ -174,6 +174,12 @@ class Budget:
                 owner = owner.parent
         elif self.agents(session.agent):
             yield session, session.scopes[self.scope]
+
+    def _keys(self, book: Book, owner: SessionState) -> int:
+        """How many accounts there are beside a new one: the owner's, or the budget's."""
+        if self.scope == "session":
+            return len(owner.accounts)
+        return len(owner.turn_accounts) if self.scope == "turn" else book.size(self.id)
 
     def _granted(self, book: Book, scope: str, suffix: str) -> int:
         account = book.get(self.id, scope) if suffix else None

@@ -16,6 +16,7 @@ from policyguard.guard.learner import Learner
 from policyguard.guard.running import guarded
 from policyguard.guard.session import Session
 from policyguard.guard.world import World
+from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
 from policyguard.model.event import Event, Started
 from policyguard.store.protocol import Store
@@ -40,8 +41,9 @@ class Guard:
         observe: bool = False,
         store: Store | None = None,
     ) -> None:
+        self._fingerprinter = compiled.fingerprinter
         if store is not None:
-            compiled.fingerprinter.rekey(store.key)
+            self._fingerprinter.rekey(store.key)
         self.evaluator = compiled.evaluator
         self.observe = observe or compiled.evaluator.observe_only
         self.diagnostics = compiled.diagnostics
@@ -168,6 +170,33 @@ class Guard:
             if self.keeper is not None:
                 self.keeper.revoke(id, by=by, at=self.clock())
             return True
+
+    def snapshot(self) -> bytes:
+        """What has been learned, evidence included, as JSON: for `restore`.
+
+        The key of its fingerprints is in it: keep it as private as the arguments of the calls.
+        """
+        with self.lock:
+            return snapshots.take(self.world.memory, self._fingerprinter.key)
+
+    def restore(self, snapshot: bytes) -> None:
+        """Add what another guard has learned, before any session is opened.
+
+        `ValueError` for what is no snapshot, and where this guard's fingerprints have another key
+        already: it keeps a store of its own, or has open sessions.
+        """
+        with self.lock:
+            read = snapshots.read(snapshot)
+            if read.key != self._fingerprinter.key:
+                if self.keeper is not None or self._sessions:
+                    raise ValueError(
+                        "this guard's fingerprints have a key of their own; "
+                        "restore into a guard without a store, before its first session"
+                    )
+                self._fingerprinter.rekey(read.key)
+            snapshots.restore(self.world.memory, read)
+            if self.keeper is not None:
+                self.keeper.push(self.clock())
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that each call of it is checked and recorded.

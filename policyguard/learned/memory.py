@@ -82,6 +82,10 @@ class Memory:
         """Forget the evidence of one count."""
         self._pieces -= len(self._evidence.pop((scope, counted), ()))
 
+    def revoked(self) -> tuple[str, ...]:
+        """The ids that are not learned again."""
+        return tuple(self._revoked)
+
     def revoke(self, id_: str) -> Constraint | None:
         """Forget a constraint for good: it is not learned again."""
         constraint = self.remove(id_)

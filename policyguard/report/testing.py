@@ -133,7 +133,7 @@ def _coverage(coverage: Coverage) -> Iterator[str]:
 
 
 def render_json(report: TestReport) -> str:
-    """One JSON object, whose keys are those of `results.py`; `coverage` only if it was asked for."""
+    """One JSON object with the keys of `results.py`; `coverage` only if it was asked for."""
     document: dict[str, Any] = {
         "passed": report.passed,
         "failed": report.failed,

@@ -34,7 +34,10 @@ def replay(suite: Suite, test: Test, reached: Reached) -> Iterator[Failure]:
 
 
 class _Replay:
-    """One recording on its way through a guard. `_left` are expectations that no call has met."""
+    """One recording on its way through a guard.
+
+    `_left` are expectations that no call has met, `_lost` sessions that could not be opened.
+    """
 
     def __init__(self, suite: Suite, test: Test, reached: Reached) -> None:
         self._suite = suite
@@ -43,6 +46,7 @@ class _Replay:
         # All times in a replay are the events'.
         self._guard = Guard(suite.compiled, clock=lambda: 0)
         self._sessions: dict[str, Session] = {}
+        self._lost: set[str] = set()
         self._calls = 0
         self._calls_in: Counter[str] = Counter()
         self._left = list(test.expect)
@@ -56,6 +60,8 @@ class _Replay:
                 yield from self._skipped(trace, item)
             else:
                 yield from self._event(item)
+        if self._lost:
+            return
         if not self._calls and trace.format is not None:
             yield self._nothing("trace", "a call in the recording", "none")
         for call in self._left:
@@ -72,12 +78,15 @@ class _Replay:
             yield self._nothing("trace", "a recording", f"{place}{item.reason}")
 
     def _event(self, event: Event) -> Iterator[Failure]:
+        if event.session in self._lost:
+            return
         session = self._sessions.get(event.session)
         if session is None:
             started = event if isinstance(event, Started) else Started(event.session, event.at)
             try:
                 session = self._guard.start(self._filled(started), apart=True)
             except ValueError as error:
+                self._lost.add(event.session)
                 yield self._nothing("session", "a session", str(error))
                 return
             self._sessions[event.session] = session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from policyguard.evaluator.session import PROGRESSING
 from policyguard.guard import Guard, Session
 
 _SHOWN = ("turn", "calls", "failures", "tokens", "cost", "depth", "children", "progress")
@@ -25,7 +26,10 @@ def fields(guard: Guard, session: Session) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any]) -> dict[str, Any]:
-    """The same for a reader: what can be read without knowing its unit."""
-    return {name: value for name, value in found.items() if name != "elapsed"} | (
-        {"elapsed": f"{found['elapsed'] / 1e9:g}s"} if found.get("elapsed") else {}
-    )
+    """The same for a reader: times with their unit, and nothing of what goes without saying."""
+    told = {**found}
+    if told.get("progress") == PROGRESSING:
+        del told["progress"]
+    if "elapsed" in told:
+        told["elapsed"] = f"{told['elapsed'] / 1e9:g}s" if told["elapsed"] else ""
+    return told

@@ -89,7 +89,7 @@ def read(source: Source, met: Met) -> Iterator[Item]:
             traces.setdefault(raw.trace, []).append(_span(raw))
             if _is_of_an_agent(raw.attributes):
                 agents.add(raw.trace)
-        if empty and not (line is None and isinstance(value, dict)):
+        if empty and value is not source.sample.document:
             yield Skipped(source.file, line, "no span")
     for trace, found in traces.items():
         if trace in agents:

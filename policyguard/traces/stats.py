@@ -32,8 +32,9 @@ class LengthFigures(msgspec.Struct):
 
 
 class TraceStats(msgspec.Struct, kw_only=True):
-    """Some sessions. `results` are what calls have ended with, also those of which nothing is known.
+    """Some sessions.
 
+    `results` counts calls that were completed, also those of whose result nothing is recorded.
     `errors` counts failed results by what tells of their failure, and results of which nothing
     tells; `timed` counts calls with a time: to the others rules on time do not apply.
     """

@@ -64,11 +64,12 @@ def _lines(stats: Stats) -> Iterator[str]:
 
 
 def _table(title: str, rows: Sequence[tuple[str, TraceStats]]) -> Iterator[str]:
-    lines = [(title, *_HEAD), *((for_terminal(name), *_cells(one)) for name, one in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD) + 1)]
-    for name, *cells in lines:
-        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        yield "  ".join((name.ljust(widths[0]), *numbers))
+    """The names stand last: some are longer than any line."""
+    lines = [(*_HEAD, title), *((*_cells(one), for_terminal(name)) for name, one in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    for *cells, name in lines:
+        numbers = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        yield "  ".join((*numbers, name))
 
 
 def _cells(one: TraceStats) -> tuple[str, ...]:

@@ -117,3 +117,42 @@ def test_a_store_that_fails_is_told_and_answered_as_the_policy_says(
             database.execute(f"ALTER TABLE gone_{name} RENAME TO {name}")
     assert session.check("other").allowed
     assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed
+
+
+def _memory_guard(folder: Path) -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY.replace("CORROBORATE", "2"))
+    return Guard.load(file)
+
+
+def test_a_second_session_begins_with_what_the_first_has_learned(tmp_path: Path) -> None:
+    first = _memory_guard(tmp_path)
+    assert _fail(first, "a")
+    half = first.snapshot()
+    assert _fail(first, "b")
+    for snapshot, allowed in ((half, [True, False]), (first.snapshot(), [False])):
+        second = _memory_guard(tmp_path)
+        second.restore(snapshot)
+        assert [_fail(second, f"s{n}") for n in range(len(allowed))] == allowed
+    assert _memory_guard(tmp_path).session("x").check("build", {"target": "x"}).allowed
+
+
+def test_a_snapshot_is_the_identity(tmp_path: Path) -> None:
+    first = _memory_guard(tmp_path)
+    for n in range(3):
+        _fail(first, f"s{n}")
+    second = _memory_guard(tmp_path)
+    second.restore(first.snapshot())
+    assert second.snapshot() == first.snapshot()
+
+
+def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
+    first = _memory_guard(tmp_path)
+    snapshot = first.snapshot()
+    for wrong in (b"", b"{}", b"[" * 100_000, snapshot.replace(b'"version":1', b'"version":2')):
+        with pytest.raises(ValueError, match="snapshot"):
+            first.restore(wrong)
+    other = _memory_guard(tmp_path)
+    other.session("open")
+    with pytest.raises(ValueError, match="before its first session"):
+        other.restore(snapshot)

@@ -48,4 +48,4 @@ def test_successes_do_not_look_like_failures() -> None:
     """Those that do hold an error whose exit code a pipe has hidden (docs/signatures.md)."""
     successes = list(_results(failed=False))
     assert len(successes) >= 1400
-    assert _share(successes) <= 0.02
+    assert _share(successes) <= 0.05

@@ -9,6 +9,7 @@ import pytest
 
 from policyguard import Guard, Session
 from policyguard.model.decision import Decision, Fault
+from policyguard.model.effect import Effect
 from tests.testing.world import failures
 
 READ = {"call": {"read": {"path": "a"}}}
@@ -41,23 +42,51 @@ PASSING: dict[str, list[dict[str, Any]]] = {
     "cost": [PAY | {"result": {"cost": 1}}, PAY | {"expect": "block", "by": "money"}],
     "estimate": [PAY | {"estimate": {"cost": 2}, "expect": "block"}],
     "release": [MAIL | {"release": True}, MAIL],
-    "running": [READ | {"running": True, "times": 5, "state": {"running": 1}}],
+    "running": [READ | {"running": True, "times": 5, "state": {"running": 5}}],
     "would": [{"call": {"seen": {}}, "would": "watch", "expect": "allow"}],
-    "tags": [{"call": {"tiered": {}}}, {"call": {"tiered": {}}, "tags": {"tier": 2}, "by": "tier", "expect": "halt", "state": {"halted": True}}],
-    "turn": [{"call": {"tiered": {}}, "tags": {"tier": 2}, "expect": "halt"}, {"turn": True, "state": {"turn": 1, "halted": False}}, READ],
-    "failure": [READ | {"result": {"ok": False, "text": "503"}, "outcome": {"ok": False, "signature": "down", "blame": "harness", "state": "failure"}, "state": {"calls": 1, "failures": 1}}],
+    "tags": [
+        {"call": {"tiered": {}}},
+        {
+            "call": {"tiered": {}},
+            "tags": {"tier": 2},
+            "by": "tier",
+            "expect": "halt",
+            "state": {"halted": True},
+        },
+    ],
+    "turn": [
+        {"call": {"tiered": {}}, "tags": {"tier": 2}, "expect": "halt"},
+        {"turn": True, "state": {"turn": 1, "halted": False}},
+        READ,
+    ],
+    "failure": [
+        READ
+        | {
+            "result": {"ok": False, "text": "503"},
+            "outcome": {"ok": False, "signature": "down", "blame": "harness", "state": "failure"},
+            "state": {"calls": 1, "failures": 1},
+        }
+    ],
     "an error alone is a failure": [READ | {"result": {"error": "503"}, "outcome": {"ok": False}}],
     "exit code": [READ | {"result": {"exit_code": 1}, "outcome": {"ok": False, "signature": ""}}],
     "status": [READ | {"result": {"status": 404}, "outcome": {"ok": False}}],
     "blame": [READ | {"result": {"ok": False, "blame": "agent"}, "outcome": {"blame": "agent"}}],
     "success": [READ | {"outcome": {"ok": True, "blame": "", "state": "success"}}],
-    "durations": [READ | {"result": {"duration": "2s", "retry_after": 1.5}, "state": {"elapsed": "0s"}}],
+    "durations": [
+        READ | {"result": {"duration": "2s", "retry_after": 1.5}, "state": {"elapsed": "0s"}}
+    ],
     "elapsed": [READ, {"wait": "90s", "state": {"elapsed": "90s"}}],
-    "sums of cost": [READ | {"result": {"cost": 0.1}}, {"call": {"x": {}}, "result": {"cost": 0.2}, "state": {"cost": 0.3}}],
+    "sums of cost": [
+        READ | {"result": {"cost": 0.1}},
+        {"call": {"x": {}}, "result": {"cost": 0.2}, "state": {"cost": 0.3}},
+    ],
     "spend": [{"spend": {"tokens": 5, "cost": 0.5}, "state": {"tokens": 5, "cost": 0.5}}],
     "batch, hints, server": [READ | {"batch": "b", "hints": {"read_only": True}, "server": "s"}],
     "meta and score": [READ | {"result": {"meta": {"a": 1}, "score": 2.5, "tokens": 3}}],
-    "not finite": [READ | {"result": {"score": float("nan")}}, {"call": {"x": {"n": float("inf")}}, "expect": "block", "by": "bounds/arguments"}],
+    "not finite": [
+        READ | {"result": {"score": float("nan")}},
+        {"call": {"x": {"n": float("inf")}}, "expect": "block", "by": "bounds/arguments"},
+    ],
     "progress": [READ | {"progress": "progressing"}],
 }
 
@@ -65,23 +94,47 @@ FAILING: dict[str, tuple[list[dict[str, Any]], tuple[str, str, str]]] = {
     "admitted": ([MAIL, MAIL], ("effect", "allow or advise", "block")),
     "effect": ([MAIL, MAIL | {"expect": "halt"}], ("effect", "halt", "block")),
     "allow": ([{"call": {"noted": {}}, "expect": "allow"}], ("effect", "allow", "advise")),
-    "by": ([MAIL, MAIL | {"expect": "block", "by": "asked"}], ("by", "by `asked`", "budgets/mails")),
-    "part": ([MAIL, MAIL | {"expect": "block", "by": "ails"}], ("by", "by `ails` (did you mean `mails`?)", "budgets/mails")),
+    "by": (
+        [MAIL, MAIL | {"expect": "block", "by": "asked"}],
+        ("by", "by `asked`", "budgets/mails"),
+    ),
+    "part": (
+        [MAIL, MAIL | {"expect": "block", "by": "ails"}],
+        ("by", "by `ails` (did you mean `mails`?)", "budgets/mails"),
+    ),
     "by nothing": ([READ | {"by": "note"}], ("by", "by `note`", "nothing")),
     "learned": ([READ | {"by": "constraints"}], ("by", "by `constraints`", "nothing")),
-    "says": ([MAIL, MAIL | {"expect": "block", "says": "no!"}], ("says", "a message with `no!`", "another message")),
+    "says": (
+        [MAIL, MAIL | {"expect": "block", "says": "no!"}],
+        ("says", "a message with `no!`", "another message"),
+    ),
     "says nothing": ([READ | {"says": "no!"}], ("says", "a message with `no!`", "no message")),
     "would": ([READ | {"would": "watch"}], ("would", "would `watch`", "nothing")),
     "the second time": ([MAIL | {"times": 2}], ("effect", "allow or advise", "block")),
     "outcome": ([READ | {"outcome": {"ok": False}}], ("ok", "ok false", "ok true")),
-    "signature": ([READ | {"result": {"ok": False}, "outcome": {"signature": "down"}}], ("signature", "signature `down`", "signature ``")),
+    "signature": (
+        [READ | {"result": {"ok": False}, "outcome": {"signature": "down"}}],
+        ("signature", "signature `down`", "signature ``"),
+    ),
     "state": ([READ | {"state": {"calls": 2}}], ("calls", "calls 2", "calls 1")),
     "cost": ([READ | {"state": {"cost": 0.1}}], ("cost", "cost 0.1", "cost 0.0")),
     "halted": ([READ | {"state": {"halted": True}}], ("halted", "halted true", "halted false")),
-    "elapsed": ([READ, {"wait": "90s", "state": {"elapsed": "1m"}}], ("elapsed", "elapsed `1m`", "elapsed `90s`")),
-    "progress": ([READ | {"progress": "plateau"}], ("progress", "progress `plateau`", "progress `progressing`")),
-    "nothing to approve": ([{"approve": True}], ("approve", "a call that was answered with ask", "no call yet")),
-    "not asked": ([READ, {"approve": True}], ("approve", "a call that was answered with ask", "the last call was answered with allow")),
+    "elapsed": (
+        [READ, {"wait": "90s", "state": {"elapsed": "1m"}}],
+        ("elapsed", "elapsed `1m`", "elapsed `90s`"),
+    ),
+    "progress": (
+        [READ | {"progress": "plateau"}],
+        ("progress", "progress `plateau`", "progress `progressing`"),
+    ),
+    "nothing to approve": (
+        [{"approve": True}],
+        ("approve", "a call that was answered with ask", "no call yet"),
+    ),
+    "not asked": (
+        [READ, {"approve": True}],
+        ("approve", "a call that was answered with ask", "the last call was answered with allow"),
+    ),
 }
 
 
@@ -105,7 +158,14 @@ def test_the_first_failing_step_ends_the_test(tmp_path: Path) -> None:
 
 
 def test_a_session_is_who_the_test_says(tmp_path: Path) -> None:
-    who = {"agent": "lead", "user": "ann", "roles": ["boss"], "project": "p", "cwd": "/x", "tags": {"tier": 2}}
+    who = {
+        "agent": "lead",
+        "user": "ann",
+        "roles": ["boss"],
+        "project": "p",
+        "cwd": "/x",
+        "tags": {"tier": 2},
+    }
     steps = [{"call": {"tiered": {}}, "expect": "halt"}]
     assert found(tmp_path, *steps, session=who) == []
     assert found(tmp_path, *steps) == [("effect", "halt", "allow")]
@@ -127,7 +187,7 @@ def test_sessions_beside_the_main_one(tmp_path: Path) -> None:
     ]
     sessions = {"a": {"parent": "main"}, "b": {"parent": "a"}, "other": {}}
     ((what, wanted, got),) = found(tmp_path, *steps, sessions=sessions)
-    # The lead pays for its helpers: the second mail is one too many for `main`, which has one child.
+    # The lead pays for its helpers: the second mail is one too many for `main`.
     assert (what, wanted, got) == ("children", "children 2", "children 1")
 
 
@@ -155,7 +215,7 @@ def test_a_defect_of_ours_is_no_block(tmp_path: Path, monkeypatch: pytest.Monkey
     def check(session: Session, tool: str, args: Any, **rest: Any) -> Decision:
         fault = Fault("internal", "KeyError: x")
         return Decision(
-            id="c", session="main", tool=tool, effect="block", allowed=False, errors=(fault,)
+            id="c", session="main", tool=tool, effect=Effect.BLOCK, allowed=False, errors=(fault,)
         )
 
     monkeypatch.setattr(Session, "check", check)

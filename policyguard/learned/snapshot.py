@@ -1,0 +1,54 @@
+"""What has been learned, as one piece of data: to keep elsewhere, and to begin from."""
+
+from __future__ import annotations
+
+import msgspec
+
+from policyguard.learned.memory import Memory
+from policyguard.model.constraint import Constraint, Evidence
+
+VERSION = 1
+
+
+class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Constraints, evidence, the ids of what was revoked, and the key of the fingerprints."""
+
+    version: int
+    key: bytes
+    constraints: tuple[Constraint, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    revoked: tuple[str, ...] = ()
+
+
+def take(memory: Memory, key: bytes) -> bytes:
+    """The snapshot of a memory, as JSON."""
+    return msgspec.json.encode(
+        Snapshot(
+            version=VERSION,
+            key=key,
+            constraints=tuple(memory),
+            evidence=tuple(memory.evidence()),
+            revoked=memory.revoked(),
+        )
+    )
+
+
+def read(data: bytes) -> Snapshot:
+    """Read a snapshot. `ValueError` for what is none, or is none of this version."""
+    try:
+        snapshot = msgspec.json.decode(data, type=Snapshot)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"this is no snapshot of what was learned: {error}") from None
+    if snapshot.version != VERSION:
+        raise ValueError(f"a snapshot of version {snapshot.version}; this version reads {VERSION}")
+    return snapshot
+
+
+def restore(memory: Memory, snapshot: Snapshot) -> None:
+    """Add a snapshot to a memory; what is known by the same id is replaced."""
+    for id_ in snapshot.revoked:
+        memory.revoke(id_)
+    for constraint in snapshot.constraints:
+        memory.put(constraint)
+    for piece in snapshot.evidence:
+        memory.put_evidence(piece)

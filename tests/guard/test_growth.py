@@ -1,0 +1,66 @@
+"""An agent that invents tools, sessions, keys and failures cannot grow memory without end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard
+from policyguard.compiler import alive
+
+POLICY = """
+policyguard: 1
+name: growth
+extends: [core]
+learn: {corroborate: 1, scope: project, ban: call, blame: [agent, unknown]}
+limits: {default: {failures: none}, tools: {"poll*": {polling: {unchanged: 2}}}}
+rules: {counted: {when: "session.count('x') > 5 && outcome_never", on_error: allow}}
+bounds:
+  {sessions: 50, plans: 40, in_flight: 30, window_entries: 64, budget_keys: 20, constraints: 60,
+   evidence: 60}
+budgets:
+  keyed: {calls: 5, per: [session, call.tool]}
+"""
+
+
+@pytest.fixture
+def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guard:
+    monkeypatch.setattr(alive, "STEP", 2)
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.replace(" && outcome_never", ""))
+    return Guard.load(file)
+
+
+@pytest.mark.parametrize("many", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_invented_tools_and_failures_stay_within_the_caps(guard: Guard, many: int) -> None:
+    session = guard.session("one")
+    refused = 0
+    for number in range(many):
+        decision = session.check(f"tool{number}", {"n": number})
+        if not decision.allowed:
+            refused += 1
+            assert decision.violations[0].id == "budgets/keyed"
+        elif number % 3:
+            session.record(decision, error=f"strange {number}")
+        session.check(f"poll{number}", {"n": number})
+    state = guard.world.state.sessions["one"]
+    memory = guard.world.memory
+    assert refused > many - 100, "the keys of the budget are full"
+    assert len(state.flights) <= 30
+    assert len(memory) <= 60
+    assert len(list(memory.evidence())) <= 60
+    assert len(state.facts["#tools"]) <= 40
+    assert all(len(accounts) <= 20 for accounts in guard.world.state.book.accounts.values())
+    assert len(state.confirmed) <= 64
+    assert guard.evaluator.plan.cache_info().currsize <= 40
+    assert guard.evaluator.candidates.cache_info().currsize <= 40
+
+
+@pytest.mark.parametrize("many", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_invented_sessions_stay_within_the_cap(guard: Guard, many: int) -> None:
+    for number in range(many):
+        session = guard.session(f"s{number}")
+        session.record(session.check("x", {"n": number}), result="fine")
+    assert len(guard.world.state.sessions) <= 50
+    assert len(guard.world.state.book.accounts["budgets/keyed"]) <= 50

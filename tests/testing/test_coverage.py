@@ -1,0 +1,128 @@
+"""`--coverage` says which entries of a policy no test has reached."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard.compiler import alive
+from policyguard.report.results import Coverage
+from policyguard.testing.run import run_files
+from tests.testing.world import ROOT, run, write
+
+MAIL = {"call": {"mail": {}}}
+
+
+def coverage(file: Path) -> Coverage:
+    report = run(file, coverage=True)
+    assert report.coverage is not None
+    (found,) = report.coverage
+    return found
+
+
+def hits(file: Path) -> dict[str, int]:
+    return {entry.id: entry.hits for entry in coverage(file).entries}
+
+
+def test_it_counts_what_fires(tmp_path: Path) -> None:
+    steps: list[dict[str, Any]] = [
+        MAIL,
+        MAIL | {"expect": "block", "times": 2},
+        {"call": {"seen": {}}},
+        {"call": {"noted": {}}},
+        {"call": {"x": {}}, "result": {"ok": False, "text": "503"}},
+    ]
+    assert hits(write(tmp_path, [{"name": "a", "steps": steps}])) == {
+        "rules/amount": 0,
+        "rules/shell": 0,
+        "rules/tier": 0,
+        "rules/watch": 1,
+        "rules/note": 1,
+        "limits/default/repeat": 0,
+        "budgets/mails": 2,
+        "budgets/money": 0,
+        "budgets/asked": 0,
+        "signatures/down": 1,
+    }
+
+
+def test_entries_have_their_place(tmp_path: Path) -> None:
+    file = write(tmp_path, [{"name": "a", "steps": [MAIL]}])
+    lines = file.read_text().splitlines()
+    for entry in coverage(file).entries:
+        assert entry.file == str(file)
+        name = entry.id.rpartition("/")[2]
+        assert name in lines[entry.line - 1], entry
+
+
+def test_kinds_of_polling_and_what_is_switched_off(tmp_path: Path) -> None:
+    policy = {
+        "limits": {
+            "default": {"repeat": {"max": 2}},
+            "tools": {
+                "p_*": {"polling": {"cooldown": "5s", "unchanged": 2}},
+                "q": {"repeat": "none"},
+            },
+        }
+    }
+    steps = [{"call": {"p_a": {}}}, {"call": {"p_a": {}}, "expect": "block"}]
+    assert hits(write(tmp_path, [{"name": "a", "steps": steps}], policy)) == {
+        "limits/default/repeat": 0,
+        "limits/tools:p_*/polling/cooldown": 1,
+        "limits/tools:p_*/polling/unchanged": 0,
+    }
+
+
+def test_what_is_inherited_from_a_pack_is_tested_with_the_pack(tmp_path: Path) -> None:
+    policy = {"extends": ["core"], "budgets": {"b": {"calls": 1}}}
+    found = coverage(write(tmp_path, [{"name": "a", "steps": [MAIL]}], policy))
+    assert [entry.id for entry in found.entries] == ["budgets/b"]
+    assert found.inherited > 20
+    whole = coverage(write(tmp_path, [{"name": "a", "steps": [MAIL]}], "core"))
+    assert len(whole.entries) == found.inherited
+    assert whole.inherited == 0
+
+
+def test_tests_of_one_policy_count_together(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "policyguard: 1\nname: p\nbudgets: {a: {calls: 0, tools: [a]}, b: {calls: 0, tools: [b]}}\n"
+    )
+    files = []
+    for tool in ("a", "b"):
+        (tmp_path / tool).mkdir()
+        step = {"call": {tool: {}}, "expect": "block"}
+        files.append(write(tmp_path / tool, [{"name": "x", "steps": [step]}], "../p.yaml"))
+    report = run_files(files, coverage=True)
+    assert report.coverage is not None
+    (found,) = report.coverage
+    assert found.missed == []
+    assert run_files(files).coverage is None
+
+
+def test_what_failures_teach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alive, "STEP", 2)
+    policy = {
+        "signatures": [
+            {"id": "wrong", "pattern": "wrong", "blame": "agent", "learn": {"corroborate": 1}},
+            {"id": "other", "pattern": "other", "blame": "agent"},
+        ],
+        "learn": {"corroborate": 1},
+    }
+    steps = [
+        {"call": {"x": {}}, "result": {"ok": False, "text": "wrong"}},
+        {"call": {"x": {}}, "expect": "block", "by": "constraints"},
+    ]
+    assert hits(write(tmp_path, [{"name": "a", "steps": steps}], policy)) == {
+        "signatures/wrong": 1,
+        "signatures/wrong/learn": 1,
+        "signatures/other": 0,
+        "learn": 0,
+    }
+
+
+def test_all_that_core_limits_is_reached_by_its_tests() -> None:
+    found = coverage(ROOT / "policies" / "core" / "tests.yaml")
+    assert [entry.id for entry in found.missed if not entry.id.startswith("signatures/")] == []
+    assert len(found.entries) > 20

@@ -1,0 +1,52 @@
+"""The tests beside the example policies: in the form that is read here, of policies yet to come.
+
+`POLICYGUARD_EXAMPLES` is the folder that they stand in.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from policyguard.cli import main
+from policyguard.engines.yaml_source import parse
+from policyguard.engines.yaml_tree import plain
+from policyguard.testing import schema
+from policyguard.testing.read import read
+from tests.testing.world import ROOT
+
+FOLDER = Path(os.environ.get("POLICYGUARD_EXAMPLES", ROOT.parent / "shared" / "example-policies"))
+FILES = sorted((FOLDER / "tests").glob("*.tests.yaml"))
+NOT_ALIVE = {"schema/not-alive", "cel/not-alive"}
+
+pytestmark = pytest.mark.skipif(
+    not FOLDER.is_dir(), reason=f"no example policies in {FOLDER} (POLICYGUARD_EXAMPLES)"
+)
+
+
+def test_there_are_some() -> None:
+    assert len(FILES) >= 9
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.partition(".")[0])
+def test_the_schema_has_nothing_against_it(file: Path) -> None:
+    parsed = parse(file.read_bytes(), str(file))
+    assert parsed.root is not None
+    assert schema.checker().problems(plain(parsed.root)) == []
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.partition(".")[0])
+def test_what_is_not_alive_is_refused(file: Path) -> None:
+    suite, diagnostics = read(file)
+    if suite is not None:
+        pytest.skip("its policy is alive by now")
+    codes = {found.code for found in diagnostics}
+    assert codes & NOT_ALIVE
+    # Nothing else is wrong, but that the pack which it extends may not exist yet.
+    assert codes <= NOT_ALIVE | {"load/not-found"}
+    result = CliRunner().invoke(main, ["test", str(file)], catch_exceptions=False)
+    assert result.exit_code == 2
+    assert "not alive in this version" in result.stdout

@@ -1,0 +1,32 @@
+"""What ships does what its own tests say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard.report.diagnostics import render_text
+from policyguard.report.testing import render_failure
+from policyguard.testing.find import find
+from policyguard.testing.read import read
+from policyguard.testing.run import run_test
+from tests.testing.world import ROOT
+
+FILES = find([ROOT / "policies"])
+
+
+def test_core_has_tests() -> None:
+    assert ROOT / "policies" / "core" / "tests.yaml" in FILES
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_the_pack_does_what_its_tests_say(file: Path) -> None:
+    suite, diagnostics = read(file)
+    assert suite is not None, render_text(diagnostics)
+    wrong = [
+        f"{test.name}\n{render_failure(failure)}"
+        for test in suite.tests
+        for failure in run_test(suite, test).failures
+    ]
+    assert not wrong, "\n\n".join(wrong)

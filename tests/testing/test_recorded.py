@@ -1,0 +1,106 @@
+"""Tests over a recording: every call is admitted, but those that the test names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testing.world import CASES, ROOT, failures
+
+# c1 c2 (c1 of session b) c3 c4: the third and fourth `read` of session a are one too many.
+REFUSED = [4, 5]
+CALL = '{"event": "admitted", "session": "a", "call": "c", "tool": "t"'
+
+
+def found(folder: Path, **test: Any) -> list[tuple[str, str, str]]:
+    shutil.copy(CASES / "stuck.jsonl", folder)
+    return [
+        (failure.step, mismatch.expected, mismatch.found)
+        for failure in failures(folder, **{"trace": "stuck.jsonl", **test})
+        for mismatch in failure.mismatches
+    ]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        {"refused": REFUSED},
+        {"refused": ["4-5"]},
+        {"refused": [4], "expect": [{"call": 5}]},
+        {
+            "expect": [
+                {"call": 4, "effect": "block", "by": "repeat", "says": "has not changed"},
+                {"call": 5},
+            ]
+        },
+        {"expect": [{"call": "c3", "in": "a"}, {"call": "c4"}]},
+        {"expect": [{"call": 3, "in": "a"}, {"call": 4, "in": "a"}]},
+        {"refused": REFUSED, "expect": [{"call": 1, "in": "b", "effect": "allow"}]},
+    ],
+)
+def test_what_the_policy_says(tmp_path: Path, test: dict[str, Any]) -> None:
+    assert found(tmp_path, **test) == []
+
+
+@pytest.mark.parametrize(
+    ("test", "steps", "first"),
+    [
+        ({}, [4, 5], ("allow or advise", "block")),
+        ({"refused": ["1-5"]}, [1, 2, 3], ("ask, block or halt", "allow")),
+        ({"refused": REFUSED, "expect": [{"call": 3}]}, [3], ("ask, block or halt", "allow")),
+        ({"refused": [5], "expect": [{"call": 4, "effect": "halt"}]}, [4], ("halt", "block")),
+        (
+            {"refused": [5], "expect": [{"call": 4, "by": "amount"}]},
+            [4],
+            ("by `amount`", "limits/default/repeat"),
+        ),
+        ({"refused": [*REFUSED, 9]}, [None], ("a call 9", "5 calls in all")),
+        (
+            {"refused": REFUSED, "expect": [{"call": "c9", "in": "b"}]},
+            [None],
+            ("a call c9 of session `b`", "5 calls in all"),
+        ),
+    ],
+)
+def test_what_it_does_not_say(
+    tmp_path: Path, test: dict[str, Any], steps: list[int | None], first: tuple[str, str]
+) -> None:
+    wrong = found(tmp_path, **test)
+    wanted = ["the recording" if step is None else f"call {step} (" for step in steps]
+    assert [step[: len(start)] for (step, *_), start in zip(wrong, wanted, strict=True)] == wanted
+    assert wrong[0][1:] == first
+
+
+def test_a_session_fills_in_what_the_recording_does_not_say(tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text(
+        '{"event": "admitted", "session": "a", "call": "c1", "tool": "tiered", "args": {}}\n'
+    )
+    assert found(tmp_path, trace="run.jsonl") == []
+    session = {"tags": {"tier": 2}}
+    assert found(tmp_path, trace="run.jsonl", session=session, refused=[1]) == []
+    ((_, _, text),) = found(tmp_path, trace="run.jsonl", session={"tags": {"tier": "x"}})
+    assert "tag `tier` must be int" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("hello\n", "no JSON"),
+        ('{"event": "started", "session": "a"}\n', "none"),
+        (CALL + "}\n", "its arguments were not kept"),
+        (CALL + ', "args": {}}\n{"event": "x"}\n', "line 2: "),
+    ],
+)
+def test_a_recording_that_tests_nothing_fails(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "run.jsonl").write_text(text)
+    wrong = found(tmp_path, trace="run.jsonl")
+    assert [one[2].startswith(reason) for one in wrong] == [True]
+
+
+def test_a_recording_may_lie_anywhere_and_have_any_format(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "docs" / "demo" / "trace.jsonl", tmp_path / "demo.jsonl")
+    wrong = failures(tmp_path, trace="demo.jsonl")
+    assert len(wrong) > 3

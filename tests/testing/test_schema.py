@@ -1,0 +1,92 @@
+"""The published schema of tests files is whole, and says the same as what reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from policyguard.testing import schema, suite
+
+DOCUMENT = schema.document()
+PARTS = DOCUMENT["$defs"]
+
+
+def objects(found: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object of the schema that is a schema itself, with its place."""
+    yield path, found
+    for key in ("properties", "$defs"):
+        for name, below in found.get(key, {}).items():
+            yield from objects(below, f"{path}/{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(found.get(key), dict):
+            yield from objects(found[key], f"{path}/{key}")
+    for key in ("anyOf", "prefixItems"):
+        for place, below in enumerate(found.get(key, ())):
+            yield from objects(below, f"{path}/{key}/{place}")
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(DOCUMENT)
+
+
+def test_every_key_has_a_description_for_editors() -> None:
+    seen = 0
+    for path, found in objects(DOCUMENT):
+        for name, below in found.get("properties", {}).items():
+            target = PARTS[below["$ref"].rpartition("/")[2]] if "$ref" in below else below
+            assert re.match(r"[`A-Z].*[.?]$", target.get("description", "")), f"{path}/{name}"
+            seen += 1
+    assert seen > 60
+
+
+def test_every_object_refuses_what_it_does_not_know() -> None:
+    for path, found in objects(DOCUMENT):
+        if "properties" in found:
+            assert found["additionalProperties"] is False, path
+
+
+def test_examples_are_valid_where_they_stand() -> None:
+    seen = 0
+    for path, found in objects(DOCUMENT):
+        check = jsonschema.Draft202012Validator({**found, "$defs": PARTS})
+        for value in found.get("examples", ()):
+            assert list(check.iter_errors(value)) == [], (path, value)
+            seen += 1
+    assert seen > 8
+
+
+def test_no_branch_is_a_reference() -> None:
+    # References within `anyOf` are put into words by the schema of policies, which has not ours.
+    for path, found in objects(DOCUMENT):
+        assert not any("$ref" in branch for branch in found.get("anyOf", ())), path
+
+
+@pytest.mark.parametrize(
+    ("part", "struct", "own"),
+    [
+        ("test", suite.Test, {"path"}),
+        ("step", suite.Step, {"path"}),
+        ("recorded_call", suite.RecordedCall, {"path"}),
+        ("session", suite.Who, {"parent"}),
+        ("other_session", suite.Who, {"at"}),
+    ],
+)
+def test_the_model_has_the_keys_of_the_schema(part: str, struct: Any, own: set[str]) -> None:
+    # What is not alive is no part of the model: it must be refused, never read and ignored.
+    unborn = schema.unborn() if part == "step" else {}
+    fields = {field.encode_name for field in msgspec.structs.fields(struct)}
+    assert fields - own == set(PARTS[part]["properties"]) - set(unborn)
+
+
+def test_the_result_has_the_keys_of_the_schema() -> None:
+    fields = {field.encode_name for field in msgspec.structs.fields(suite.Result)}
+    assert fields == set(PARTS["step"]["properties"]["result"]["properties"])
+
+
+def test_what_is_not_alive_waits_for_a_step_of_the_language() -> None:
+    assert schema.unborn() == {"then": 4, "text": 4}

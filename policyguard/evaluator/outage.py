@@ -136,7 +136,7 @@ class Outage:
         """A harness failure lengthens the row or the rest; an unknown one changes nothing."""
         name = self._name(attempt)
         row = tracker.get(name)
-        down = not outcome.ok and outcome.blame == "harness"
+        down = outcome.blame == "harness"
         if row is not None and row.until is not None:
             if mark is None or mark is not row.trial:
                 return  # begun before the rest (or given up): it says nothing of the tool as it is
@@ -154,7 +154,7 @@ class Outage:
     def release(self, tracker: dict[str, Row], mark: Trial | None, attempt: Attempt) -> None:
         """A trial that did not run leaves its place to another call."""
         row = tracker.get(self._name(attempt))
-        if row is not None and mark is not None and mark is row.trial:
+        if row is not None and row.trial is mark:
             row.trial = None
 
     def _name(self, attempt: Attempt) -> str:
@@ -172,7 +172,6 @@ class Outage:
         if len(row.failures) > self.max:
             row.failures.popleft()
         if len(row.failures) == self.max and at - row.failures[0] < self.within:
-            row.failures.clear()
             row.until = at + self.cooldown
         if len(tracker) > self.most:
             del tracker[next(iter(tracker))]

@@ -35,7 +35,7 @@ class Convergence:
 
         The latter says of a way that is known that no constraint bans it. It is no new way.
         """
-        if not self._learns or not event.fingerprint:
+        if not event.fingerprint:  # not judged: constraints were not asked
             return
         way = self._way(event)
         banned = any(id_.startswith("constraints/") for id_ in event.violations)
@@ -54,11 +54,12 @@ class Convergence:
         """A call has its outcome; `taught`: it has taught or confirmed a constraint."""
         if taught:
             self._meet(session, self._way(attempt), banned=True)
-        if event.score is None and not (self._learns and outcome.ok and attempt.changing):
+        changed = outcome.ok and attempt.changing and self._resets
+        if event.score is None and not changed:
             return
         course = _course(session)
         course.score(self._aim, event.score)
-        if outcome.ok and attempt.changing and self._resets:
+        if changed:
             course.lift()
         session.facts["progress"] = course.standing(self._aim)
 

@@ -12,14 +12,14 @@ from typing import Any, ParamSpec, TypeVar
 from policyguard.compiler import Compiled, compile_policy
 from policyguard.evaluator.fold import start
 from policyguard.guard.keeper import Keeper, opened
-from policyguard.guard.learner import Learner
+from policyguard.guard.log import journal_of
 from policyguard.guard.running import guarded
 from policyguard.guard.session import Session
 from policyguard.guard.world import World
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
-from policyguard.model.event import Event, Started
-from policyguard.store.protocol import Store
+from policyguard.model.event import Admitted, Completed, Event, Refused, Started
+from policyguard.store.protocol import Lease, Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,12 +50,9 @@ class Guard:
         self.clock = clock
         self.lock = threading.RLock()
         self.world = World(compiled)
-        self.learner = (
-            Learner(compiled.learning, compiled.evaluator.bounds.unreported)
-            if compiled.learning
-            else None
-        )
         self.keeper = Keeper(store, self.world.memory) if store is not None else None
+        self.journal = journal_of(compiled.policy, store) if store is not None else None
+        self._leases: dict[str, Lease] = {}
         self._listener = listener
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
@@ -71,11 +68,11 @@ class Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
         `clock` gives nanoseconds since 1970 (UTC). `listener` is called with every event, in order,
-        under the guard's lock. `store` is where what is learned lasts: a SQLite file, or a store;
-        with None nothing is written anywhere.
+        under the guard's lock. `store` is where state lasts: a SQLite file (the journals stand in a
+        folder beside it), or a store; with None nothing is written anywhere.
 
-        Raises `PolicyError` with every diagnostic where the policy has an error, and `StoreError`
-        where the store cannot be used.
+        Raises `PolicyError` with every diagnostic where the policy has an error, `StoreError` or
+        `JournalError` where the store or the folder cannot be used.
         """
         compiled = compile_policy(policy)
         kept = opened(store, compiled.policy.bounds) if store is not None else None
@@ -140,10 +137,26 @@ class Guard:
                 return known
             while len(self._sessions) >= self.evaluator.bounds.sessions:
                 next(iter(self._sessions.values())).close()
-            session = Session(self, start(self.world.state, event, apart=apart))
+            if self.keeper is not None:
+                self._leases[event.session] = self.keeper.store.lease(event.session)
+            calls = self._resume(event.session)
+            resumed = event.session in self.world.state.sessions
+            session = Session(self, start(self.world.state, event, apart=apart), calls)
             self._sessions[event.session] = session
-            self.emit(event)
+            if not resumed:
+                self.emit(event)
             return session
+
+    def _resume(self, session: str) -> int:
+        """Rebuild a session from its journal, if it has one. Returns its calls so far.
+
+        Raises `JournalError` where the journal was altered: what it says is not to be built on.
+        """
+        calls = 0
+        for event in self.journal.events(session) if self.journal is not None else ():
+            calls += isinstance(event, (Admitted, Refused))
+            self.world.rebuild(event)
+        return calls
 
     def touch(self, session: Session) -> None:
         """A session is in use: it is the last to go where there are too many."""
@@ -153,6 +166,9 @@ class Guard:
     def forget(self, session: Session) -> None:
         """A session is closed: its id may be opened anew."""
         self._sessions.pop(session.id, None)
+        lease = self._leases.pop(session.id, None)
+        if lease is not None:
+            lease.close()
 
     def constraints(self) -> tuple[Constraint, ...]:
         """What has been learned and holds, the latest confirmed last."""
@@ -207,6 +223,8 @@ class Guard:
         return guarded(self, fn)
 
     def emit(self, event: Event) -> None:
-        """Tell the listener what has happened."""
+        """Write down what has happened, and tell the listener."""
+        if self.journal is not None:
+            self.journal.write(event, anchor=isinstance(event, Completed) and bool(event.lessons))
         if self._listener is not None:
             self._listener(event)

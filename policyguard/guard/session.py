@@ -7,18 +7,19 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import msgspec
+
 from policyguard.engines.fingerprint import text_of
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Request
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import PROGRESSING, SessionState
-from policyguard.evaluator.view import View
 from policyguard.guard import answers, running
 from policyguard.guard.advice import Advice
-from policyguard.model.constraint import Lesson
-from policyguard.model.decision import Decision, Fault, Violation
+from policyguard.journal.errors import JournalError
+from policyguard.model.decision import Decision, Fault
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ArgumentsError, ExpressionError
+from policyguard.model.errors import ArgumentsError
 from policyguard.model.event import (
     Admitted,
     Approved,
@@ -32,6 +33,7 @@ from policyguard.model.event import (
     TurnStarted,
 )
 from policyguard.model.outcome import Recorded
+from policyguard.store.errors import StoreError
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -45,11 +47,11 @@ class Session:
     As a context manager it is the session of the functions decorated with `@guard.tool`.
     """
 
-    def __init__(self, guard: Guard, state: SessionState) -> None:
+    def __init__(self, guard: Guard, state: SessionState, calls: int = 0) -> None:
         self.guard = guard
         self.id = state.id
         self._state = state
-        self._calls = 0
+        self._calls = calls
         self._advice = Advice(guard.evaluator.bounds.in_flight)
         self.closed = False
 
@@ -279,7 +281,7 @@ class Session:
                         guard.keeper.look()
                     attempt, plan, view = evaluator.prepare(self._state, request, at)
                     judged = attempt, plan
-                    learned = self._constraints(attempt, view)
+                    learned = guard.world.judge(self._state, attempt, view)
                     verdict = evaluator.judge(
                         guard.world.state,
                         self._state,
@@ -296,22 +298,23 @@ class Session:
             fingerprint = judged[0].fingerprint if judged is not None else ""
             decision = answers.decision(self.id, request.tool, call, verdict, fingerprint)
             if admit:
-                self._settle(decision, request, judged, at)
+                try:
+                    self._settle(decision, request, judged, at)
+                except (JournalError, StoreError) as error:
+                    return self._unwritten(decision, error)
         return decision
 
-    def _constraints(self, attempt: Attempt, view: View) -> list[Violation]:
-        radius = self.guard.world.radius.judge(self._state, attempt, view)
-        learner = self.guard.learner
-        if learner is None:
-            return radius
-        try:
-            violations, trials = learner.judge(self.guard.world.memory, self._state, attempt, view)
-        except ExpressionError as error:
-            # Whether a constraint binds cannot be told: that is no constraint's evidence.
-            attempt.faults.append(Fault("learn", str(error)))
-            return radius
-        attempt.trials = tuple(trials)
-        return [*violations, *radius]
+    def _unwritten(self, decision: Decision, error: Exception) -> Decision:
+        """The answer where an event could not be written down: as `on_internal_error` says."""
+        fault = Fault("journal", str(error))
+        if decision.allowed and not self.guard.evaluator.allow_on_internal_error:
+            released = Released(session=self.id, call=decision.id)
+            self.guard.world.fold(released)
+            verdict = answers.broken(error, allow=False)._replace(faults=(fault,))
+            return answers.decision(
+                self.id, decision.tool, decision.id, verdict, decision.fingerprint
+            )
+        return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
 
     def _settle(
         self,
@@ -345,16 +348,16 @@ class Session:
             attempt = flight.attempt
             last = self._state.results.get(attempt.fingerprint)
             outcome, charges, view, faults = evaluator.settle(self._state, attempt, event, last)
-            lessons: tuple[Lesson, ...] = ()
-            if guard.learner is not None and event.known == "explicit":
-                state = self._state
-                lessons = tuple(guard.learner.lessons(state, attempt, view, outcome, faults))
+            lessons = guard.world.lessons(self._state, attempt, view, event, outcome, faults)
             at = self._state.clamp(event.at)
             folded = answers.completed(event, at, outcome, charges, lessons)
             fold = partial(guard.world.complete, self._state, folded, flight, outcome)
             keeper = guard.keeper
             learned = fold() if keeper is None else keeper.complete(fold, folded, faults)
-            guard.emit(folded)
+            try:
+                guard.emit(folded)
+            except (JournalError, StoreError) as error:
+                faults.append(Fault("journal", str(error)))
             advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
         return Recorded(
             outcome=outcome, advice=advice, learned=tuple(learned), errors=tuple(faults)

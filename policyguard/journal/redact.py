@@ -1,8 +1,9 @@
 """What is written of a call: `journal.args`, `journal.results` and `journal.redact` of a policy.
 
 Only what a tool or a model said is redacted: arguments, targets, results, errors, metadata. What
-policyguard derived from them (class, fingerprints, `keys`, `numbers`, `charges`, signature, blame)
-is what state is rebuilt from, and stays; so does what the host says of itself (names, tags).
+policyguard derived from them (class, fingerprints, `keys`, `numbers`, `charges`, signature, blame,
+lessons but for the error that they quote) is what state is rebuilt from, and stays; so does what
+the host says of itself (names, tags).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from policyguard.model.constraint import Lesson
 from policyguard.model.event import Admitted, Completed, Event, Refused
 from policyguard.model.policy import Kept
 
@@ -80,9 +82,19 @@ class Redaction:
         text: Any = self._hidden(event.text, self._results) if event.text else event.text
         error: Any = self._hidden(event.error, self._results) if event.error else event.error
         meta: Any = self._hidden(event.meta, self._results) if event.meta else event.meta
-        if text is event.text and error is event.error and meta is event.meta:
+        lessons = tuple(map(self._lesson, event.lessons)) if event.lessons else event.lessons
+        same = text is event.text and error is event.error and meta is event.meta
+        if same and lessons == event.lessons:
             return event
-        return msgspec.structs.replace(event, text=text or "", error=error, meta=meta or {})
+        return msgspec.structs.replace(
+            event, text=text or "", error=error, meta=meta or {}, lessons=lessons
+        )
+
+    def _lesson(self, lesson: Lesson) -> Lesson:
+        """A lesson is derived, but for the piece of the error that it quotes."""
+        if not lesson.error:
+            return lesson
+        return msgspec.structs.replace(lesson, error=self._hidden(lesson.error, self._results))
 
     def _hidden(self, value: Any, kept: Kept) -> Any:
         """A value that is not empty, as it is to be written; None or "" for nothing."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.compiler import alive, check_policy
+from policyguard.compiler import alive, check_policy, compile_policy
 
 
 def codes(folder: Path, text: str) -> list[str]:
@@ -41,6 +41,10 @@ RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
             ["cel/unknown-field 5:35"],
         ),
         (TARGETS + "radius:\n  - {shrink_after: 2, when: 'call.tool'}\n", ["cel/not-bool 5:30"]),
+        # What is broken already is not reported once more.
+        ("classify: {targets: 5}\nradius: {shrink_after: 2}\n", ["schema/type 3:21"]),
+        (TARGETS + "learn: {corroborate: many}\nradius: {}\n", ["scalar/count 4:22"]),
+        ("extends: [lost]\nradius: {}\n", ["load/not-found 3:11"]),
         (RULE.replace("WORD", "plateau"), []),
         (RULE.replace("WORD", "exhausted"), []),
         (RULE.replace("WORD", "plateua"), ["cel/unknown-name 3:40"]),
@@ -48,6 +52,24 @@ RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
 )
 def test_what_is_said(text: str, expected: list[str], tmp_path: Path) -> None:
     assert codes(tmp_path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "shrink_after", "blame"),
+    [
+        ("radius: {shrink_after: 2}\n", 2, {"agent"}),
+        ("radius: {shrink_after: 2}\nlearn: {corroborate: 5}\n", 2, {"agent"}),
+        ("radius: {}\nlearn: {corroborate: 5, blame: [agent, unknown]}\n", 5, {"agent", "unknown"}),
+    ],
+)
+def test_failures_count_as_they_do_in_learning(
+    text: str, shrink_after: int, blame: set[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"policyguard: 1\nname: x\n{TARGETS}{text}")
+    (entry,) = compile_policy(file).radius
+    assert (entry.id, entry.schedule.steps) == ("radius", (None, 5, 3, 2, 1))
+    assert (entry.schedule.shrink_after, entry.schedule.blame) == (shrink_after, blame)
 
 
 def test_before_its_step_progress_is_not_alive(

@@ -113,6 +113,38 @@ def test_a_trial_that_was_given_up_says_nothing_when_it_comes_back(guard: Guard)
     assert allowed(session, "get", later)
 
 
+def test_the_rest_after_a_trial_counts_from_its_result(guard: Guard) -> None:
+    session = guard.session("s")
+    fail(session, "get", NOW)
+    fail(session, "get", NOW)
+    trial = session.check("get", at=NOW + 10 * SECOND)
+    waiting = session.decide("get", at=NOW + 10 * SECOND)
+    assert "one call is trying" in waiting.message
+    assert waiting.structured["retry_after"] is None
+    session.record(trial, error="x", blame="harness", at=NOW + 15 * SECOND)
+    assert not allowed(session, "get", NOW + 24 * SECOND)
+    assert allowed(session, "get", NOW + 25 * SECOND)
+
+
+def test_only_the_trial_itself_gives_its_place_back(guard: Guard) -> None:
+    session = guard.session("s")
+    fail(session, "get", NOW)
+    early = session.check("get", at=NOW)
+    fail(session, "get", NOW)
+    later = NOW + 10 * SECOND
+    lost = session.check("get", at=later)
+    later += 3599 * SECOND
+    session.check("other", at=later)
+    later += SECOND  # `lost` is given up, and still in flight
+    trial = session.check("get", at=later)
+    session.release(lost)
+    session.release(early)
+    assert not allowed(session, "get", later)
+    session.record(trial, result="fine", at=later)
+    session.release(session.check("get", at=later))  # there is no trial and no row any more
+    assert allowed(session, "get", later)
+
+
 def test_replayed_in_observe_mode_the_limit_says_what_it_would_do(
     guard: Guard, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from policyguard import Guard, Session
@@ -19,7 +20,11 @@ policyguard: 1
 name: convergence
 classify:
   targets: [paths]
-  classes: [{class: look, tools: [read, grep]}, {class: run, tools: [test, bash]}]
+  classes:
+    - {class: look, tools: [read, grep]}
+    - {class: run, tools: [test, bash]}
+    - {class: change, tools: [edit]}
+  state_changing: [change]
 LEARN
 progress: {exhausted_after: 2, plateau_after: 2}
 radius: {schedule: [unlimited, 1], shrink_after: 2, widen_after: 2}
@@ -121,6 +126,81 @@ def test_a_known_way_that_no_constraint_bans_any_more_is_free(tmp_path: Path) ->
         guard.world.memory.remove(constraint.id)
     assert {one.reason for one in session.check("test", wide).violations} == {"radius"}
     assert session.progress == "progressing"
+
+
+def test_only_a_successful_change_puts_bans_on_trial(tmp_path: Path) -> None:
+    guard = Guard(made(tmp_path), clock=lambda: NOW)
+    session = guard.session("s")
+    for number in range(12):
+        fail(session, "test", "a", n=number)
+    session.record(session.check("grep"), result="nothing changed")
+    fail(session, "edit", "down", "harness")
+    course = session._state.trackers["progress"]
+    assert course.banned == 12
+    session.record(session.check("edit"), result="done")
+    assert course.banned == 0
+    assert session.progress == "progressing"
+
+
+def test_where_a_change_resets_nothing_bans_stay(tmp_path: Path) -> None:
+    session = Guard(made(tmp_path, "learn: {corroborate: 1, reset_on: none}")).session("s")
+    fail(session, "test", "a", n=1)
+    session.record(session.check("edit"), result="done")
+    assert session._state.trackers["progress"].banned == 1
+
+
+def test_the_last_ban_lifted_is_progress(tmp_path: Path) -> None:
+    compiled = made(tmp_path)
+    aim = msgspec.structs.replace(compiled.policy.progress, exhausted_after=1)
+    policy = msgspec.structs.replace(compiled.policy, progress=aim)
+    guard = Guard(compiled._replace(policy=policy), clock=lambda: NOW)
+    session = guard.session("s")
+    fail(session, "test", "a", n=1)
+    assert session.progress == "exhausted"
+    for constraint in guard.world.memory:
+        guard.world.memory.remove(constraint.id)
+    session.check("test", {"n": 1})
+    assert session.progress == "progressing"
+
+
+def test_arguments_that_cannot_be_judged_say_nothing_of_the_tool(tmp_path: Path) -> None:
+    compiled = made(tmp_path, "learn: {corroborate: 1, ban: tool, reset_on: none}")
+    session = Guard(compiled, clock=lambda: NOW).session("s")
+    fail(session, "test", "a")
+    fail(session, "read", "a")
+    assert session.progress == "exhausted"
+    session.check("test", {"n": float("nan")})
+    assert session.progress == "exhausted"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "narrower"),
+    [
+        ("lost 1", "lost too", True),  # one signature
+        ("strange: 1", "strange: 2", True),  # one error, its accidents masked
+        ("strange", "other", False),
+        ("lost 1", "strange", False),
+    ],
+)
+def test_failures_corroborate_each_other_when_they_say_the_same(
+    first: str, second: str, *, narrower: bool, tmp_path: Path
+) -> None:
+    signatures = "signatures: [{id: lost, pattern: lost, blame: agent}]"
+    session = Guard(made(tmp_path, signatures), clock=lambda: NOW).session("s")
+    fail(session, "test", first, paths=["a"])
+    fail(session, "test", second, paths=["a"])
+    assert session.check("test", {"paths": ["a", "b"]}).allowed is not narrower
+
+
+def test_a_condition_that_errs_stands_in_the_decision(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: x\nclassify: {targets: [paths]}\n"
+        "radius: [{when: call.args.n > 1, shrink_after: 1, schedule: [1]}]\n"
+    )
+    decision = Guard.load(file).session("s").check("test", {"paths": ["a", "b"]})
+    assert [violation.id for violation in decision.violations] == ["radius"]
+    assert [fault.id for fault in decision.errors] == ["radius"]
 
 
 def test_without_learning_there_are_scores_and_no_search_space(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def killed(folder: Path, seconds: float, name: str) -> int:
     return said.count(b".")
 
 
-@pytest.mark.parametrize("rounds", [12, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [12, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_process_that_is_killed_loses_no_event_and_fails_no_chain(
     tmp_path: Path, rounds: int
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from policyguard.engines.regex import Regex
 from policyguard.journal.redact import Redaction
+from policyguard.model.constraint import Lesson
 from policyguard.model.event import (
     Admitted,
     Charge,
@@ -69,8 +70,9 @@ RESULT = Completed(
     result_fingerprint="r",
     error_fingerprint="e",
     charges=(Charge("b", "k", 2),),
+    lessons=(Lesson("", "p", "call:f", "call:f", ok=False, error=f"denied: {SECRET}", seq=3),),
 )
-SAID = {"args", "targets", "text", "error", "meta"}
+SAID = {"args", "targets", "text", "error", "meta", "lessons"}
 
 
 @pytest.mark.parametrize("kept", ["mask", "hash", "drop"])
@@ -82,6 +84,12 @@ def test_what_was_said_is_gone_and_what_was_derived_stays(kept: Kept) -> None:
         for name in event.__struct_fields__:
             if name not in SAID:
                 assert getattr(told, name) == getattr(event, name), name
+    told = hide(RESULT)
+    assert isinstance(told, Completed)
+    (lesson,) = told.lessons
+    assert msgspec.structs.replace(lesson, error="") == msgspec.structs.replace(
+        RESULT.lessons[0], error=""
+    )
 
 
 def test_keep_changes_nothing_where_no_pattern_finds_anything() -> None:

@@ -353,6 +353,14 @@ def test_what_has_expired_gives_up_its_place_and_is_learned_anew(lives: int, wai
     assert [one.key for one in memory] == ["call:b" if wait >= lives else "call:a"]
 
 
+def test_evidence_that_comes_from_elsewhere_is_capped_too() -> None:
+    memory = _memory(most_evidence=3)
+    for number in range(10):
+        memory.put_evidence(Evidence(scope="s", counted=f"call:{number}", signature="oom", count=1))
+        memory.put_evidence(Evidence(scope="s", counted=f"call:{number}", signature="oom", count=1))
+    assert [piece.counted for piece in _pieces(memory)] == ["call:7", "call:8", "call:9"]
+
+
 def test_what_was_invented_does_not_push_out_what_was_learned() -> None:
     memory, teaching = _memory(most=3, most_evidence=3), _teaching(1)
     _teach(memory, teaching, [_failure(f"call:{number}") for number in range(100)])

@@ -85,6 +85,16 @@ def test_different_errors_neither_corroborate_each_other_nor_pile_up() -> None:
     assert found.step == 1
 
 
+def test_the_successes_of_one_batch_are_one() -> None:
+    schedule = Schedule((None, 1), 1, 2, AGENT, most=4)
+    found = reach(schedule, [{"ok": False, "blame": "agent", "error": "a"}])
+    for _ in range(9):
+        found.observe(schedule, ok=True, batch="b")
+    assert found.step == 1
+    found.observe(schedule, ok=True, batch="c")
+    assert found.step == 0
+
+
 def test_a_failure_counts_also_in_a_batch_that_began_with_a_success() -> None:
     schedule = Schedule((None, 1), 1, 1, AGENT, most=4)
     found = reach(schedule, [{"ok": True, "batch": "b"}, {"ok": True, "batch": "b"}])

@@ -9,21 +9,21 @@ import os
 import stat
 import struct
 import tarfile
-import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.traces import Item, Reader, Skipped, TraceFile
-from policyguard.traces.allowance import FREE_BYTES, MIB, MOST_BYTES, MOST_TIMES, Allowance
+from policyguard.model.event import Completed
+from policyguard.traces import Item, Reader, Skipped, TraceFile, inspect_attachments
+from policyguard.traces.item import UnreadableError
 from policyguard.traces.packed import gunzipped, stream, unzstd
 from policyguard.traces.tarred import members
+from tests.traces.packing import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
 HERE = Path(__file__).parent
 ROOT = Path(os.environ.get("POLICYGUARD_TRACES", HERE.parents[2] / "shared" / "traces"))
@@ -32,44 +32,6 @@ STORIES = sorted(path for path in (HERE / "cases").rglob("input/*") if path.is_f
 SMALL = 200_000
 
 CHAT = json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
-OWN = b'{"event":"started","session":"s"}\n{"event":"closed","session":"s"}\n'
-
-zstd = zstandard.ZstdCompressor(level=1).compress
-
-
-def zipped(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return file.getvalue()
-
-
-def zip_by_zstd(files: dict[str, bytes]) -> bytes:
-    """Python's own writer knows no zstd: stored members are made to hold it."""
-    stored = bytearray(zipped({name: zstd(data) for name, data in files.items()}, 0))
-    with zipfile.ZipFile(io.BytesIO(stored)) as archive:
-        infos = archive.infolist()
-    at = struct.unpack("<I", stored[-6:-2])[0]  # of the directory, by the record at the end
-    for info in infos:
-        crc, size = zipfile.crc32(files[info.filename]), len(files[info.filename])
-        for header, method, sums in ((info.header_offset, 8, 14), (at, 10, 16)):
-            struct.pack_into("<H", stored, header + method, 93)
-            struct.pack_into("<I", stored, header + sums, crc)
-            struct.pack_into("<I", stored, header + sums + 8, size)
-        at += 46 + len(info.filename)
-    return bytes(stored)
-
-
-def tarred(files: dict[str, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=form) as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return file.getvalue()
-
 
 ALONE: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -93,7 +55,9 @@ def told(traces: Iterator[TraceFile]) -> list[tuple[str | None, list[Any]]]:
 
 
 def unplaced(item: Item) -> Any:
-    return ("skipped", item.line, item.reason) if isinstance(item, Skipped) else item
+    if isinstance(item, Skipped):
+        return "skipped", item.line, item.reason.replace(item.file, "")
+    return item
 
 
 def recordings() -> list[Path]:
@@ -105,14 +69,18 @@ def recordings() -> list[Path]:
 def test_a_recording_is_read_alike_however_it_is_packed(path: Path, tmp_path: Path) -> None:
     plain = told(Reader().files(path))
     data = path.read_bytes()
+    # A sub-agent's parent is told by the folders that it lies in.
+    place = "/".join(path.parts[-3:])
+    (tmp_path / place).parent.mkdir(parents=True)
     for ending, pack in ALONE.items():
-        copy = tmp_path / (path.name + ending)
+        copy = tmp_path / (place + ending)
         copy.write_bytes(pack(data))
         assert told(Reader().files(copy)) == plain, ending
     for ending, pack_together in TOGETHER.items():
         archive = tmp_path / ("runs" + ending)
-        archive.write_bytes(pack_together({f"a/{path.name}": data, path.name: data}))
-        assert told(Reader().files(archive)) == [*plain, *plain], ending
+        archive.write_bytes(pack_together({place: data, "z/none.txt": b"no"}))
+        read = told(Reader().files(archive))
+        assert read == [*plain, (None, [("skipped", None, "no JSON")])], ending
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: f"{path.parts[-3]}-{path.name}")
@@ -124,15 +92,6 @@ def test_odd_files_are_read_alike_however_they_are_packed(path: Path, tmp_path: 
         assert told(iter([Reader().read(tmp_path / path.name)])) == plain
     (tmp_path / "runs.tar").write_bytes(tarred({path.name: data}))
     assert told(Reader().files(tmp_path / "runs.tar")) == plain
-
-
-def one_reason(path: Path) -> str:
-    traces = [(trace.path, list(trace)) for trace in Reader().files(path)]
-    assert len(traces) == 1
-    assert len(traces[0][1]) == 1
-    item = traces[0][1][0]
-    assert isinstance(item, Skipped)
-    return item.reason
 
 
 def test_members_are_named_behind_their_archive(tmp_path: Path) -> None:
@@ -172,7 +131,9 @@ def test_one_file_is_asked_for_and_an_archive_is_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [zipped({}), tarred({}), zipped({".hidden": b"x"}), tarred({"folder/.x": b""})]
+    "data",
+    [zipped({}), tarred({}), zipped({".hidden": b"x"}), tarred({"folder/.x": b""})],
+    ids=["zip", "tar", "hidden in a zip", "hidden in a tar"],
 )
 def test_an_archive_without_files_is_named(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "runs").write_bytes(data)
@@ -192,26 +153,171 @@ def test_links_and_folders_in_a_tar_archive_are_not_followed(tmp_path: Path) -> 
     assert [trace.path.name for trace in Reader().files(path)] == ["told.jsonl"]
 
 
-NAMES = st.text("aä/.", min_size=1, max_size=300).filter(lambda name: name.strip("./"))
+NAMES = st.lists(st.text("aäb", min_size=1, max_size=120), min_size=1, max_size=4).map("/".join)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     files=st.dictionaries(NAMES, st.binary(max_size=2000), max_size=5),
     form=st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT]),
+    looked=st.integers(0, 3000),
 )
-def test_tar_archives_are_read_as_python_reads_them(files: dict[str, bytes], form: int) -> None:
-    data = tarred(files, form)
+def test_a_tar_archive_holds_what_python_put_into_it(
+    files: dict[str, bytes], form: int, looked: int
+) -> None:
     read = {}
-    for member in members(io.BytesIO(data), Path("t")):
+    for member in members(io.BytesIO(tarred(files, form)), Path("t")):
         with member.look() as file:
-            file.read(7)
+            file.read(looked)
         with member.open() as file:
             read[member.path] = file.read()
-    visible = (name for name in files if not any(p[:1] == "." and p.strip(".") for p in name.split("/")))
-    shown = [n for n in visible if not any(p.startswith(".") and p not in (".", "..") for p in n.split("/"))]
-    assert len(read) <= len(files)
-    for name in shown:
-        parts = [part for part in name.split("/") if part not in ("", ".", "..")]
-        if parts and sum(1 for other in shown if Path(other).parts[-1:] == Path(name).parts[-1:]) == 1:
-            assert files[name] in read.values()
+    assert read == {Path("t", name): data for name, data in files.items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    parts=st.lists(st.binary(max_size=300).map(lambda part: part * 700), max_size=3),
+    cut=st.integers(1, 40),
+)
+def test_expanding_gives_all_back_and_notices_what_is_missing(parts: list[bytes], cut: int) -> None:
+    for expand, pack in ((gunzipped, gzip.compress), (unzstd, zstd)):
+        packed = b"".join(pack(part) for part in parts)
+        assert stream(expand(io.BytesIO(packed))).read() == b"".join(parts)
+        short = b"".join(expand_what_is_there(expand(io.BytesIO(packed[:-cut]))))
+        assert b"".join(parts).startswith(short)
+
+
+def expand_what_is_there(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except UnreadableError:
+        return
+
+
+def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
+    lines = b"".join(b'{"event":"turn_started","session":"s%d"}\n' % n for n in range(20_000))
+    for ending, pack in ((".gz", gzip.compress), (".zst", zstd)):
+        path = tmp_path / f"run.jsonl{ending}"
+        path.write_bytes(pack(lines)[:-100])
+        *events, last = Reader().read(path)
+        assert last == Skipped(str(path), None, "the compressed data ends too early")
+        assert len(events) > 5_000
+        assert not any(isinstance(event, Skipped) for event in events)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("a.gz", b"\x1f\x8b" + b"\0" * 100, "broken gzip data"),
+        ("a.gz", gzip.compress(OWN)[:6], "the compressed data ends too early"),
+        ("a.zst", zstd(OWN)[:4] + b"\xff" * 50, "broken zstd data"),
+        ("a.zst", zstd(OWN)[:6], "the compressed data ends too early"),
+        ("a.zip", zipped({"a": OWN})[:40], "a broken zip archive"),
+        ("a.zip", b"PK\x03\x04" + b"\xff" * 600, "a broken zip archive"),
+        ("a.gz", gzip.compress(b""), "empty"),
+        ("a.gz", gzip.compress(b"\xff\0"), "binary, or not UTF-8"),
+        ("a.gz", gzip.compress(b"hello"), "no JSON"),
+        ("a.gz", gzip.compress(b'{"a": 1}'), "no known trace format"),
+    ],
+    ids=range(10),
+)
+def test_what_is_broken_is_named(tmp_path: Path, name: str, data: bytes, reason: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert one_reason(tmp_path / name) == reason
+
+
+def test_a_tar_archive_that_ends_too_early_is_named_and_what_is_there_is_read(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "runs.tar"
+    path.write_bytes(tarred({"a.jsonl": OWN, "b.jsonl": OWN * 100})[:1600])
+    first, second, third = ((trace.path, list(trace)) for trace in Reader().files(path))
+    reason = "the tar archive ends too early"
+    assert not any(isinstance(item, Skipped) for item in first[1])
+    assert second[1][-1] == Skipped(str(path / "b.jsonl"), None, reason)
+    assert third == (path, [Skipped(str(path), None, reason)])
+
+
+def test_a_broken_member_costs_that_member_only(tmp_path: Path) -> None:
+    files = {"a.jsonl": OWN, "b.jsonl": OWN * 2, "c.jsonl": OWN}
+    for method, pack in ((8, zipped), (93, zip_by_zstd)):
+        data = bytearray(pack(files))
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            info = archive.getinfo("b.jsonl")
+        struct.pack_into("<I", data, data.rindex(b"b.jsonl") - 46 + 16, 7)  # another checksum
+        assert info.compress_type == method
+        path = tmp_path / "runs.zip"
+        path.write_bytes(data)
+        reasons = [[i.reason for i in t if isinstance(i, Skipped)] for t in Reader().files(path)]
+        assert reasons == [[], ["a broken member of a zip archive"], []]
+
+
+@pytest.mark.parametrize(
+    ("flags", "method", "reason"),
+    [(1, 8, "encrypted"), (0, 99, "packed by zip method 99: not supported")],
+)
+def test_members_that_cannot_be_unpacked_are_named(
+    tmp_path: Path, flags: int, method: int, reason: str
+) -> None:
+    data = bytearray(zipped({"a.jsonl": OWN}))
+    struct.pack_into("<HH", data, data.rindex(b"a.jsonl") - 46 + 8, flags, method)
+    (tmp_path / "runs.zip").write_bytes(data)
+    assert one_reason(tmp_path / "runs.zip") == reason
+
+
+def test_a_member_left_behind_is_named_and_not_taken_for_empty(tmp_path: Path) -> None:
+    path = tmp_path / "runs.tar"
+    path.write_bytes(tarred({"a.jsonl": OWN * 5000, "b.jsonl": OWN}))
+    first, second = Reader().files(path)
+    items = list(first)
+    assert items[-1] == Skipped(str(path / "a.jsonl"), None, "its archive was read on before it")
+    assert not any(isinstance(item, Skipped) for item in items[:-1])
+    assert second.format == "policyguard"
+
+
+@pytest.mark.parametrize("pack", [zipped, zip_by_zstd])
+def test_inspect_logs_are_read_by_every_method_and_within_archives(
+    tmp_path: Path, pack: Callable[[dict[str, bytes]], bytes]
+) -> None:
+    call = {"id": "c", "function": "bash", "arguments": {"cmd": "ls"}}
+    sample = {"id": 1, "epoch": 1, "messages": [{"role": "assistant", "tool_calls": [call]}]}
+    files = {"header.json": b"{}", "samples/1_epoch_1.json": json.dumps(sample).encode()}
+    files["samples/2_epoch_1.json"] = b"{"
+    for name, data in (
+        ("a.eval", pack(files)),
+        ("b.tgz", gzip.compress(tarred({"a.eval": pack(files)}))),
+    ):
+        path = tmp_path / name
+        path.write_bytes(data)
+        [trace] = [(t.format, t.path.name, list(t)) for t in Reader().files(path)]
+        assert trace[:2] == ("inspect-ai", "a.eval")
+        assert [type(item).__name__ for item in trace[2]] == [
+            "Started",
+            "TurnStarted",
+            "Admitted",
+            "Closed",
+            "Skipped",
+        ]
+        assert trace[2][0].session == "a.eval:1/1"
+        assert "samples/2_epoch_1.json" in trace[2][-1].reason
+
+
+def test_a_log_with_too_much_behind_its_attachments_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspect_attachments, "MOST_CHARACTERS", 2500)
+    text = [{"type": "text", "text": "attachment://h"}] * 4
+    message = {"role": "assistant", "tool_calls": [{"id": "c", "function": "f", "arguments": {}}]}
+    sample = {
+        "id": 1,
+        "epoch": 1,
+        "attachments": {"h": "x" * 1000},
+        "messages": [message, {"role": "tool", "tool_call_id": "c", "content": text}],
+    }
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({"eval": {}, "plan": {}, "samples": [sample]}))
+    items = list(Reader().read(path))
+    [result] = [item for item in items if isinstance(item, Completed)]
+    assert result.text == "\n".join(["attachment://h"] * 2 + ["x" * 1000] * 2)
+    reason = "session `log.json:1/1`: attachments beyond what may be unfolded"
+    assert items[-1] == Skipped(str(path), None, reason)

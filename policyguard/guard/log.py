@@ -1,0 +1,38 @@
+"""What a guard writes down: the journal that a policy asks for, beside a store."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from policyguard.engines.regex import Regex
+from policyguard.journal.journal import Journal
+from policyguard.journal.redact import Redaction
+from policyguard.model.policy import Policy
+from policyguard.store.protocol import Store
+
+FOLDER = "journal"
+"""The folder of journals, beside the store's file."""
+
+
+def journal_of(policy: Policy, store: Store) -> Journal | None:
+    """The journal of a policy; None where the policy or the store keeps none."""
+    place = getattr(store, "path", None)
+    settings = policy.journal
+    if not isinstance(place, Path) or settings.durability == "memory":
+        return None
+    patterns = [
+        (name, Regex(pattern.match).replace)
+        for name, pattern in policy.patterns.items()
+        if any(fnmatchcase(name, glob) for glob in settings.redact)
+    ]
+    return Journal(
+        place.parent / FOLDER,
+        store.anchors,
+        redact=Redaction(
+            args=settings.args, results=settings.results, patterns=patterns, key=store.key
+        ),
+        durability=settings.durability,
+        largest=policy.bounds.argument_bytes,
+        open_files=policy.bounds.in_flight,
+    )

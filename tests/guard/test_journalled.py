@@ -1,0 +1,152 @@
+"""A session with a store is written down, verifies, and is rebuilt where it was left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from policyguard import Guard
+from policyguard.cli import main
+from policyguard.compiler import alive
+from policyguard.store.errors import SessionBusyError
+
+POLICY = """
+policyguard: 1
+name: journalled
+classify:
+  classes: [{class: edit, tools: [edit]}, {class: look, tools: ["*"]}]
+  state_changing: [edit]
+signatures: [{id: wrong, pattern: wrong, blame: agent}]
+limits: {default: {repeat: {max: 3, same: call_and_result}}}
+budgets: {calls: {calls: 6}, spend: {cost: 1.0}}
+learn: {corroborate: 2, scope: session}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _step_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alive, "STEP", 2)
+
+
+def _guard(folder: Path, more: str = "") -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY + more)
+    return Guard.load(file, store=folder / "state" / "store.db")
+
+
+def test_a_session_goes_on_where_another_process_left_it(tmp_path: Path) -> None:
+    first = _guard(tmp_path)
+    session = first.session("s", agent="a")
+    for _ in range(2):
+        session.record(session.check("read", {"path": "x"}), result="same", cost=0.2)
+    session.record(session.check("build", {}), error="wrong way")
+    before = session.guard.world.state.sessions["s"].facts
+    first._leases["s"].close()  # as the death of the process would
+    first.journal.close()
+
+    second = _guard(tmp_path).session("s")
+    after = second.guard.world.state.sessions["s"].facts
+    assert {**after, "running": 0} == {**before, "running": 0}
+    assert second.check("read", {"path": "x"}).id == "c4"
+    second.record("c4", result="same")
+    assert second.check("read", {"path": "x"}).violations[0].reason == "repeat"
+    second.record(second.check("build", {}), error="wrong way")
+    refused = second.check("build", {})
+    assert refused.violations[0].reason == "learned"
+    assert second.check("other", {}).allowed
+    assert second.check("another", {}).violations[0].id == "budgets/calls"
+
+
+def test_a_session_belongs_to_one_process(tmp_path: Path) -> None:
+    first = _guard(tmp_path)
+    session = first.session("s")
+    with pytest.raises(SessionBusyError):
+        _guard(tmp_path).session("s")
+    session.close()
+    assert _guard(tmp_path).session("s").check("x").id == "c1"
+
+
+def test_what_is_written_verifies_hides_arguments_and_can_be_simulated(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, "journal: {args: hash, results: drop}\n")
+    session = guard.session("s")
+    session.record(session.check("read", {"path": "/home/ann/secret"}), result="the secret")
+    session.turn()
+    session.close()
+    (file,) = (tmp_path / "state" / "journal").iterdir()
+    assert "secret" not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    run = CliRunner()
+    store = ["--store", str(tmp_path / "state" / "store.db")]
+    assert run.invoke(main, ["verify", str(file), *store]).exit_code == 0
+    simulated = run.invoke(main, ["simulate", str(file), "--policy", "core", "--format", "json"])
+    report = json.loads(simulated.stdout)
+    assert report["traces"]["calls"] == 1
+    assert "cannot be judged" in report["traces"]["skips"][0]["reason"]
+    file.write_text(file.read_text().replace('"read"', '"rEad"'))
+    assert run.invoke(main, ["verify", str(file), *store]).exit_code == 1
+
+
+def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, "journal: {args: keep, results: keep}\n")
+    session = guard.session("s")
+    for _ in range(3):
+        session.record(session.check("read", {"path": "x"}), result="same")
+    session.check("read", {"path": "x"})
+    session.close()
+    simulated = CliRunner().invoke(
+        main,
+        ["simulate", str(tmp_path / "state" / "journal"), "--policy", str(tmp_path / "policy.yaml"),
+         "--format", "json"],
+    )  # fmt: skip
+    (run,) = json.loads(simulated.stdout)["sessions"]
+    assert (run["id"], run["calls"], run["first_refusal"]) == ("s", 4, 3)
+
+
+@pytest.mark.parametrize(("mode", "allowed"), [("block", False), ("allow", True)])
+def test_a_journal_that_cannot_be_written_is_answered_as_the_policy_says(
+    tmp_path: Path, mode: str, allowed: bool
+) -> None:
+    guard = _guard(tmp_path, f"on_internal_error: {mode}\n")
+    session = guard.session("s")
+    assert guard.journal is not None
+    guard.journal.close()
+    path = guard.journal.path("s")
+    aside = path.rename(path.with_suffix(".aside"))
+    path.mkdir()  # what stands in the way of the file
+    decision = session.check("read", {"path": "x"})
+    assert decision.allowed is allowed
+    assert decision.errors[-1].id == "journal"
+    assert str(path) in decision.errors[-1].error
+    path.rmdir()
+    aside.rename(path)
+    assert [session.check("free", {"n": n}).allowed for n in range(5)] == [True] * 5
+
+
+def test_killed_at_any_moment_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
+    _guard(tmp_path)
+    script = """
+import os, sys
+from policyguard.compiler import alive
+alive.STEP = 2
+from policyguard import Guard
+session = Guard.load(sys.argv[1], store=sys.argv[2]).session("s")
+for number in range(1000):
+    decision = session.check("read", {"n": number})
+    if not decision.allowed:
+        os.kill(os.getpid(), 9)
+    print(decision.id, flush=True)
+"""
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    done = subprocess.run(
+        [sys.executable, "-c", script, policy, store], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -9, done.stderr
+    admitted = done.stdout.split()
+    assert len(admitted) == 6
+    session = _guard(tmp_path).session("s")
+    assert session.check("read", {"n": -1}).violations[0].id == "budgets/calls"

@@ -15,9 +15,10 @@ from policyguard.cel import compile as compile_cel
 from policyguard.compiler import alive
 from policyguard.compiler.environment import NOT_ALIVE, Environment
 from policyguard.compiler.layers import Layered
+from policyguard.compiler.learn_sections import learns
 from policyguard.evaluator.view import Expression
 from policyguard.model.diagnostic import Diagnostic
-from policyguard.model.policy import Learn, Policy
+from policyguard.model.policy import Policy
 
 Path = tuple[str | int, ...]
 
@@ -107,7 +108,7 @@ def _places(policy: Policy, environment: Environment) -> Iterator[Place]:
             yield Place(("budgets", budget.id, "sum"), budget.sum, after, DYN)
         for number, key in enumerate(budget.per.keys):
             yield Place(("budgets", budget.id, "per", number + 1), key, before, DYN)
-    for learn, path in _learns(policy):
+    for learn, path in learns(policy):
         for field, declarations in (("key", before), ("scope_key", before), ("count_by", after)):
             source = getattr(learn, field)
             if source is not None:
@@ -120,14 +121,6 @@ def _places(policy: Policy, environment: Environment) -> Iterator[Place]:
             yield Place(("rules", guard.id, "when"), guard.when, before, BOOL)
         if guard.unless is not None:
             yield Place(("rules", guard.id, "unless"), guard.unless, before, BOOL)
-
-
-def _learns(policy: Policy) -> Iterator[tuple[Learn, Path]]:
-    if policy.learn is not None:
-        yield policy.learn, ("learn",)
-    for number, signature in enumerate(policy.signatures):
-        if signature.learn is not None:
-            yield signature.learn, ("signatures", number, "learn")
 
 
 def _level(level: str) -> tuple[str, ...]:

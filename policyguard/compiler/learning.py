@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
 
 from policyguard.compiler.expressions import Expressions, Path
+from policyguard.compiler.learn_sections import learns
 from policyguard.evaluator.view import Expression
 from policyguard.learned.teaching import Teaching, Weakening
 from policyguard.model.policy import Learn, Policy, Weaken
@@ -44,7 +46,8 @@ def entries(policy: Policy, expressions: Expressions) -> dict[str, LearnEntry]:
                 ("learn",),
                 expressions,
             )
-    for signature_id, parameters in (policy.learn.parameters or {}).items():
+    regions = [(learn.parameters or {}).items() for learn, _ in learns(policy)]
+    for signature_id, parameters in chain.from_iterable(regions):
         base = made.get(signature_id, made[""])
         made[signature_id] = base._replace(
             name=signature_id,

@@ -8,11 +8,12 @@ from itertools import combinations
 from policyguard.compiler.facts import check_examples, check_tags
 from policyguard.compiler.globs import overlap
 from policyguard.compiler.layers import Layered
+from policyguard.compiler.learn_sections import learns
 from policyguard.compiler.radius import check_radius
 from policyguard.compiler.reach import check_reach, level_path
 from policyguard.compiler.selectors import glob, literal_prefix
 from policyguard.engines.yaml_tree import Path
-from policyguard.model.diagnostic import Diagnostic, did_you_mean, quoted
+from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quoted
 from policyguard.model.entry import Selecting, Selector
 from policyguard.model.limits import FailuresLimit, LimitLevel
 from policyguard.model.policy import Policy, Value
@@ -66,6 +67,9 @@ def _class_names(policy: Policy) -> Iterator[tuple[Path, str]]:
         group, _, name = level.partition(":")
         if group == "classes":
             yield ("limits", "classes", name), name
+    for learn, path in learns(policy):
+        for place, name in enumerate(learn.except_ or ()):
+            yield (*path, "except", place), name
     changing = policy.classify.state_changing
     if not isinstance(changing, str):
         for place, name in enumerate(changing or ()):
@@ -81,14 +85,22 @@ def _items(entry: Selecting, path: Path) -> Iterator[tuple[Path, str]]:
 
 def _signatures(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     known = {signature.id for signature in policy.signatures} | layered.lost("signatures")
-    for level, limits in policy.limits.items():
-        failures = limits.failures
-        wanted = failures.signature if isinstance(failures, FailuresLimit) else None
-        if wanted is not None and wanted not in known and layered.complete:
-            span = layered.where((*level_path(level), "failures", "signature"))
+    for span, wanted in _signature_names(policy, layered):
+        if wanted not in known and layered.complete:
             message = f"no signature has the id {quoted(wanted)}"
             hint = did_you_mean(wanted, known)
             yield layered.diagnostic("reference/unknown-signature", message, span, hint=hint)
+
+
+def _signature_names(policy: Policy, layered: Layered) -> Iterator[tuple[Span, str]]:
+    """Every place where a signature is named."""
+    for level, limits in policy.limits.items():
+        failures = limits.failures
+        if isinstance(failures, FailuresLimit) and failures.signature is not None:
+            yield layered.where((*level_path(level), "failures", "signature")), failures.signature
+    for learn, path in learns(policy):
+        for name in learn.parameters or ():
+            yield layered.where((*path, "parameters", name), key=True), name
 
 
 def _ties(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:

@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import stat
+import time
 from pathlib import Path
 
 from policyguard.journal.chain import Hasher, seal
@@ -15,6 +16,9 @@ from policyguard.journal.opening import Report, recover
 from policyguard.journal.position import Position
 from policyguard.store.place import FILE_MODE
 from policyguard.store.protocol import Anchor, Anchors
+
+_TRIES, _PAUSE = 20, 0.005
+"""How often, and after how many seconds, a lock is asked for: `retention` holds it for a moment."""
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -110,6 +114,7 @@ class Writer:
 
 def _opened(path: Path) -> tuple[int, bool]:
     """The file, locked; and whether it is new."""
+    tries = _TRIES
     while True:
         try:
             created = not path.exists()
@@ -119,30 +124,38 @@ def _opened(path: Path) -> tuple[int, bool]:
         try:
             if _locked(descriptor, path):
                 return descriptor, created
-        except BaseException:
+        except BlockingIOError:
             os.close(descriptor)
+            tries -= 1
+            if not tries:
+                raise _busy(path) from None
+            time.sleep(_PAUSE)
+        except BaseException as error:
+            os.close(descriptor)
+            if isinstance(error, OSError):
+                raise _failed(path, error) from None
             raise
-        os.close(descriptor)
+        else:
+            os.close(descriptor)
 
 
 def _locked(descriptor: int, path: Path) -> bool:
     """Lock the file; False where it was removed between opening and locking it."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise JournalError(path, "is no regular file", "move it away")
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise JournalError(
-            path,
-            "is being written by another process or guard",
-            "end the session there, or use another session id",
-        ) from None
-    except OSError as error:
-        raise _failed(path, error) from None
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+def _busy(path: Path) -> JournalError:
+    return JournalError(
+        path,
+        "is being written by another process or guard",
+        "end the session there, or use another session id",
+    )
 
 
 def _sync_folder(folder: Path) -> None:

@@ -97,6 +97,25 @@ def test_a_file_that_was_taken_away_is_not_begun_anew(tmp_path: Path) -> None:
         list(world.journal.events("s"))
 
 
+def test_a_file_that_ends_otherwise_than_it_was_anchored(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(*run())
+    path = world.journal.path("s")
+    anchor = world.anchors.get("s")
+    assert anchor is not None
+    world.restart()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    with pytest.raises(AlteredError, match=f"has 100 bytes where {len(whole)} were anchored"):
+        world.write(TurnStarted("s"))
+    other = World(tmp_path / "other")
+    other.write(*run())  # a chain that holds, of the same size
+    path.write_bytes(b"".join(other.lines()))
+    assert path.stat().st_size == anchor.size
+    with pytest.raises(AlteredError, match="line 10 is not the one that was anchored"):
+        world.write(TurnStarted("s"))
+
+
 def test_unanchored_lines_are_adopted_only_where_the_chain_holds(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run(close=False)[:7])  # anchored up to the second

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,22 @@ def test_what_is_being_written_stays(tmp_path: Path) -> None:
     assert prune(world.folder, world.anchors, before=BEGIN + DAY, most=0) == []
     world.write(Closed("s"))
     assert list(world.journal.events("s")) == [Started("s"), Closed("s")]
+
+
+def test_a_session_goes_on_while_its_file_is_being_removed(tmp_path: Path) -> None:
+    """The writer has opened the file, and gets the lock when it is nobody's any more."""
+    world = World(tmp_path)
+    closed(world, "a")
+    path = world.journal.path("a")
+    world.anchors.forget("a")
+    with path.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        writer = threading.Thread(target=world.write, args=(Started("a"),))
+        writer.start()
+        time.sleep(0.02)
+        path.unlink()
+    writer.join()
+    assert list(world.journal.events("a")) == [Started("a")]
 
 
 def test_a_session_that_was_pruned_may_begin_anew(tmp_path: Path) -> None:

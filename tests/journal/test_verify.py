@@ -159,6 +159,25 @@ def test_a_chain_hashed_anew_from_some_line_on(world: World) -> None:
     assert told(result) == [("rewritten", 10)]
 
 
+@pytest.mark.parametrize("changes", [{"session": "t"}, {"session": 5}])
+def test_a_chain_hashed_anew_with_lines_of_another_session(
+    world: World, changes: dict[str, object]
+) -> None:
+    """Nothing but the line itself gives it away, where there is no anchor."""
+    path = world.journal.path("s")
+    path.write_bytes(b"".join(forged(world.lines("s"), 4, **changes)))
+    assert verify([path]).failed
+
+
+def test_a_chain_hashed_anew_that_counts_wrongly(world: World) -> None:
+    path = world.journal.path("s")
+    lines = world.lines("s")
+    prev = json.loads(lines[8])["hash"]
+    made, _ = seal(Hasher(), encode(Closed("s")), 20, prev)
+    path.write_bytes(b"".join([*lines[:9], made]))
+    assert told(verify([path])) == [("dropped", 10)]
+
+
 def test_a_chain_made_anew_from_the_start(world: World, tmp_path: Path) -> None:
     other = World(tmp_path / "other")
     other.write(*run("s"))

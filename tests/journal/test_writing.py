@@ -163,6 +163,15 @@ def test_few_files_are_open_however_many_sessions_write(tmp_path: Path) -> None:
     world.journal.close()
 
 
+def test_the_file_that_was_not_used_for_longest_is_closed_first(tmp_path: Path) -> None:
+    world = World(tmp_path, open_files=2)
+    for session in "abac":
+        world.write(Started(session))
+    with pytest.raises(JournalError, match="is being written"):
+        world.opened().write(Started("a"))
+    world.opened().write(Started("b"))
+
+
 def test_a_session_that_is_opened_again_goes_on_with_its_chain(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run())

@@ -89,7 +89,7 @@ def _blocks(run: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _mean(runs: list[dict[str, Any]], guard: str, field: str) -> float:
-    return sum(_of(runs, guard, seed, 20, 200)[field] for seed in range(1, 201)) / 200
+    return float(sum(_of(runs, guard, seed, 20, 200)[field] for seed in range(1, 201)) / 200)
 
 
 def test_means_over_200_seeds(runs: list[dict[str, Any]]) -> None:

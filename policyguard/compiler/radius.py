@@ -57,7 +57,7 @@ def check_radius(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
             hint="name the arguments that hold them: `classify: {targets: [path, paths]}`",
         )
     for number, entry in enumerate(policy.radius):
-        if _shrink_after(entry, policy) is None and not layered.lost("learn"):
+        if _shrink_after(entry, policy) is None:
             path: Path = ("radius", number)
             yield layered.diagnostic(
                 "reference/never-shrinks",

@@ -101,6 +101,14 @@ def test_what_learns_by_tool_searches_by_tool(tmp_path: Path) -> None:
     assert session.progress == "exhausted"
 
 
+def test_a_key_of_the_policys_own_cannot_be_counted_by(tmp_path: Path) -> None:
+    learn = "learn: {corroborate: 1, ban: tool, key: call.tool + call.args.kind}"
+    session = Guard(made(tmp_path, learn), clock=lambda: NOW).session("s")
+    fail(session, "test", "a", kind="x")
+    session.record(session.check("test", {"kind": "y"}))
+    assert list(session._state.trackers["progress"].ways.values()) == [True, False]
+
+
 def test_what_something_else_refuses_is_no_new_way(tmp_path: Path) -> None:
     session = Guard(made(tmp_path), clock=lambda: NOW).session("s")
     fail(session, "test", "a", n=1)

@@ -114,6 +114,8 @@ def test_a_file_that_ends_otherwise_than_it_was_anchored(tmp_path: Path) -> None
     assert path.stat().st_size == anchor.size
     with pytest.raises(AlteredError, match="line 10 is not the one that was anchored"):
         world.write(TurnStarted("s"))
+    with pytest.raises(AlteredError, match="line 10 is not the one that was anchored"):
+        list(world.journal.events("s"))
 
 
 def test_unanchored_lines_are_adopted_only_where_the_chain_holds(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,9 @@ from policyguard.journal.finding import CODES
 from policyguard.journal.format import encode
 from policyguard.journal.verify import Verified, verify
 from policyguard.model.event import Closed, Started, TurnStarted
-from tests.journal.world import World, run
+from policyguard.store.durable import SqliteAnchors, SqliteStore
+from policyguard.store.protocol import Anchor
+from tests.journal.world import CAPS, World, run
 
 Lines = list[bytes]
 
@@ -124,6 +126,11 @@ def test_any_field_of_any_line_that_was_edited(world: World) -> None:
             [("dropped", 2), ("edited", 6)],
             id="several things at once",
         ),
+        pytest.param(
+            lambda ls: [ls[0], ls[1].replace(b"turn", b"torn"), *ls[2:5]],
+            [("edited", 2), ("cut-tail", None)],
+            id="edited and cut",
+        ),
     ],
 )
 def test_what_was_done_is_told(
@@ -216,6 +223,27 @@ def test_a_missing_file(world: World) -> None:
     assert "session 's' has 10 anchored lines, and no file" in result.findings[0].message
     assert not verify([world.journal.path("t")], anchors=world.anchors).failed
     assert not verify([world.folder]).failed  # nobody knows of it without anchors
+
+
+def test_a_journal_that_is_pruned_while_it_is_verified_is_not_missing(
+    world: World, tmp_path: Path
+) -> None:
+    path = world.journal.path("s")
+
+    class Pruned(SqliteAnchors):
+        """Its anchors are read just before one is forgotten, and its file removed."""
+
+        def all(self) -> Iterator[Anchor]:
+            found = list(super().all())
+            self.forget("s")
+            path.unlink()
+            return iter(found)
+
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    anchors = Pruned(store.anchors._database, None)  # the store's own anchors, on the same file
+    for anchor in world.anchors.all():
+        anchors.put(anchor)
+    assert verify([world.folder], anchors=anchors).findings == ()
 
 
 def test_a_torn_last_line_is_no_failure(world: World) -> None:

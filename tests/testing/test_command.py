@@ -139,6 +139,8 @@ def test_junit(tmp_path: Path) -> None:
     assert [suite.get("name") for suite in root] == [
         str(tmp_path / name) for name in ("a.tests.yaml", "b.tests.yaml", "c.tests.yaml")
     ]
+    assert [suite.get("errors") for suite in root] == ["1", "0", "0"]
+    assert [suite.get("failures") for suite in root] == ["0", "1", "0"]
     assert [child.tag for case in broken for child in case] == ["error"]
     ((failure,),) = bad
     assert failure.get("message") == "expected block, found allow"

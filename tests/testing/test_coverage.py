@@ -39,10 +39,12 @@ def test_it_counts_what_fires(tmp_path: Path) -> None:
         "rules/shell": 0,
         "rules/tier": 0,
         "rules/watch": 1,
+        "rules/who": 0,
         "rules/note": 1,
         "limits/default/repeat": 0,
         "budgets/mails": 2,
         "budgets/money": 0,
+        "budgets/shared": 0,
         "budgets/asked": 0,
         "signatures/down": 1,
     }

@@ -158,17 +158,20 @@ def test_the_first_failing_step_ends_the_test(tmp_path: Path) -> None:
 
 
 def test_a_session_is_who_the_test_says(tmp_path: Path) -> None:
-    who = {
-        "agent": "lead",
-        "user": "ann",
-        "roles": ["boss"],
-        "project": "p",
-        "cwd": "/x",
-        "tags": {"tier": 2},
-    }
-    steps = [{"call": {"tiered": {}}, "expect": "halt"}]
-    assert found(tmp_path, *steps, session=who) == []
-    assert found(tmp_path, *steps) == [("effect", "halt", "allow")]
+    who = {"agent": "lead", "user": "ann", "roles": ["boss"], "cwd": "/x", "tags": {"tier": 2}}
+    call = {"call": {"who": {}}}
+    assert found(tmp_path, call, session=who) == []
+    for name in who:
+        less = {key: value for key, value in who.items() if key != name}
+        assert found(tmp_path, call, session=less) == [("effect", "allow or advise", "block")]
+
+
+def test_sessions_of_one_project_share_its_budgets(tmp_path: Path) -> None:
+    steps = [{"call": {"shared": {}}}, {"in": "two", "call": {"shared": {}}}]
+    two = {"project": "p"}
+    assert found(tmp_path, *steps, session={"project": "q"}, sessions={"two": two}) == []
+    wrong = found(tmp_path, *steps, session={"project": "p"}, sessions={"two": two})
+    assert wrong == [("effect", "allow or advise", "block")]
 
 
 def test_tags_that_the_policy_does_not_take_are_said_to_be_so(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ POLICY: dict[str, Any] = {
     "budgets": {
         "mails": {"tools": ["mail"], "calls": 1, "within": "10m"},
         "money": {"cost": 1, "tools": ["pay"]},
+        "shared": {"tools": ["shared"], "calls": 1, "per": "project"},
         "asked": {"tools": ["risky"], "calls": 0, "effect": "ask"},
     },
     "rules": {
@@ -29,6 +30,11 @@ POLICY: dict[str, Any] = {
         "shell": {"tools": ["bash"], "when": "call.command == 'rm'"},
         "tier": {"tools": ["tiered"], "when": "tags.tier > 1", "effect": "halt"},
         "watch": {"tools": ["seen"], "when": "true", "mode": "observe"},
+        "who": {
+            "tools": ["who"],
+            "unless": "session.agent == 'lead' && session.user == 'ann' && session.cwd == '/x'"
+            " && session.roles == ['boss'] && tags.tier == 2",
+        },
         "note": {"tools": ["noted"], "when": "true", "effect": "advise"},
     },
 }

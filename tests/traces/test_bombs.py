@@ -15,7 +15,15 @@ import pytest
 import zstandard
 
 from policyguard.traces import Reader, Skipped
-from policyguard.traces.allowance import FREE_BYTES, MIB, MOST_BYTES, MOST_TIMES, Allowance
+from policyguard.traces.allowance import (
+    FREE_BYTES,
+    MIB,
+    MOST_BYTES,
+    MOST_TIMES,
+    Allowance,
+    Meter,
+    TooLargeError,
+)
 from policyguard.traces.contents import Packed
 from tests.traces.packing import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
@@ -152,3 +160,22 @@ def test_an_allowance_has_its_bounds() -> None:
     assert Allowance(0).limit == FREE_BYTES
     assert Allowance(MIB).limit == MOST_TIMES * MIB
     assert Allowance(1024 * MIB).limit == MOST_BYTES
+
+
+def test_an_allowance_is_used_up_when_more_is_asked_for_and_not_before() -> None:
+    allowance = Allowance(0)
+    allowance.take(FREE_BYTES)
+    assert not allowance.exhausted
+    with pytest.raises(TooLargeError, match=f"expands to more than {FREE_BYTES} bytes"):
+        allowance.take(1)
+    assert allowance.exhausted
+
+
+def test_what_is_read_twice_counts_once() -> None:
+    allowance = Allowance(0)
+    meter = Meter(allowance)
+    for position in (FREE_BYTES // 2, FREE_BYTES, 1, FREE_BYTES):
+        meter.at(position)
+    assert not allowance.exhausted
+    with pytest.raises(TooLargeError):
+        meter.at(FREE_BYTES + 1)

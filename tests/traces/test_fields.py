@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from policyguard.traces import usage
 from policyguard.traces.arguments import as_arguments
+from policyguard.traces.codex_results import Ended, ended, result
 from policyguard.traces.content import as_text
 from policyguard.traces.fenced import the_command
 from policyguard.traces.times import from_iso, from_seconds
@@ -123,3 +124,47 @@ def test_arguments(raw: object, arguments: dict[str, object]) -> None:
 )
 def test_contents(content: object, text: str) -> None:
     assert as_text(content) == text
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [
+        ({"type": "exec_command_end", "exit_code": 0}, Ended(ok=True, exit_code=0)),
+        ({"type": "exec_command_end", "exit_code": 3}, Ended(ok=False, exit_code=3)),
+        ({"type": "exec_command_end", "exit_code": True}, None),
+        ({"type": "exec_command_end", "exit_code": 2**70}, None),
+        ({"type": "patch_apply_end", "success": False}, Ended(ok=False)),
+        ({"type": "patch_apply_end", "success": "yes"}, None),
+        ({"type": "mcp_tool_call_end", "result": {"Ok": {"is_error": True}}}, Ended(ok=False)),
+        ({"type": "mcp_tool_call_end", "result": {"Ok": {"content": []}}}, Ended(ok=True)),
+        ({"type": "mcp_tool_call_end", "result": {"Err": "gone"}}, Ended(ok=False)),
+        ({"type": "mcp_tool_call_end"}, None),
+        ({"type": "agent_message"}, None),
+    ],
+)
+def test_ends_of_calls_of_codex(event: dict[str, object], outcome: Ended | None) -> None:
+    assert ended(event) == outcome
+
+
+@pytest.mark.parametrize(
+    ("output", "ok", "known", "code"),
+    [
+        ("Exit code: 1\nWall time: 0.1 seconds\nOutput:\nx", False, "explicit", 1),
+        (
+            "Wall time: 0.1 seconds\nProcess running with session ID 4\nOutput:\n",
+            None,
+            "unknown",
+            None,
+        ),
+        ("Wall time: 1 seconds\nOutput:\nExit code: 1", None, "unknown", None),
+        ("my words: Process exited with code 1", None, "unknown", None),
+        ("patch rejected: empty patch", False, "inferred", None),
+        ('{"output": "x", "metadata": {"exit_code": 0}}', True, "explicit", 0),
+        ('{"output": "x", "metadata": {}}', None, "unknown", None),
+        ('{"output": ', None, "unknown", None),
+        (None, None, "unknown", None),
+    ],
+)
+def test_outputs_of_codex(output: object, ok: bool | None, known: str, code: int | None) -> None:
+    read = result({"call_id": "c", "output": output}, None, None)
+    assert (read.ok, read.known, read.exit_code) == (ok, known, code)

@@ -33,7 +33,8 @@ def main() -> None:
         reader = Reader()
         try:
             for file in expand([folder]):
-                replay.add(reader.read(file))
+                for trace in reader.files(file):
+                    replay.add(trace)
         except TraceError:
             continue
         figures = replay.finish()

@@ -89,10 +89,11 @@ def _watched(files: list[Path]) -> Iterator[TraceFile]:
     """The trace files, with a progress bar where a person is looking."""
     reader = Reader()
     if not sys.stderr.isatty():
-        yield from map(reader.read, files)
+        for file in files:
+            yield from reader.files(file)
         return
     from rich.console import Console  # rich takes long to import and is needed here only
     from rich.progress import track
 
     for file in track(files, "replaying", console=Console(stderr=True), transient=True):
-        yield reader.read(file)
+        yield from reader.files(file)

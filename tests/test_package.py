@@ -1,0 +1,19 @@
+"""What is packaged is what is there."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_folder_that_ships_is_listed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed = set(project["tool"]["setuptools"]["packages"])
+    code = {file.parent.relative_to(ROOT) for file in (ROOT / "policyguard").rglob("*.py")}
+    data = {file.parent.relative_to(ROOT) for file in (ROOT / "policies").rglob("*.*")}
+    data = {folder for folder in data if folder.name != "__pycache__"}
+    expected = {".".join(folder.parts) for folder in code}
+    expected |= {".".join(("policyguard", *folder.parts)) for folder in data}
+    assert listed == {*expected, "policyguard.schemas", "policyguard.policies.packs"}

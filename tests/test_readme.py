@@ -1,0 +1,82 @@
+"""What the README shows works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from policyguard import CallRefused, Guard
+from policyguard.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def _blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_policy_is_right_and_its_tests_pass(tmp_path: Path) -> None:
+    policy, tests = _blocks("yaml")
+    (tmp_path / "policyguard.yaml").write_text(policy)
+    (tmp_path / "refunds.tests.yaml").write_text(tests)
+    run = CliRunner()
+    linted = run.invoke(main, ["lint", str(tmp_path / "policyguard.yaml"), "--strict"])
+    assert linted.exit_code == 0, linted.stdout
+    tested = run.invoke(main, ["test", str(tmp_path)])
+    assert tested.exit_code == 0, tested.stdout
+
+
+def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "policyguard.yaml").write_text(_blocks("yaml")[0])
+    monkeypatch.chdir(tmp_path)
+    told: list[str] = []
+    names: dict[str, Any] = {
+        "run_the_tool": lambda: "ten results",
+        "tell_the_model": told.append,
+        "Guard": Guard,
+        "CallRefused": CallRefused,
+    }
+    for block in _blocks("python"):
+        exec(block, names)  # noqa: S102 - our own README
+    assert not told
+
+
+def test_the_error_that_it_shows_is_the_one_that_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = re.search(r"\$ policyguard lint policyguard.yaml\n(.*?)```", README, re.DOTALL)
+    assert shown is not None
+    monkeypatch.chdir(tmp_path)
+    wrong = _blocks("yaml")[0].replace("when: call.args", "when: cal.args")
+    Path("policyguard.yaml").write_text(wrong)
+    printed = CliRunner().invoke(main, ["lint", "policyguard.yaml"]).stdout
+    assert shown[1].strip() == printed.strip()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", document.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (document.parent / target).exists(), target
+
+
+def test_every_command_exists() -> None:
+    for document in DOCUMENTS:
+        for words in re.findall(r"\$ policyguard ((?:[a-z]+ ?){1,2})", document.read_text()):
+            command = words.split()
+            found = main.commands.get(command[0])
+            assert found is not None, words
+
+
+def test_every_make_target_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(
+        r"`?make ([a-z-]+)`?", README + (ROOT / "CONTRIBUTING.md").read_text()
+    ):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

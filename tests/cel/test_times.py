@@ -131,7 +131,8 @@ def test_arithmetic_is_exact(a: int, b: int) -> None:
     assert evaluate("now < x", now=now, x=Timestamp(b)) is (a < b)
     assert evaluate("now >= x", now=now, x=Timestamp(b)) is (a >= b)
     assert evaluate("now == x", now=now, x=Timestamp(b)) is (a == b)
-    assert (hash(now) == hash(Timestamp(b))) is (a == b)
+    if a == b:
+        assert hash(now) == hash(Timestamp(b))
 
 
 def test_times_of_two_kinds_are_different_things() -> None:

@@ -13,7 +13,7 @@ PAGES: dict[str, str] = {
         "YAML 1.2 reads `yes`, `no`, `on` and `off` as text, where YAML 1.1 read booleans. Write "
         "`true` or `false`."
     ),
-    "yaml/control-character": "The file has a control character. Remove it, or escape it in quotes.",
+    "yaml/control-character": "The file has a control character. Remove or escape it.",
     "yaml/duplicate-key": (
         "A key stands twice in one mapping; most YAML readers keep the last and drop the first "
         "without a word. Rename or remove one."
@@ -36,7 +36,7 @@ PAGES: dict[str, str] = {
     "load/address": "`extends` takes pack names and local files, never addresses of a network.",
     "load/extends-cycle": "Files extend each other in a circle. The message shows the chain.",
     "load/not-a-file": "This path is a folder or something else that is no file.",
-    "load/not-found": "No pack and no file has this name. Relative paths start at the including file.",
+    "load/not-found": "No pack and no file has this name. Paths start at the including file.",
     "load/outside-pack": "A pack may only extend files of its own folder, and other packs.",
     "load/too-deep": "Policies extend each other in too long a chain.",
     "load/too-large": "The layers of this policy are more, or larger, than allowed.",
@@ -47,7 +47,7 @@ PAGES: dict[str, str] = {
     "schema/name": "This cannot be a name here; the help says which names can.",
     "schema/not-alive": (
         "The key belongs to the language, but this version of policyguard does not do anything "
-        "with it yet. It is refused, because a policy must never silently do nothing. Remove it, or "
+        "with it yet. It is refused: a policy must never silently do nothing. Remove it, or "
         "use a version in which its step has come to life."
     ),
     "schema/too-long": "There are more items, or characters, than allowed.",
@@ -120,7 +120,7 @@ PAGES: dict[str, str] = {
     ),
     "example/match": "A rule matches a call of its `examples.no_match`.",
     "example/no-match": "A rule does not match a call of its `examples.match`.",
-    "cel/always-present": "`has()` asks for a field that is always there: the answer is always true.",
+    "cel/always-present": "`has()` asks for a field that is always there.",
     "cel/bad-argument": "A constant argument of this function is not one that it takes.",
     "cel/bad-escape": "The string has an escape that CEL does not know. In `r'…'` none is read.",
     "cel/bad-literal": "This literal has no value (a timestamp or duration out of range, say).",
@@ -137,14 +137,14 @@ PAGES: dict[str, str] = {
         "The name belongs to the language, but this version of policyguard does not know its value "
         "yet. See schema/not-alive."
     ),
-    "cel/not-available": "CEL has this function, and this version of policyguard does not know it yet.",
+    "cel/not-available": "CEL has this function; policyguard does not know it yet.",
     "cel/not-bool": "A condition must be true or false; this expression is something else.",
     "cel/not-constant": "This argument must be a literal, so that it can be checked at load.",
     "cel/number-range": "The number does not fit into 64 bits.",
     "cel/syntax": "This is not CEL. The caret shows where the parser gave up.",
     "cel/too-deep": "The expression nests deeper than CEL bounds allow (docs/cel.md).",
     "cel/too-long": "The expression is longer than CEL bounds allow (docs/cel.md).",
-    "cel/undeclared-reference": "No variable or function has this name here. The help names a close one.",
+    "cel/undeclared-reference": "No variable or function has this name here.",
     "cel/unknown-field": "The record has no such field. The help names a close one.",
     "cel/unknown-name": "The policy declares no class, signature or value of this name.",
     "cel/wrong-type": "The expression gives a value of another type than is wanted here.",

@@ -22,7 +22,7 @@ from policyguard.model.policy import Policy
 
 def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter) -> Evaluator:
     """Compile a policy without errors."""
-    planner = Planner(policy, expressions)
+    planner = Planner(policy, expressions, fingerprinter.text)
     reads = expressions.all_reads()
     plans = policy.bounds.plans
     return Evaluator(

@@ -33,9 +33,15 @@ KINDS = ("repeat", "cycle", "failures", "outage", "polling")
 
 
 class Planner:
-    """Makes the plan of a kind of call: its class, limits, budgets and rules."""
+    """Makes the plan of a kind of call: its class, limits, budgets and rules.
 
-    def __init__(self, policy: Policy, expressions: Expressions) -> None:
+    `digest` stands for a value wherever one is kept: what a call says goes into no state.
+    """
+
+    def __init__(
+        self, policy: Policy, expressions: Expressions, digest: Callable[[str], str]
+    ) -> None:
+        self._digest = digest
         self._policy = policy
         self._expressions = expressions
         self._limits = {
@@ -156,11 +162,11 @@ class Planner:
         expression = self._expressions.get(*path)
         key: Callable[[Attempt, View], str] | None = None
         if expression is not None:
-            key = _value_key(expression)
+            key = _value_key(expression, self._digest)
         elif entry.same == "error":
             key = _tool_key
         elif entry.same == "target":
-            key = _target_key
+            key = _target_key(self._digest)
         return Repeat(
             id_,
             max=entry.max,
@@ -203,6 +209,7 @@ class Planner:
             instead=message(entry.instead),
             observe=_observed(entry),
             reads_time=_reads_time(when | total),
+            digest=self._digest,
             most=self._policy.bounds.window_entries,
             most_keys=self._policy.bounds.budget_keys,
         )
@@ -266,9 +273,11 @@ def _reads_time(reads: frozenset[str]) -> bool:
     return any(f"{read}.".startswith(("now.", "session.elapsed.")) for read in reads)
 
 
-def _value_key(expression: Expression) -> Callable[[Attempt, View], str]:
+def _value_key(
+    expression: Expression, digest: Callable[[str], str]
+) -> Callable[[Attempt, View], str]:
     def key(attempt: Attempt, view: View) -> str:
-        return json.dumps(expression(view), sort_keys=True, default=str)
+        return digest(json.dumps(expression(view), sort_keys=True, default=str))
 
     return key
 
@@ -277,6 +286,9 @@ def _tool_key(attempt: Attempt, view: View) -> str:
     return attempt.tool
 
 
-def _target_key(attempt: Attempt, view: View) -> str:
-    targets = sorted(attempt.targets)
-    return json.dumps([attempt.tool, targets]) if targets else attempt.fingerprint
+def _target_key(digest: Callable[[str], str]) -> Callable[[Attempt, View], str]:
+    def key(attempt: Attempt, view: View) -> str:
+        targets = sorted(attempt.targets)
+        return digest(json.dumps([attempt.tool, targets])) if targets else attempt.fingerprint
+
+    return key

@@ -28,12 +28,13 @@ class Budget:
 
     `kind` is calls, tokens, cost, time, at_once or sum; `max` is in units of 1e-9 (time: ns);
     `scope` is turn, session, agent, user, project or global; `keys` are the further parts of
-    `per`. `agents` tells whether an agent's name is one of those that own this budget. `most` caps
-    the draws remembered in a window, `most_keys` the accounts.
+    `per`, of which only a `digest` is kept. `agents` tells whether an agent's name is one of those
+    that own this budget. `most` caps the draws remembered in a window, `most_keys` the accounts.
     """
 
     __slots__ = (
         "agents",
+        "digest",
         "effect",
         "id",
         "instead",
@@ -74,6 +75,7 @@ class Budget:
         instead: Template | None,
         observe: bool,
         reads_time: bool,
+        digest: Callable[[str], str],
         most: int,
         most_keys: int,
     ) -> None:
@@ -94,6 +96,7 @@ class Budget:
         self.instead = instead
         self.observe = observe
         self.reads_time = reads_time or within is not None
+        self.digest = digest
         self.most = most
         self.most_keys = most_keys
 
@@ -156,7 +159,7 @@ class Budget:
             value = key(view)
             if not isinstance(value, str):
                 raise ExpressionError("a key of `per` is not a string")
-            parts.append(f"\x1f{value}")
+            parts.append(f"\x1f{self.digest(value)}")
         return "".join(parts)
 
     def scopes(self, session: SessionState) -> Iterator[tuple[SessionState, str]]:

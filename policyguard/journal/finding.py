@@ -33,7 +33,7 @@ _KINDS: dict[str, tuple[Severity, str]] = {
         "look for who cut it; after a power loss lines that were not on disk yet are gone too "
         "(`durability: fsync` keeps them)",
     ),
-    "journal/missing-file": ("error", "bring it back; or forget it: it leaves with its anchor"),
+    "journal/missing-file": ("error", "bring it back from a backup, or look for who took it away"),
     "journal/unreadable": ("error", "see that it is a file that you may read"),
     "journal/no-chain": ("error", "verify journals; a trace without chain proves nothing"),
     "journal/key": ("error", "verify with the key that it was written with"),

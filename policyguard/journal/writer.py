@@ -114,7 +114,6 @@ class Writer:
 
 def _opened(path: Path) -> tuple[int, bool]:
     """The file, locked; and whether it is new."""
-    tries = _TRIES
     while True:
         try:
             created = not path.exists()
@@ -122,36 +121,30 @@ def _opened(path: Path) -> tuple[int, bool]:
         except OSError as error:
             raise _failed(path, error) from None
         try:
-            if _locked(descriptor, path):
+            _lock(descriptor, path)
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
                 return descriptor, created
-        except BlockingIOError:
+        except FileNotFoundError:
+            pass  # removed between opening and locking it: what we hold is nobody's file any more
+        except BaseException:
             os.close(descriptor)
-            tries -= 1
-            if not tries:
-                raise _busy(path) from None
-            time.sleep(_PAUSE)
-        except BaseException as error:
-            os.close(descriptor)
-            if isinstance(error, OSError):
-                raise _failed(path, error) from None
             raise
-        else:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
-def _locked(descriptor: int, path: Path) -> bool:
-    """Lock the file; False where it was removed between opening and locking it."""
+def _lock(descriptor: int, path: Path) -> None:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise JournalError(path, "is no regular file", "move it away")
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
-def _busy(path: Path) -> JournalError:
-    return JournalError(
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        except OSError as error:
+            raise _failed(path, error) from None
+        else:
+            return
+    raise JournalError(
         path,
         "is being written by another process or guard",
         "end the session there, or use another session id",

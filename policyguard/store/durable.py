@@ -179,6 +179,8 @@ class SqliteConstraints:
     def revoke(self, id: str, *, by: str, at: int) -> Constraint | None:  # noqa: A002 - as above
         """Take a constraint back."""
         with self._database.transaction():
+            if self.get(id) is None:
+                return None
             self._database.run(
                 "UPDATE constraints SET state = ?, revoked_by = ?, updated_at = ?, version = ? "
                 "WHERE id = ?",

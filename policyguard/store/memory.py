@@ -280,7 +280,7 @@ class MemoryConstraints:
         return tuple(rows[id_].record for id_ in sorted(ids) if id_ in rows)
 
     def _moved(self, before: _Kept | None, after: _Kept | None) -> None:
-        """Keep the index of places; a step that is undone changes the constraints once more."""
+        """Keep the index of places."""
         if before is not None:
             place = before.record.scope, before.record.key
             self._places[place].discard(before.record.id)
@@ -290,8 +290,6 @@ class MemoryConstraints:
             self._places.setdefault((after.record.scope, after.record.key), set()).add(
                 after.record.id
             )
-            if after.version < self._version:
-                self._floor = self._version = self._version + 1
 
 
 class MemoryEvidence:

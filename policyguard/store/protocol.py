@@ -133,7 +133,10 @@ class Constraints(Protocol):
         ...
 
     def version(self) -> int:
-        """Grows with every change of the constraints, in whatever process. Cheap to ask."""
+        """Grows with every change of the constraints, in whatever process. Cheap to ask.
+
+        What it was inside a transaction that was then undone means nothing.
+        """
         ...
 
     def changes(self, since: int) -> Changes:

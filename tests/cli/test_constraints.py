@@ -10,7 +10,6 @@ from click.testing import CliRunner, Result
 
 from policyguard import Guard
 from policyguard.cli import main
-from policyguard.compiler import alive
 
 POLICY = """
 policyguard: 1
@@ -21,8 +20,7 @@ learn: {corroborate: 1, scope: project, parameters: {wrong: {of: [size], directi
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(alive, "STEP", 2)
+def store(tmp_path: Path) -> Path:
     (tmp_path / "policy.yaml").write_text(POLICY)
     place = tmp_path / "state" / "store.db"
     session = Guard.load(tmp_path / "policy.yaml", store=place).session("s", project="shop")

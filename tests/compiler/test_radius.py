@@ -15,11 +15,6 @@ def codes(folder: Path, text: str) -> list[str]:
     return [f"{one.code} {one.span.line}:{one.span.column}" for one in check_policy(file)[1]]
 
 
-@pytest.fixture(autouse=True)
-def _alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "STEP", 2)
-
-
 TARGETS = "classify: {targets: [path]}\n"
 RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from policyguard import Guard, Session
-from policyguard.compiler import alive, compile_policy
+from policyguard.compiler import compile_policy
 from policyguard.model.event import Admitted, Completed, Event, Started
 
 POLICY = """
@@ -22,8 +22,7 @@ NOW = 1_772_800_000 * SECOND
 
 
 @pytest.fixture
-def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guard:
-    monkeypatch.setattr(alive, "STEP", 2)
+def guard(tmp_path: Path) -> Guard:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     return Guard(compile_policy(file), clock=lambda: NOW)

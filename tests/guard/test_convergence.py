@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from policyguard import Guard, Session
-from policyguard.compiler import Compiled, alive, compile_policy
+from policyguard.compiler import Compiled, compile_policy
 from policyguard.guard.session import Session as Live
 from policyguard.guard.world import World
 from policyguard.journal.format import decode, encode
@@ -33,11 +33,6 @@ limits:
 rules:
   never: {tools: [bash], when: "true"}
 """
-
-
-@pytest.fixture(autouse=True)
-def _alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "STEP", 2)
 
 
 def made(folder: Path, learn: str = "learn: {corroborate: 1}") -> Compiled:

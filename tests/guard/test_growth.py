@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from policyguard import Guard
-from policyguard.compiler import alive
 
 POLICY = """
 policyguard: 1
@@ -25,8 +24,7 @@ budgets:
 
 
 @pytest.fixture
-def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Guard:
-    monkeypatch.setattr(alive, "STEP", 2)
+def guard(tmp_path: Path) -> Guard:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace(" && outcome_never", ""))
     return Guard.load(file)

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from policyguard import Guard
 from policyguard.cli import main
-from policyguard.compiler import alive
 from policyguard.store.errors import SessionBusyError
 
 POLICY = """
@@ -26,11 +25,6 @@ limits: {default: {repeat: {max: 3, same: call_and_result}}}
 budgets: {calls: {calls: 6}, spend: {cost: 1.0}}
 learn: {corroborate: 2, scope: session}
 """
-
-
-@pytest.fixture(autouse=True)
-def _step_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "STEP", 2)
 
 
 def _guard(folder: Path, more: str = "") -> Guard:
@@ -131,8 +125,6 @@ def test_killed_at_any_moment_nothing_that_was_answered_is_lost(tmp_path: Path) 
     _guard(tmp_path)
     script = """
 import os, sys
-from policyguard.compiler import alive
-alive.STEP = 2
 from policyguard import Guard
 session = Guard.load(sys.argv[1], store=sys.argv[2]).session("s")
 for number in range(1000):

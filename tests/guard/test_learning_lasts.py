@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from policyguard import Guard
-from policyguard.compiler import alive
 
 POLICY = """
 policyguard: 1
@@ -18,11 +17,6 @@ name: lasting
 signatures: [{id: wrong, pattern: wrong, blame: agent}, {id: down, pattern: down, blame: harness}]
 learn: {corroborate: CORROBORATE, scope: project, ban: call}
 """
-
-
-@pytest.fixture(autouse=True)
-def _step_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "STEP", 2)
 
 
 def _guard(folder: Path, corroborate: int = 3, more: str = "") -> Guard:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
-from policyguard.compiler import Compiled, alive, compile_policy
+from policyguard.compiler import Compiled, compile_policy
 from policyguard.learned.binding import ask
 from policyguard.learned.memory import POINTS, Memory
 from policyguard.learned.region import beyond
@@ -389,9 +389,7 @@ learn:
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     file: Path = tmp_path_factory.mktemp("policy") / "policy.yaml"
     file.write_text(POLICY)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alive, "STEP", max(alive.STEP, 2))
-        return compile_policy(file)
+    return compile_policy(file)
 
 
 by_harness = st.sampled_from(
@@ -466,9 +464,7 @@ def test_an_error_that_no_key_can_be_told_for_disturbs_nobody(tmp_path: Path) ->
         "  - {id: wrong, pattern: wrong, blame: agent, learn: {corroborate: 1, ban: call}}\n"
         "learn: {key: call.args.change, reset_on: none}\n"
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alive, "STEP", max(alive.STEP, 2))
-        session = Guard.load(file).session("s")
+    session = Guard.load(file).session("s")
     recorded = session.record(session.check("tool", {"n": 1}), result="fine")
     assert [fault.id for fault in recorded.errors] == ["learn"]
     session.record(session.check("tool", {"n": 1}), error="wrong")

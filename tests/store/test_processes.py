@@ -182,6 +182,36 @@ def test_a_forked_child_does_not_inherit_a_lease(tmp_path: Path) -> None:
     assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
 
 
+def test_a_forked_child_takes_over_what_its_dead_parent_held(tmp_path: Path) -> None:
+    code = """
+lease = store.lease("s")
+if os.fork():
+    os._exit(0)
+while os.getppid() != 1 and not os.path.exists(sys.argv[1] + ".dead"):
+    time.sleep(0.01)
+store.lease("s")
+print("held")
+"""
+    process = start(tmp_path / "store.db", code)
+    process.wait(timeout=60)
+    (tmp_path / "store.db.dead").touch()
+    assert process.communicate(timeout=60)[0] == "held\n"
+
+
+def test_threads_of_a_forked_child_may_use_the_store(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    store.evidence.put("p", "k", b"1")
+
+    def work() -> str:
+        thread = threading.Thread(target=store.evidence.put, args=("p", "k", b"2"), daemon=True)
+        thread.start()
+        thread.join(10)
+        return "stuck" if thread.is_alive() else "done"
+
+    assert in_child(work) == "done"
+    assert store.evidence.get("p", "k") == b"2"
+
+
 def test_a_fork_in_the_middle_of_a_transaction_is_told(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     with store.transaction():

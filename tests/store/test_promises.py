@@ -120,6 +120,7 @@ def test_reading_changes_no_version(store: Store) -> None:
     store.constraints.find("p", "k")
     store.constraints.touch(["a", "nobody"])
     store.constraints.remove("nobody")
+    store.constraints.revoke("nobody", by="ana", at=1)
     store.evidence.put("p", "k", b"1")
     store.anchors.put(Anchor("s", "c", 1, "h", 1))
     assert store.constraints.version() == version

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,6 +191,17 @@ def test_one_that_another_process_holds_for_too_long(tmp_path: Path) -> None:
     holder.execute("COMMIT")
     holder.close()
     fill(store, 1)
+
+
+def test_a_new_file_that_another_process_is_just_making(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(0.2, holder.execute, ["COMMIT"])
+    done.start()
+    fill(SqliteStore(path, caps=CAPS), 1)
+    done.join()
+    holder.close()
 
 
 def test_a_newer_version_is_not_written_to(tmp_path: Path) -> None:

@@ -14,15 +14,13 @@ from typing import Any
 import pytest
 
 from policyguard import Decision, Session
-from policyguard.compiler import alive
-from policyguard.engines.yaml_tree import Mapping, Node, Scalar, descend, plain, without
+from policyguard.engines.yaml_tree import Mapping, Node, plain
 from policyguard.report.diagnostics import render_text
 from policyguard.report.testing import render_failure
 from policyguard.testing.read import Read, read_file, read_tree
 from policyguard.testing.run import run_test
 
 CASES = Path(__file__).parent.parent / "cases" / "stories"
-STEP = ("policy", "step")
 
 
 def _tree(file: Path) -> Node:
@@ -32,15 +30,10 @@ def _tree(file: Path) -> Node:
     return root
 
 
-def _step(root: Node) -> int:
-    found, rest = descend(root, STEP)
-    return int(found.text) if isinstance(found, Scalar) and not rest else alive.STEP
-
-
 @cache
 def _read(file: Path) -> Read:
-    """The file with its policy compiled; the caller has set the step."""
-    return read_tree(without(_tree(file), frozenset({STEP})))
+    """The file with its policy compiled."""
+    return read_tree(_tree(file))
 
 
 def _stories() -> list[Any]:
@@ -59,7 +52,6 @@ def _stories() -> list[Any]:
 
 @pytest.mark.parametrize(("file", "name"), _stories())
 def test_story(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "STEP", _step(_tree(file)))
     monkeypatch.setattr(Session, "check", _asked_first(Session.check))
     suite, diagnostics = _read(file)
     assert suite is not None, render_text(diagnostics)

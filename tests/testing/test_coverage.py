@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from policyguard.compiler import alive
 from policyguard.report.results import Coverage
 from policyguard.testing.run import run_files
 from tests.testing.world import ROOT, run, write
@@ -103,8 +100,7 @@ def test_tests_of_one_policy_count_together(tmp_path: Path) -> None:
     assert run_files(files).coverage is None
 
 
-def test_what_failures_teach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alive, "STEP", 2)
+def test_what_failures_teach(tmp_path: Path) -> None:
     policy = {
         "signatures": [
             {"id": "wrong", "pattern": "wrong", "blame": "agent", "learn": {"corroborate": 1}},

@@ -1,6 +1,9 @@
-"""What a session answers, and the events that say what it did."""
+"""What a session is asked and answers, and the events that say what it did."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Request, Verdict
@@ -9,6 +12,27 @@ from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Charge, Completed, Refused
 from policyguard.model.outcome import Outcome
+
+
+def request(
+    tool: str,
+    args: Mapping[str, Any] | None,
+    batch: str | None,
+    tags: Mapping[str, Any] | None,
+    server: str,
+    hints: Mapping[str, bool] | None,
+    estimate: Mapping[str, float] | None,
+) -> Request:
+    """A call as its caller puts it, with copies of what the caller may go on to change."""
+    return Request(
+        tool,
+        dict(args) if args else {},
+        server,
+        batch or "",
+        dict(tags) if tags else {},
+        dict(hints) if hints else {},
+        dict(estimate) if estimate else {},
+    )
 
 
 def decision(session: str, tool: str, call: str, verdict: Verdict, fingerprint: str) -> Decision:

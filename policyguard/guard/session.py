@@ -74,7 +74,7 @@ class Session:
         `hints`: `read_only`, `destructive`, `idempotent`, `open_world`. `estimate`: tokens and
         cost to reserve, as `{"tokens": …, "cost": …}`.
         """
-        request = _request(tool, args, batch, tags, server, hints, estimate)
+        request = answers.request(tool, args, batch, tags, server, hints, estimate)
         return self._judge(request, self._now(at), admit=True)
 
     def decide(
@@ -90,7 +90,7 @@ class Session:
         estimate: Mapping[str, float] | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
-        request = _request(tool, args, batch, tags, server, hints, estimate)
+        request = answers.request(tool, args, batch, tags, server, hints, estimate)
         return self._judge(request, self._now(at), admit=False)
 
     def record(
@@ -381,26 +381,6 @@ class Session:
         with guard.lock:
             guard.world.fold(event)
             guard.emit(event)
-
-
-def _request(
-    tool: str,
-    args: Mapping[str, Any] | None,
-    batch: str | None,
-    tags: Mapping[str, Any] | None,
-    server: str,
-    hints: Mapping[str, bool] | None,
-    estimate: Mapping[str, float] | None,
-) -> Request:
-    return Request(
-        tool,
-        dict(args) if args else {},
-        server,
-        batch or "",
-        dict(tags) if tags else {},
-        dict(hints) if hints else {},
-        dict(estimate) if estimate else {},
-    )
 
 
 def _id(decision: Decision | str) -> str:

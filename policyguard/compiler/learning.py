@@ -75,6 +75,8 @@ def _entry(
         teaching=Teaching(
             corroborate=int(str(pick("corroborate"))),
             reset=pick("reset_on") != "none",
+            # The narrowest ban is about one error: a call that fails anew each time gets somewhere.
+            same_error=_bans_calls(own, base),
             most=own.most or base.most,
             weakening=_weakening(own.weaken or base.weaken),
         ),
@@ -88,6 +90,11 @@ def _entry(
         count_by=expression("count_by"),
         parameters={},
     )
+
+
+def _bans_calls(own: Learn, base: Learn) -> bool:
+    keyed = own.key or own.count_by or ((base.key or base.count_by) if own.ban is None else None)
+    return (own.ban or base.ban) == "call" and not keyed
 
 
 def _weakening(weaken: Weaken | None) -> Weakening:

@@ -108,6 +108,7 @@ class Learner:
                 seq=seq,
                 since=since,
                 batch=attempt.batch,
+                failure=outcome.failure,
                 error=show(outcome.error),
             )
 

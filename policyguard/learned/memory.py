@@ -235,8 +235,10 @@ class Memory:
             if self._pieces > self.most_evidence:
                 self._pieces -= len(self._evidence.pop(next(iter(self._evidence))))
         mended = evidence.session == session and evidence.seq <= lesson.since
-        if teaching.reset and mended and not lesson.point:
+        another = teaching.same_error and evidence.failure != lesson.failure
+        if not lesson.point and ((teaching.reset and mended) or another):
             evidence.count, evidence.taught_by = 0, ()
+        evidence.failure = lesson.failure
         batch = f"{session}\x1f{lesson.batch}" if lesson.batch else ""
         evidence.session, evidence.seq = session, lesson.seq
         if batch and batch == evidence.batch and evidence.count:

@@ -25,7 +25,7 @@ class Teaching(NamedTuple):
 
     `most` caps the constraints of one scope; where they are full nothing new is learned, so that
     invented failures cannot push real ones out. `reset` says that a change of state makes counts
-    begin anew and puts bans on trial.
+    begin anew and puts bans on trial; `same_error` that another error of the same signature does.
     """
 
     corroborate: int
@@ -33,3 +33,4 @@ class Teaching(NamedTuple):
     most: int | None
     weakening: Weakening
     direction: Direction = "exact"
+    same_error: bool = False

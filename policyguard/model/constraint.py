@@ -18,6 +18,7 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     `parameters:…`), `counted` what failures are counted by. `point` holds the values of the
     parameters that a parameter ban is about. `since` is the number of the session's last change
     by another call, `seq` that of this outcome. `batch` is shared by one message's calls.
+    `failure` is the fingerprint of the error with its accidents masked.
     """
 
     learn: str
@@ -31,6 +32,7 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int = 0
     since: int = 0
     batch: str = ""
+    failure: str = ""
     error: str = ""
 
 
@@ -73,5 +75,6 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     session: str = ""
     seq: int = 0
     batch: str = ""
+    failure: str = ""
     taught_by: tuple[str, ...] = ()
     points: tuple[dict[str, Any], ...] = ()

@@ -33,6 +33,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.cel
 	$(BIN)/python -m benchmarks.long_horizon
 	$(BIN)/python -m benchmarks.search_boundary
+	$(BIN)/python -m benchmarks.constraints
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("policyguard needs Python 3.11 or newer; set PYTHON=…" if sys.version_info < (3, 11) else 0)'

@@ -60,9 +60,8 @@ INSTANT = 1_767_225_600 * 10**9
 
 POLICIES = {
     "narrowing": "extends: [packs/narrowing]",
-    "core": "extends: [core]\nlearn: {reset_on: none, scope: session, ban: call, corroborate: 2}",
-    "strict": "extends: [packs/strict]\nlearn: {reset_on: none, scope: session, ban: call, "
-    "corroborate: 1}",
+    "core": "extends: [core]\nlearn: {reset_on: none}",
+    "strict": "extends: [packs/strict]\nlearn: {reset_on: none}",
 }
 NO_LIMITS = """
 limits:

@@ -13,12 +13,15 @@ from typing import Any
 import click
 import msgspec
 
-from policyguard.report.constraints import render_list, render_one
+from policyguard.guard.log import FOLDER
+from policyguard.journal.names import file_name
+from policyguard.report.constraints import render_lesson, render_list, render_one
 from policyguard.report.escape import for_terminal
 from policyguard.store import learned
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
 from policyguard.store.place import default_store
+from policyguard.traces.told import told
 
 
 @click.group()
@@ -83,6 +86,23 @@ def show_command(context: click.Context, id_: str, form: str) -> None:
         click.echo(json.dumps(_json(found), indent=2))
     else:
         click.echo(render_one(found.constraint, found.state, found.revoked_by))
+
+
+@constraints.command("explain")
+@click.argument("id_", metavar="ID")
+@click.pass_context
+@_told
+def explain_command(context: click.Context, id_: str) -> None:
+    """Tell which calls taught a constraint, as the journals beside the store have them."""
+    found = learned.one(_open(context.obj), id_)
+    if found is None:
+        _unknown(context, id_)
+        return
+    click.echo(render_one(found.constraint, found.state, found.revoked_by))
+    for name in found.constraint.taught_by:
+        session, _, call = name.rpartition("/")
+        journal = context.obj.parent / FOLDER / file_name(session)
+        click.echo(render_lesson(name, told(journal, call)))
 
 
 @constraints.command("revoke")

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+import msgspec
+
 from policyguard.model.constraint import Constraint
+from policyguard.model.event import Admitted, Completed
 from policyguard.report.escape import for_terminal
 
 
@@ -41,6 +44,21 @@ def render_one(one: Constraint, state: str, revoked_by: str) -> str:
         values = ", ".join(f"{name} = {value}" for name, value in point.items())
         beyond = {"up": "or more in each", "down": "or less in each"}.get(one.direction, "")
         lines.append(f"  region      {for_terminal(values, 120)} {beyond}".rstrip())
+    return "\n".join(lines)
+
+
+def render_lesson(name: str, events: tuple[Admitted | None, Completed | None]) -> str:
+    """One call that taught a constraint, as its journal has it."""
+    admitted, completed = events
+    head = f"  {for_terminal(name, 80)}"
+    if admitted is None:
+        return f"{head}: the journal does not have it"
+    args = "not kept" if admitted.args is None else msgspec.json.encode(admitted.args).decode()
+    lines = [f"{head}  {_time(admitted.at)}  {for_terminal(admitted.tool, 60)}"]
+    lines.append(f"    arguments {for_terminal(args, 200)}")
+    if completed is not None:
+        error = completed.error if completed.error is not None else completed.text
+        lines.append(f"    {completed.blame} failure: {for_terminal(error, 200)}")
     return "\n".join(lines)
 
 

@@ -56,6 +56,16 @@ def test_list_and_show(store: Path) -> None:
     )
 
 
+def test_explain_tells_which_calls_taught_it(store: Path) -> None:
+    told = _run(store, "explain", _ids(store)["train"]).stdout
+    assert "s/c2" in told
+    assert "agent failure" in told
+    assert "train" in told
+    for journal in (store.parent / "journal").iterdir():
+        journal.unlink()
+    assert "the journal does not have it" in _run(store, "explain", _ids(store)["train"]).stdout
+
+
 def test_revoke(store: Path) -> None:
     id_ = _ids(store)["build"]
     assert _run(store, "revoke", id_, "--by", "ann").exit_code == 0
@@ -73,7 +83,7 @@ def test_export_then_import_is_the_identity(store: Path, tmp_path: Path) -> None
     assert _run(other, "import", "-", input=exported).stdout == "1 taken; 1 stay revoked\n"
 
 
-@pytest.mark.parametrize("args", [["show", "k0"], ["revoke", "k0"]])
+@pytest.mark.parametrize("args", [["show", "k0"], ["explain", "k0"], ["revoke", "k0"]])
 def test_an_unknown_id_is_misuse(store: Path, args: list[str]) -> None:
     result = _run(store, *args)
     assert result.exit_code == 2

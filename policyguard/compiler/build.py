@@ -44,6 +44,7 @@ def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
         check_tags=checker(policy),
         reads_elapsed="session.elapsed" in reads,
         reads_counts=_counts(expressions),
+        reads_previous=reads_any(reads, "call.previous"),
         reads_changed=reads_any(reads, "outcome.changed"),
         instant=Timestamp.from_ns,
         span=Duration.from_ns,

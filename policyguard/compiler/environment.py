@@ -123,6 +123,7 @@ def _call(classes: Type, tags: Type) -> Type:
             "session": STRING,
             "batch": STRING,
             "args": _JSON,
+            "previous": _JSON,
             "targets": strings,
             "strings": strings,
             "tags": tags,

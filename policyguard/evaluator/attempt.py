@@ -33,6 +33,7 @@ class Attempt:
         "keys",
         "like",
         "numbers",
+        "previous",
         "radius",
         "server",
         "tags",
@@ -54,6 +55,7 @@ class Attempt:
     fingerprint: str
     like: str
     numbers: tuple[float, ...]
+    previous: dict[str, Any]
     targets: tuple[str, ...]
     changing: bool
     keys: dict[str, str]

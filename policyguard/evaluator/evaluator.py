@@ -88,6 +88,7 @@ class Evaluator:
         check_tags: Callable[[dict[str, Any]], dict[str, Any]],
         reads_elapsed: bool,
         reads_counts: bool,
+        reads_previous: bool,
         reads_changed: bool,
         instant: Callable[[int], Any],
         span: Callable[[int], Any],
@@ -110,6 +111,7 @@ class Evaluator:
         self.check_tags = check_tags
         self.reads_elapsed = reads_elapsed
         self.reads_counts = reads_counts
+        self.reads_previous = reads_previous
         self.reads_changed = reads_changed
         self.instant = instant
         self.span = span
@@ -127,6 +129,7 @@ class Evaluator:
         attempt.tags = request.tags
         attempt.hints = request.hints
         attempt.estimate = request.estimate
+        attempt.previous = session.previous.get(tool, {}) if self.reads_previous else {}
         attempt.keys = {}
         attempt.charges = []
         attempt.faults = []
@@ -179,6 +182,8 @@ class Evaluator:
             "hints": attempt.hints,
             "targets": list(attempt.targets),
         }
+        if self.reads_previous:
+            call["previous"] = attempt.previous
         for name, derive in self.derive:
             call[name] = derive(attempt.args)
         view.session = facts = session.facts

@@ -92,6 +92,7 @@ def rebuild(event: Admitted) -> Attempt:
     attempt.keys = event.keys
     attempt.charges = list(event.charges)
     attempt.faults = []
+    attempt.previous = {}
     attempt.trials = event.trials
     attempt.radius = event.radius
     attempt.class_ = event.class_
@@ -142,6 +143,11 @@ def admit(
             table[name] = table.pop(name, 0) + 1
             if len(table) > evaluator.bounds.plans:
                 del table[next(iter(table))]
+    if evaluator.reads_previous:
+        session.previous.pop(attempt.tool, None)
+        session.previous[attempt.tool] = attempt.args
+        if len(session.previous) > evaluator.bounds.plans:
+            del session.previous[next(iter(session.previous))]
     if session.approvals:
         session.approvals.pop(attempt.fingerprint, None)
 

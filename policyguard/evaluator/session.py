@@ -49,6 +49,7 @@ class SessionState:
         "id",
         "now",
         "parent",
+        "previous",
         "results",
         "scopes",
         "started_at",
@@ -75,6 +76,7 @@ class SessionState:
         self.approvals: dict[str, int] = {}
         self.anchors: dict[str, list[tuple[tuple[float, ...], str]]] = {}
         self.results: dict[str, str] = {}
+        self.previous: dict[str, dict[str, Any]] = {}
         self.confirmed: dict[str, int] = {}
         self.accounts: set[tuple[str, str]] = set()
         self.turn_accounts: set[tuple[str, str]] = set()

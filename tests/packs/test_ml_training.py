@@ -187,3 +187,35 @@ def test_on_top_of_core() -> None:
     assert _train(session, OOM, depth=8) == "oom_gpu agent"
     assert not _allowed(session, depth=9)
     assert _train(session, "command not found", depth=2) == "command_not_found agent"
+
+
+def test_a_proposal_is_classed_by_how_it_differs_from_the_one_before() -> None:
+    events: list[Any] = []
+    session = Guard.load("packs/ml-training", listener=events.append).session("s")
+    proposal: dict[str, Any] = {
+        "n_embd": 64,
+        "n_layer": 4,
+        "lr": 0.1,
+        "batch_size": 8,
+        "optimizer": "adam",
+        "attention_type": "full",
+    }
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({}, ""),
+        ({"n_embd": 128}, "scale_up_width"),
+        ({"n_layer": 6}, "scale_up_depth"),
+        ({"n_embd": 64}, "scale_down"),
+        ({"lr": 0.2}, "lr_increase"),
+        ({"lr": 0.05}, "lr_decrease"),
+        ({"batch_size": 16.5}, "batch_size_increase"),
+        ({"attention_type": "flash"}, "architecture_swap"),
+        ({"optimizer": "sgd"}, "optimizer_change"),
+        ({"lr": "fast"}, ""),
+        ({"n_layer": 2, "n_embd": 256}, "scale_up_width"),
+    ]
+    for change, expected in changes:
+        proposal = {**proposal, **change}
+        session.check("train", proposal)
+        assert events[-1].class_ == expected, change
+    session.check("evaluate", proposal)
+    assert events[-1].class_ == "", "another tool has a previous call of its own"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from policyguard.compiler.learning import LearnEntry
@@ -26,17 +26,22 @@ class Bound(NamedTuple):
     scope: str
     key: str
     point: dict[str, Any]
+    label: str = ""
 
 
 class Learner:
     """The policy's `learn`, at work.
 
     `entries` are what signatures teach, by id; the one with an empty name is for all others.
+    `digest` stands for what a call says wherever it is kept.
     """
 
-    def __init__(self, entries: dict[str, LearnEntry], patience: int) -> None:
+    def __init__(
+        self, entries: dict[str, LearnEntry], patience: int, digest: Callable[[str], str]
+    ) -> None:
         self._entries = entries
         self._patience = patience
+        self._digest = digest
 
     def judge(
         self, memory: Memory, session: SessionState, attempt: Attempt, view: View
@@ -109,6 +114,7 @@ class Learner:
                 since=since,
                 batch=attempt.batch,
                 failure=outcome.failure,
+                label=show(bound.label) if bound.label else "",
                 error=show(outcome.error),
             )
 
@@ -170,14 +176,32 @@ class Learner:
             point = {name: attempt.args[name] for name in names if name in attempt.args}
             if point:
                 yield Bound(entry, scope, f"parameters:{attempt.tool}:{signature}", point)
-        for key in _keys(entry, attempt, view):
-            yield Bound(entry, scope, key, {})
+        for key in self._keys(entry, attempt, view):
+            yield Bound(entry, scope, *key)
+
+    def _keys(
+        self, entry: LearnEntry, attempt: Attempt, view: View
+    ) -> Iterator[tuple[str, dict[str, Any], str]]:
+        """What `ban` or `key` makes of a call: keys, without what the call says, and a label."""
+        if entry.key is not None:
+            value = str(entry.key(view))
+            yield f"key:{self._digest(value)}", {}, value
+        elif entry.ban == "call":
+            yield f"call:{attempt.fingerprint}", {}, ""
+        elif entry.ban == "tool":
+            yield f"tool:{attempt.tool}", {}, ""
+        elif entry.ban == "class":
+            if attempt.class_:
+                yield f"class:{attempt.class_}", {}, ""
+        elif attempt.class_ not in entry.spared:
+            for target in attempt.targets:
+                yield f"target:{self._digest(target)}", {}, target
 
     def _counted(self, entry: LearnEntry, bound: Bound, view: View, faults: list[Fault]) -> str:
         if entry.count_by is None:
             return bound.key
         try:
-            return f"by:{entry.count_by(view)}"
+            return f"by:{self._digest(str(entry.count_by(view)))}"
         except ExpressionError as error:
             faults.append(Fault("learn/count_by", str(error)))
             return bound.key
@@ -187,21 +211,6 @@ def _scope(entry: LearnEntry, session: SessionState, view: View) -> str:
     name = session.id if entry.scope == "session" else session.scopes[entry.scope]
     narrowed = "" if entry.scope_key is None else f"\x1f{entry.scope_key(view)}"
     return f"{entry.scope}:{name}{narrowed}"
-
-
-def _keys(entry: LearnEntry, attempt: Attempt, view: View) -> Iterator[str]:
-    if entry.key is not None:
-        yield f"key:{entry.key(view)}"
-    elif entry.ban == "call":
-        yield f"call:{attempt.fingerprint}"
-    elif entry.ban == "tool":
-        yield f"tool:{attempt.tool}"
-    elif entry.ban == "class":
-        if attempt.class_:
-            yield f"class:{attempt.class_}"
-    elif attempt.class_ not in entry.spared:
-        for target in attempt.targets:
-            yield f"target:{target}"
 
 
 def _violation(constraint: Constraint, confidence: float) -> Violation:

@@ -32,7 +32,9 @@ class World:
         self.radius = Radius(compiled.radius)
         self._convergence = Convergence(compiled.policy)
         self._learning = compiled.learning
-        self._learner = Learner(compiled.learning, evaluator.bounds.unreported)
+        self._learner = Learner(
+            compiled.learning, evaluator.bounds.unreported, compiled.fingerprinter.text
+        )
         self._learned_before = False
 
     def fold(self, event: Event) -> None:

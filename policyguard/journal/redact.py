@@ -91,10 +91,17 @@ class Redaction:
         )
 
     def _lesson(self, lesson: Lesson) -> Lesson:
-        """A lesson is derived, but for the piece of the error that it quotes."""
-        if not lesson.error:
+        """A lesson is derived, but for what it quotes: of the error, and of the arguments."""
+        kept = self._args == "keep"
+        if not lesson.error and (kept or not (lesson.label or lesson.point)):
             return lesson
-        return msgspec.structs.replace(lesson, error=self._hidden(lesson.error, self._results))
+        return msgspec.structs.replace(
+            lesson,
+            error=self._hidden(lesson.error, self._results) if lesson.error else "",
+            label=self._hidden(lesson.label, self._args) or "" if lesson.label else "",
+            # What was learned is in the store; a replay learns nothing from hidden arguments.
+            point=lesson.point if kept else {},
+        )
 
     def _hidden(self, value: Any, kept: Kept) -> Any:
         """A value that is not empty, as it is to be written; None or "" for nothing."""

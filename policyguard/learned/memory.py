@@ -202,6 +202,7 @@ class Memory:
                 taught_by=evidence.taught_by,
                 points=evidence.points,
                 direction=teaching.direction,
+                label=lesson.label,
                 error=lesson.error,
             )
         )

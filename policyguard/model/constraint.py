@@ -18,7 +18,8 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     `parameters:…`), `counted` what failures are counted by. `point` holds the values of the
     parameters that a parameter ban is about. `since` is the number of the session's last change
     by another call, `seq` that of this outcome. `batch` is shared by one message's calls.
-    `failure` is the fingerprint of the error with its accidents masked.
+    `failure` is the fingerprint of the error with its accidents masked. `key` and `counted` hold
+    digests of what the call says; `label` is that itself, for people.
     """
 
     learn: str
@@ -33,6 +34,7 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     since: int = 0
     batch: str = ""
     failure: str = ""
+    label: str = ""
     error: str = ""
 
 
@@ -42,7 +44,8 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `id` is the same for the same scope, key and signature, on every process. `learned_at` and
     `confirmed_at` are nanoseconds, None in untimed replays. `count` is how many failures stand
     behind it, `taught_by` names the first of them as `session/call`. `points` are the failing
-    values of a parameter ban. `error` is a piece of the error, untrusted.
+    values of a parameter ban. `label` is what a target or key is called, `error` a piece of the
+    error; both are untrusted.
     """
 
     id: str
@@ -58,6 +61,7 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     taught_by: tuple[str, ...] = ()
     points: tuple[dict[str, Any], ...] = ()
     direction: Direction = "exact"
+    label: str = ""
     error: str = ""
 
 

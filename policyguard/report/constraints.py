@@ -68,7 +68,7 @@ def _what(one: Constraint) -> str:
         return f"one call of {for_terminal(one.tool, 40)}"
     if kind == "parameters":
         return f"a region of parameters of {for_terminal(one.tool, 40)}"
-    return f"{kind} {for_terminal(name, 60)}"
+    return f"{kind} {for_terminal(one.label or name, 60)}"
 
 
 def _scope(one: Constraint) -> str:

@@ -85,6 +85,32 @@ def test_what_is_written_verifies_hides_arguments_and_can_be_simulated(tmp_path:
     assert run.invoke(main, ["verify", str(file), *store]).exit_code == 1
 
 
+def test_what_is_learned_hides_arguments_too(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("""
+policyguard: 1
+name: hidden
+classify: {targets: [path]}
+signatures:
+  - {id: lost, pattern: lost, blame: agent, learn: {ban: target, corroborate: 1}}
+  - {id: oom, pattern: oom, blame: agent}
+limits: {default: {repeat: {max: 5, same: target}}}
+budgets: {each: {calls: 5, per: [session, call.args.path]}}
+learn: {corroborate: 1, parameters: {oom: {of: [size], direction: up}}}
+""")
+    guard = Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
+    session = guard.session("s")
+    session.record(session.check("read", {"path": "my-secret", "size": 1}), error="lost my-secret")
+    session.record(session.check("fit", {"path": "my-other", "size": 424242}), error="oom")
+    assert not session.check("read", {"path": "my-secret"}).allowed
+    assert not session.check("fit", {"path": "x", "size": 500000}).allowed
+    assert {one.label for one in guard.constraints()} == {"my-secret", ""}
+    session.close()
+    (file,) = (tmp_path / "state" / "journal").iterdir()
+    written = file.read_text()
+    for hidden in ("my-secret", "my-other", "424242"):
+        assert hidden not in written
+
+
 def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:
     guard = _guard(tmp_path, "journal: {args: keep, results: keep}\n")
     session = guard.session("s")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from policyguard import Guard
 
@@ -150,3 +153,40 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
     other.session("open")
     with pytest.raises(ValueError, match="before its first session"):
         other.restore(snapshot)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(),
+            st.sampled_from(["wrong", "wrong 2", "down", "", "revoke"]),
+            st.sampled_from("ab"),
+        ),
+        max_size=14,
+    )
+)
+def test_two_processes_know_what_one_would(steps: list[tuple[bool, str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        shared = [_guard(folder, 2), _guard(folder, 2)]
+        alone = _memory_guard(folder)
+        for number, (second, what, target) in enumerate(steps):
+            pair = (shared[second], alone)
+            answers = []
+            for guard in pair:
+                if guard.keeper is not None:
+                    guard.keeper._look = 0.0  # as if a second had passed
+                run = guard.session(f"s{number}")
+                decision = run.check("build", {"target": target})
+                answers.append(decision.allowed)
+                if decision.allowed and what != "revoke":
+                    run.record(decision, result="fine", error=what or None)
+                elif not decision.allowed and what == "revoke":
+                    guard.revoke(decision.structured["constraint"], by="test")
+                run.close()
+            assert answers[0] == answers[1], (number, what)
+        last = _guard(folder, 2)
+        assert sorted(one.count for one in last.constraints()) == sorted(
+            one.count for one in alone.constraints()
+        )

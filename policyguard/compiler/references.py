@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from itertools import combinations
 
 from policyguard.compiler.facts import check_examples, check_tags
@@ -38,6 +39,7 @@ def check_references(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     yield from check_reach(policy, layered)
     yield from check_radius(policy, layered)
     yield from check_tags(policy, layered)
+    yield from _patterns(policy, layered)
     yield from _lists(policy, layered)
     yield from check_examples(policy, layered)
 
@@ -101,6 +103,17 @@ def _signature_names(policy: Policy, layered: Layered) -> Iterator[tuple[Span, s
     for learn, path in learns(policy):
         for name in learn.parameters or ():
             yield layered.where((*path, "parameters", name), key=True), name
+
+
+def _patterns(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
+    """Patterns that are to be blotted out of the journal, and do not exist."""
+    known = set(policy.patterns) | layered.lost("patterns")
+    for place, name in enumerate(policy.journal.redact):
+        if layered.complete and not any(fnmatchcase(one, name) for one in known):
+            span = layered.where(("journal", "redact", place))
+            message = f"no pattern is named {quoted(name)}"
+            hint = did_you_mean(name, known)
+            yield layered.diagnostic("reference/unknown-pattern", message, span, hint=hint)
 
 
 def _ties(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:

@@ -51,7 +51,7 @@ class Guard:
         self.lock = threading.RLock()
         self.world = World(compiled)
         self.keeper = Keeper(store, self.world.memory) if store is not None else None
-        self.journal = journal_of(compiled.policy, store) if store is not None else None
+        self.journal = journal_of(compiled.policy, store, clock()) if store is not None else None
         self._leases: dict[str, Lease] = {}
         self._listener = listener
         self._sessions: OrderedDict[str, Session] = OrderedDict()

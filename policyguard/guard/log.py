@@ -8,6 +8,7 @@ from pathlib import Path
 from policyguard.engines.regex import Regex
 from policyguard.journal.journal import Journal
 from policyguard.journal.redact import Redaction
+from policyguard.journal.retention import prune
 from policyguard.model.policy import Policy
 from policyguard.store.protocol import Store
 
@@ -15,8 +16,11 @@ FOLDER = "journal"
 """The folder of journals, beside the store's file."""
 
 
-def journal_of(policy: Policy, store: Store) -> Journal | None:
-    """The journal of a policy; None where the policy or the store keeps none."""
+def journal_of(policy: Policy, store: Store, now: int) -> Journal | None:
+    """The journal of a policy; None where the policy or the store keeps none.
+
+    Journals that have been kept for `journal.keep_for` at `now` (ns) are removed.
+    """
     place = getattr(store, "path", None)
     settings = policy.journal
     if not isinstance(place, Path) or settings.durability == "memory":
@@ -26,8 +30,12 @@ def journal_of(policy: Policy, store: Store) -> Journal | None:
         for name, pattern in policy.patterns.items()
         if any(fnmatchcase(name, glob) for glob in settings.redact)
     ]
+    folder = place.parent / FOLDER
+    if settings.keep_for is not None:
+        most = policy.bounds.sessions
+        prune(folder, store.anchors, before=now - settings.keep_for, most=most)
     return Journal(
-        place.parent / FOLDER,
+        folder,
         store.anchors,
         redact=Redaction(
             args=settings.args, results=settings.results, patterns=patterns, key=store.key

@@ -111,6 +111,7 @@ PAGES: dict[str, str] = {
     "reference/unknown-id": "`disable` names an entry that no layer has.",
     "reference/unknown-list": "There is no such inherited list to add to or remove from.",
     "reference/unknown-name": "`$name` is neither a param nor a list of this policy.",
+    "reference/unknown-pattern": "`patterns` has no entry of this name.",
     "reference/unknown-signature": "No entry of `signatures` has this id.",
     "reference/unknown-tag": "`tags` does not declare this tag.",
     "regex/example": "A pattern does not do what its own example says.",

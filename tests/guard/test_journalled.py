@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from policyguard import Guard
+from policyguard import Guard, PolicyError
 from policyguard.cli import main
 from policyguard.store.errors import SessionBusyError
 
@@ -168,3 +169,30 @@ for number in range(1000):
     assert len(admitted) == 6
     session = _guard(tmp_path).session("s")
     assert session.check("read", {"n": -1}).violations[0].id == "budgets/calls"
+
+
+def test_journals_go_when_they_have_been_kept_long_enough(tmp_path: Path) -> None:
+    kept = "journal: {keep_for: 30d}\n"
+    for name in ("old", "new"):
+        session = _guard(tmp_path, kept).session(name)
+        session.check("x")
+        session.close()
+    (old,) = (tmp_path / "state" / "journal").glob("old-*")
+    os.utime(old, (0, 0))
+    _guard(tmp_path, kept)
+    assert [file.name[:3] for file in (tmp_path / "state" / "journal").iterdir()] == ["new"]
+
+
+def test_a_pattern_to_redact_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="no pattern is named `secret_`"):
+        _guard(tmp_path, "patterns: {secrets: key}\njournal: {redact: [secret_]}\n")
+    guard = _guard(
+        tmp_path,
+        "patterns: {secrets: 'sk-[a-z]+'}\njournal: {args: keep, results: keep, redact: [sec*]}\n",
+    )
+    session = guard.session("s")
+    session.record(session.check("x", {"token": "sk-abc"}), result="got sk-abc back")
+    session.close()
+    (file,) = (tmp_path / "state" / "journal").iterdir()
+    assert "sk-abc" not in file.read_text()
+    assert "[secrets]" in file.read_text()

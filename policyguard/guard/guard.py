@@ -75,7 +75,7 @@ class Guard:
         `JournalError` where the store or the folder cannot be used.
         """
         compiled = compile_policy(policy)
-        kept = opened(store, compiled.policy.bounds) if store is not None else None
+        kept = opened(store, compiled.policy) if store is not None else None
         return cls(compiled, clock=clock, listener=listener, store=kept)
 
     @property

@@ -17,7 +17,7 @@ from policyguard.learned.memory import Memory, constraint_id
 from policyguard.model.constraint import Evidence, Lesson
 from policyguard.model.decision import Fault
 from policyguard.model.event import Completed
-from policyguard.model.policy import Bounds
+from policyguard.model.policy import Policy
 from policyguard.store.errors import StoreError
 from policyguard.store.learned import constraint_of, record
 from policyguard.store.protocol import REVOKED, Caps, Store
@@ -30,14 +30,18 @@ _evidence = msgspec.msgpack.Decoder(tuple[Evidence, ...])
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def opened(store: Store | str | Path, bounds: Bounds) -> Store:
+def opened(store: Store | str | Path, policy: Policy) -> Store:
     """A store: the one that is given, or the SQLite file of this path, made where it is new."""
     if not isinstance(store, (str, Path)):
         return store
     from policyguard.store.durable import SqliteStore  # only who keeps something loads SQLite
 
-    caps = Caps(constraints=bounds.constraints, evidence=bounds.evidence, anchors=bounds.sessions)
-    return SqliteStore(store, caps=caps)
+    caps = Caps(
+        constraints=policy.bounds.constraints,
+        evidence=policy.bounds.evidence,
+        anchors=policy.bounds.sessions,
+    )
+    return SqliteStore(store, caps=caps, sync=policy.journal.durability == "fsync")
 
 
 class Keeper:

@@ -132,6 +132,9 @@ def _concrete_tree(source: str, masked: str, report: Report) -> Tree[Token] | No
 def _report_syntax(error: Any, source: str, report: Report) -> None:
     """Say where lark's `UnexpectedToken` or `UnexpectedCharacters` stands, and what may help."""
     token = getattr(error, "token", None)
+    if token is not None and token.start_pos is None and token.type != "$END":
+        # The lexer could not go on (`1utrue`): its own complaint, behind the parser's, has a place.
+        error, token = error.__context__, None
     if token is not None and token.type != "$END":
         start, word = token.start_pos, source[token.start_pos : token.end_pos]
     elif token is None and 0 <= getattr(error, "pos_in_stream", -1) < len(source):

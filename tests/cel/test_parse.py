@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policyguard import cel
 from policyguard.cel import tree
 from policyguard.cel.parse import parse
 from policyguard.cel.uint import Uint
@@ -219,3 +220,11 @@ conditionaland(unary(unary_not(), member_dot_arg(ident(IDENT:g), IDENT:h)),
 ident_arg(IDENT:has, exprlist(member_dot(ident(IDENT:i), IDENT:j))))),
 list_lit(exprlist(ident(IDENT:k))), paren_expr(ident(IDENT:m)))
 """
+
+
+@pytest.mark.parametrize("source", ["1utrue", "a + 1utrue", "[1utrue]"])
+def test_what_the_lexer_itself_cannot_read_has_a_place(source: str) -> None:
+    with pytest.raises(cel.CelError) as error:
+        cel.compile(source, {"a": "int"})
+    (problem,) = error.value.problems
+    assert (problem.code, problem.column) == ("syntax", source.index("true") + 1)

@@ -62,7 +62,7 @@ def matchers() -> dict[str, Match]:
 
 
 def _match(compiled: Compiled, first: int) -> Match:
-    signatures = Signatures(compiled.policy.signatures[:first], compiled.policy.bounds)
+    signatures = Signatures(compiled.policy.signatures[:first])
 
     def match(text: str) -> str:
         found = signatures.first(text, failed=True)

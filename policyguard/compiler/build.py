@@ -104,11 +104,12 @@ def _observer(policy: Policy, expressions: Expressions, fingerprinter: Fingerpri
             rules.append((f"blame/{rule.id}", when, rule.blame))
     return Observer(
         failed_when=expressions.get("outcomes", "failed_when"),
-        signature=Signatures(policy.signatures, policy.bounds).first,
+        signature=Signatures(policy.signatures).first,
         blame_rules=tuple(rules),
         same_result=results(fingerprinter, policy.classify.fingerprint.result_chars),
         same_error=Errors(fingerprinter).same,
         span=Duration.from_ns,
+        told=reads_any(expressions.all_reads(), "outcome"),
     )
 
 

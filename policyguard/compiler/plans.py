@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from policyguard.compiler.expressions import Expressions, Path, reads_any
 from policyguard.compiler.placeholders import template
@@ -28,7 +28,6 @@ from policyguard.model.limits import LimitLevel, RepeatLimit
 from policyguard.model.policy import ClassEntry, Policy
 from policyguard.model.policy import Rule as RuleEntry
 
-T = TypeVar("T")
 KINDS = ("repeat", "cycle", "failures", "outage", "polling")
 
 
@@ -57,7 +56,14 @@ class Planner:
             key=lambda item: -literal_prefix(item[0][6:]),
         )
         self.budgets = {f"budgets/{entry.id}": self._budget(entry) for entry in policy.budgets}
-        self._rules = [(entry, self._rule(entry)) for entry in policy.rules]
+        self._drawn = [
+            (selects(entry.tools), selects(entry.classes), self.budgets[f"budgets/{entry.id}"])
+            for entry in policy.budgets
+        ]
+        self._rules = [
+            (selects(entry.tools), selects(entry.classes), selects(entry.agents), self._rule(entry))
+            for entry in policy.rules
+        ]
         self._classes = [
             (entry, self._named(entry), expressions.get("classify", "classes", number, "when"))
             for number, entry in enumerate(policy.classify.classes)
@@ -82,16 +88,12 @@ class Planner:
             class_=class_,
             limits=self._limits_for(tool, class_),
             budgets=tuple(
-                self.budgets[f"budgets/{entry.id}"]
-                for entry in self._policy.budgets
-                if selects(entry.tools)(tool) and selects(entry.classes)(class_)
+                budget for tools, classes, budget in self._drawn if tools(tool) and classes(class_)
             ),
             rules=tuple(
                 rule
-                for entry, rule in self._rules
-                if selects(entry.tools)(tool)
-                and selects(entry.classes)(class_)
-                and selects(entry.agents)(agent)
+                for tools, classes, agents, rule in self._rules
+                if tools(tool) and classes(class_) and agents(agent)
             ),
             changing=changing(class_) if isinstance(changing, _ByClass) else changing,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from itertools import combinations
 
 from policyguard.compiler.facts import check_examples, check_tags
@@ -109,7 +108,7 @@ def _patterns(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     """Patterns that are to be blotted out of the journal, and do not exist."""
     known = set(policy.patterns) | layered.lost("patterns")
     for place, name in enumerate(policy.journal.redact):
-        if layered.complete and not any(fnmatchcase(one, name) for one in known):
+        if layered.complete and not any(map(glob(name), known)):
             span = layered.where(("journal", "redact", place))
             message = f"no pattern is named {quoted(name)}"
             hint = did_you_mean(name, known)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.engines.regex import Regex, RegexSet
-from policyguard.model.policy import Bounds, Signature
+from policyguard.model.policy import Signature
 
 _ACCIDENTS = (
     r"0x[0-9a-fA-F]+",  # addresses
@@ -46,9 +46,9 @@ def results(fingerprinter: Fingerprinter, chars: int | None) -> Callable[[str], 
 class Signatures:
     """The policy's signatures, first match wins: over failures, and over successes."""
 
-    def __init__(self, signatures: tuple[Signature, ...], bounds: Bounds) -> None:
-        self._failing = _Set([s for s in signatures if s.on in ("error", "any")], bounds)
-        self._passing = _Set([s for s in signatures if s.on in ("success", "any")], bounds)
+    def __init__(self, signatures: tuple[Signature, ...]) -> None:
+        self._failing = _Set([s for s in signatures if s.on in ("error", "any")])
+        self._passing = _Set([s for s in signatures if s.on in ("success", "any")])
 
     def first(self, text: str, failed: bool) -> tuple[str, str] | None:
         """The first signature that fits, and its blame."""
@@ -56,7 +56,7 @@ class Signatures:
 
 
 class _Set:
-    def __init__(self, signatures: list[Signature], bounds: Bounds) -> None:
+    def __init__(self, signatures: list[Signature]) -> None:
         self._known = [(signature.id, signature.blame) for signature in signatures]
         self._set = None
         if signatures:

@@ -20,10 +20,18 @@ class Observer:
     `signature` gives the first signature that fits a text, out of those for failures (True) or
     for successes (False): its id and blame. `blame_rules` are first match. `same_result` and
     `same_error` are the fingerprints of texts; `span` turns nanoseconds into what expressions
-    see as a duration.
+    see as a duration. With `told` some expression reads the outcome, and is shown it.
     """
 
-    __slots__ = ("blame_rules", "failed_when", "same_error", "same_result", "signature", "span")
+    __slots__ = (
+        "blame_rules",
+        "failed_when",
+        "same_error",
+        "same_result",
+        "signature",
+        "span",
+        "told",
+    )
 
     def __init__(
         self,
@@ -34,6 +42,7 @@ class Observer:
         same_result: Callable[[str], str],
         same_error: Callable[[str], str],
         span: Callable[[int], object],
+        told: bool,
     ) -> None:
         self.failed_when = failed_when
         self.signature = signature
@@ -41,6 +50,7 @@ class Observer:
         self.same_result = same_result
         self.same_error = same_error
         self.span = span
+        self.told = told
 
     def observe(
         self, event: Completed, view: View | None, last: str | None, faults: list[Fault]
@@ -53,15 +63,19 @@ class Observer:
         changed = result != last
         error = event.error if event.error is not None else event.text
         if not failed and self.failed_when is not None and view is not None:
-            view.outcome = self._facts(
-                event, ok=True, error="", signature="", blame="", changed=changed
-            )
+            self._tell(view, event, ok=True, error="", signature="", blame="", changed=changed)
             failed = self._holds("outcomes/failed_when", self.failed_when, view, faults)
         found = self.signature(error if failed else event.text, failed)
         signature, blame = found if found is not None else ("", "unknown" if failed else "")
         if failed and view is not None:
-            view.outcome = self._facts(
-                event, ok=False, error=error, signature=signature, blame=blame, changed=changed
+            self._tell(
+                view,
+                event,
+                ok=False,
+                error=error,
+                signature=signature,
+                blame=blame,
+                changed=changed,
             )
             for id_, when, whose in self.blame_rules:
                 if self._holds(id_, when, view, faults):
@@ -89,7 +103,8 @@ class Observer:
             failure=self.same_error(error) if failed else "",
         )
         if view is not None:
-            view.outcome = self._facts(
+            self._tell(
+                view,
                 event,
                 ok=outcome.ok,
                 error=outcome.error,
@@ -109,10 +124,20 @@ class Observer:
             return False
         return answer is True
 
-    def _facts(
-        self, event: Completed, *, ok: bool, error: str, signature: str, blame: str, changed: bool
-    ) -> dict[str, object]:
-        """What expressions see as `outcome` (POLICY_LANGUAGE §5)."""
+    def _tell(
+        self,
+        view: View,
+        event: Completed,
+        *,
+        ok: bool,
+        error: str,
+        signature: str,
+        blame: str,
+        changed: bool,
+    ) -> None:
+        """Show expressions the `outcome` (POLICY_LANGUAGE §5), if any looks at it."""
+        if not self.told:
+            return
         seen: dict[str, object] = {
             "ok": ok,
             "state": "success" if ok else "failure",
@@ -132,4 +157,4 @@ class Observer:
         }
         if event.score is not None:
             seen["score"] = event.score
-        return seen
+        view.outcome = seen

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from pathlib import Path
 
+from policyguard.compiler.selectors import glob
 from policyguard.engines.regex import Regex
 from policyguard.journal.journal import Journal
 from policyguard.journal.redact import Redaction
@@ -25,10 +25,11 @@ def journal_of(policy: Policy, store: Store, now: int) -> Journal | None:
     settings = policy.journal
     if not isinstance(place, Path) or settings.durability == "memory":
         return None
+    wanted = [glob(item) for item in settings.redact]
     patterns = [
         (name, Regex(pattern.match).replace)
         for name, pattern in policy.patterns.items()
-        if any(fnmatchcase(name, glob) for glob in settings.redact)
+        if any(matches(name) for matches in wanted)
     ]
     folder = place.parent / FOLDER
     if settings.keep_for is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 from policyguard.compiler import Compiled
 from policyguard.guard import Guard, Session
@@ -207,13 +206,3 @@ class _File:
 def _no_clock() -> int:
     """In a replay all times are the events'."""
     return 0
-
-
-def replay(
-    compiled: Compiled, traces: Iterable[TraceFile], *, observe: bool, labels: Labels | None
-) -> Figures:
-    """Replay all files, and conclude."""
-    running = Replay(compiled, observe=observe, labels=labels)
-    for trace in traces:
-        running.add(trace)
-    return running.finish()

@@ -34,7 +34,7 @@ def _results(*, failed: bool) -> Iterator[str]:
 
 def _share(texts: list[str]) -> float:
     policy = compile_policy("core").policy
-    signatures = Signatures(policy.signatures, policy.bounds)
+    signatures = Signatures(policy.signatures)
     return sum(signatures.first(text, failed=True) is not None for text in texts) / len(texts)
 
 

@@ -65,7 +65,7 @@ POLICIES = {
 }
 NO_LIMITS = """
 limits:
-  default: {repeat: none, cycle: none, failures: none}
+  default: {repeat: none, cycle: none, failures: none, refusals: none}
 """
 
 

@@ -8,7 +8,7 @@ from policyguard.compiler import schema
 from policyguard.engines.yaml_tree import Mapping, Node, Path, Sequence, plain
 from policyguard.model.diagnostic import Diagnostic
 
-STEP = 2
+STEP = 3
 """The step of the language that this version has reached (`x-step` in the schema)."""
 
 

@@ -10,7 +10,7 @@ from policyguard.cel import Duration, Timestamp
 from policyguard.compiler import derived
 from policyguard.compiler.expressions import Expressions, reads_any
 from policyguard.compiler.plans import Planner
-from policyguard.compiler.sameness import Errors, Signatures, results
+from policyguard.compiler.sameness import Envelope, Errors, Signatures, results
 from policyguard.compiler.tags import checker
 from policyguard.engines.fingerprint import Fingerprinter, NotJson
 from policyguard.evaluator.evaluator import Evaluator, Identity
@@ -39,6 +39,8 @@ def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
         derive=_derive(policy, reads),
         observer=_observer(policy, expressions, fingerprinter),
         budgets=planner.budgets,
+        approvals=planner.approvals(),
+        refusals=planner.refusals(),
         lists={name: list(items) for name, items in policy.lists.items()},
         params={name: param.value for name, param in policy.params.items()},
         check_tags=checker(policy),
@@ -104,6 +106,9 @@ def _observer(policy: Policy, expressions: Expressions, fingerprinter: Fingerpri
             rules.append((f"blame/{rule.id}", when, rule.blame))
     return Observer(
         failed_when=expressions.get("outcomes", "failed_when"),
+        envelope=Envelope(policy.outcomes.envelope).state if policy.outcomes.envelope else None,
+        non_advancing=policy.outcomes.meta.non_advancing,
+        harness=policy.outcomes.meta.harness,
         signature=Signatures(policy.signatures).first,
         blame_rules=tuple(rules),
         same_result=results(fingerprinter, policy.classify.fingerprint.result_chars),

@@ -8,7 +8,9 @@ from typing import Any
 
 from policyguard.compiler.layers import Layered
 from policyguard.evaluator.evaluator import Evaluator, Request
+from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.view import View
 from policyguard.model.decision import Fault
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.entry import Example
@@ -42,9 +44,11 @@ def run_examples(policy: Policy, layered: Layered, evaluator: Evaluator) -> Iter
                     )
 
 
-def _matches(
-    policy: Policy, rule: Rule, example: Example, evaluator: Evaluator
-) -> tuple[bool, list[Fault]]:
+def prepared(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Plan, View]:
+    """What applies to the call of an example, and what expressions see of it.
+
+    Raises `ArgumentsError` for arguments that cannot be judged.
+    """
     tags = {name: tag.default for name, tag in policy.tags.items() if tag.default is not None}
     started = Started(
         session="example",
@@ -54,12 +58,19 @@ def _matches(
         roles=example.roles,
         tags={**tags, **example.tags},
     )
-    session = SessionState(started, None)
+    session = SessionState(started, None, most=policy.bounds.window_entries)
     session.facts.update(example.session)
+    _, plan, view = evaluator.prepare(
+        session, Request(example.tool, _arguments(policy, example)), started.at
+    )
+    return plan, view
+
+
+def _matches(
+    policy: Policy, rule: Rule, example: Example, evaluator: Evaluator
+) -> tuple[bool, list[Fault]]:
     try:
-        _, plan, view = evaluator.prepare(
-            session, Request(example.tool, _arguments(policy, example)), started.at
-        )
+        plan, view = prepared(policy, example, evaluator)
     except ArgumentsError:
         return True, []  # refused before any rule is asked
     judge = next((one for one in plan.rules if one.id == f"rules/{rule.id}"), None)

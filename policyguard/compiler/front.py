@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from policyguard.compiler import params
 from policyguard.compiler.evidence import check_patterns
+from policyguard.compiler.idle import check_idle
 from policyguard.compiler.layers import Layered, digest, layered
 from policyguard.compiler.load import Loaded, load, load_text, load_tree
 from policyguard.compiler.names import Known, substitute
@@ -78,6 +79,6 @@ def _front(loaded: Loaded, environ: Mapping[str, str] | None) -> Front:
     diagnostics += found
     merged = replace(merged, tree=tree)
     policy = typed(tree, values.values, digest(loaded.layers, values.environ))
-    for check in (check_references, check_patterns, check_placeholders):
+    for check in (check_references, check_idle, check_patterns, check_placeholders):
         diagnostics += check(policy, merged)
     return Front(policy, merged, diagnostics)

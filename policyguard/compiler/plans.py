@@ -8,27 +8,33 @@ from typing import Any
 
 from policyguard.compiler.expressions import Expressions, Path, reads_any
 from policyguard.compiler.placeholders import template
+from policyguard.compiler.redaction import redactor
 from policyguard.compiler.selectors import glob, has_words, literal_prefix, selects
 from policyguard.evaluator.account import UNIT
+from policyguard.evaluator.approvals import Terms as Approval
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.cycle import Cycle
 from policyguard.evaluator.failures import Failures
-from policyguard.evaluator.limits import Limit
+from policyguard.evaluator.ladder import Ladder
+from policyguard.evaluator.limits import Limit, Terms
+from policyguard.evaluator.no_progress import NoProgress
 from policyguard.evaluator.outage import Outage
 from policyguard.evaluator.plan import Candidates, Plan
 from policyguard.evaluator.polling import Polling
+from policyguard.evaluator.refusals import Refusals
 from policyguard.evaluator.repeat import Repeat
 from policyguard.evaluator.rule import Rule
 from policyguard.evaluator.view import Expression, View
 from policyguard.evaluator.wording import Template
-from policyguard.model.entry import Entry
+from policyguard.model.entry import Entry, Selecting
 from policyguard.model.limits import Budget as BudgetEntry
-from policyguard.model.limits import LimitLevel, RepeatLimit
+from policyguard.model.limits import Limit as AnyLimit
+from policyguard.model.limits import LimitLevel, RefusalsLimit, RepeatLimit
 from policyguard.model.policy import ClassEntry, Policy
 from policyguard.model.policy import Rule as RuleEntry
 
-KINDS = ("repeat", "cycle", "failures", "outage", "polling")
+KINDS = ("repeat", "cycle", "no_progress", "failures", "outage", "polling")
 
 
 class Planner:
@@ -41,6 +47,7 @@ class Planner:
         self, policy: Policy, expressions: Expressions, digest: Callable[[str], str]
     ) -> None:
         self._digest = digest
+        self._redact = redactor(policy)
         self._policy = policy
         self._expressions = expressions
         self._limits = {
@@ -51,18 +58,21 @@ class Planner:
             }
             for level, limits in policy.limits.items()
         }
+        self._refusals = {
+            level: _refusals(level, limits)
+            for level, limits in policy.limits.items()
+            if limits.refusals is not None
+        }
         self._globs = sorted(
             ((level, glob(level[6:])) for level in policy.limits if level.startswith("tools:")),
             key=lambda item: -literal_prefix(item[0][6:]),
         )
         self.budgets = {f"budgets/{entry.id}": self._budget(entry) for entry in policy.budgets}
         self._drawn = [
-            (selects(entry.tools), selects(entry.classes), self.budgets[f"budgets/{entry.id}"])
-            for entry in policy.budgets
+            (_selects(entry), self.budgets[f"budgets/{entry.id}"]) for entry in policy.budgets
         ]
         self._rules = [
-            (selects(entry.tools), selects(entry.classes), selects(entry.agents), self._rule(entry))
-            for entry in policy.rules
+            (_selects(entry), selects(entry.agents), self._rule(entry)) for entry in policy.rules
         ]
         self._classes = [
             (entry, self._named(entry), expressions.get("classify", "classes", number, "when"))
@@ -83,25 +93,48 @@ class Planner:
     def plan(self, tool: str, server: str, agent: str, class_: str) -> Plan:
         """What the policy has to say on calls of a tool in a class, made by an agent."""
         changing = self._changing
+        levels = [level for level, matches in self._globs if matches(tool)]
+        levels += [f"classes:{class_}", "default"]
+        refusals = (self._refusals[level] for level in levels if level in self._refusals)
+        timeout, timeout_by = self._timeout(levels)
         return Plan(
             tool=tool,
             class_=class_,
-            limits=self._limits_for(tool, class_),
+            limits=self._limits_for(levels),
             budgets=tuple(
-                budget for tools, classes, budget in self._drawn if tools(tool) and classes(class_)
+                budget for selected, budget in self._drawn if selected(tool, server, class_)
             ),
             rules=tuple(
                 rule
-                for tools, classes, agents, rule in self._rules
-                if tools(tool) and classes(class_) and agents(agent)
+                for selected, agents, rule in self._rules
+                if selected(tool, server, class_) and agents(agent)
             ),
             changing=changing(class_) if isinstance(changing, _ByClass) else changing,
+            refusals=next(refusals, None),
+            timeout=timeout,
+            timeout_by=timeout_by,
         )
 
-    def _limits_for(self, tool: str, class_: str) -> tuple[Limit, ...]:
+    def refusals(self) -> tuple[str, ...]:
+        """The ids of all limits of that kind."""
+        return tuple(limit.id for limit in self._refusals.values() if limit is not None)
+
+    def approvals(self) -> dict[str, Approval]:
+        """Who may say yes to what rules ask about, by rule."""
+        return {rule.id: rule.approval for _, _, rule in self._rules if rule.approval is not None}
+
+    def _timeout(self, levels: list[str]) -> tuple[int | None, str]:
+        """How long a call may take, and the level that says so."""
+        for level in levels:
+            limits = self._policy.limits.get(level)
+            if limits is not None and limits.timeout is not None:
+                if limits.timeout == "none" or _observed(limits):
+                    return None, ""
+                return limits.timeout, f"limits/{level}/timeout"
+        return None, ""
+
+    def _limits_for(self, levels: list[str]) -> tuple[Limit, ...]:
         """The limit of each kind at the most specific level: tool, then class, then default."""
-        levels = [level for level, matches in self._globs if matches(tool)]
-        levels += [f"classes:{class_}", "default"]
         chosen: dict[str, Limit] = {}
         for kind in KINDS:
             for level in levels:
@@ -121,44 +154,35 @@ class Planner:
         entry = getattr(limits, kind)
         if entry == "none":
             return None
-        common = {
-            "effect": entry.effect,
-            "per_turn": entry.per == "turn",
-            "observe": _observed(entry, limits),
-        }
+        terms = _terms(id_, entry, limits)
+        most = self._policy.bounds.window_entries
         if kind == "repeat":
-            return self._repeat(id_, level, entry, common)
+            return self._repeat(terms, level, entry)
         if kind == "cycle":
-            return Cycle(id_, longest=entry.longest, max=entry.max, **common)
+            return Cycle(terms, longest=entry.longest, max=entry.max)
+        if kind == "no_progress":
+            return NoProgress(terms, max=entry.max, most=most)
         if kind == "failures":
             return Failures(
-                id_,
+                terms,
                 max=entry.max,
                 same_error=entry.same == "error",
                 signature=entry.signature or "",
-                **common,
             )
         if kind == "outage":
             return Outage(
-                id_,
+                terms,
                 max=entry.max,
                 within=entry.within,
                 cooldown=entry.cooldown,
                 # A glob names tools that go down together; a class is a kind of action.
                 together=level.startswith("tools:"),
-                most=self._policy.bounds.window_entries,
+                most=most,
                 patience=self._policy.bounds.unreported,
-                **common,
             )
-        return Polling(
-            id_,
-            cooldown=entry.cooldown,
-            unchanged=entry.unchanged,
-            most=self._policy.bounds.window_entries,
-            **common,
-        )
+        return Polling(terms, cooldown=entry.cooldown, unchanged=entry.unchanged, most=most)
 
-    def _repeat(self, id_: str, level: str, entry: RepeatLimit, common: dict[str, Any]) -> Repeat:
+    def _repeat(self, terms: Terms, level: str, entry: RepeatLimit) -> Repeat:
         window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
         path = ("limits", *level.split(":", 1), "repeat", "key")
         expression = self._expressions.get(*path)
@@ -170,12 +194,11 @@ class Planner:
         elif entry.same == "target":
             key = _target_key(self._digest)
         return Repeat(
-            id_,
+            terms,
             max=entry.max,
             window=window,
             same="key" if expression is not None else entry.same,
             key=key,
-            **common,
         )
 
     def _budget(self, entry: BudgetEntry) -> Budget:
@@ -189,10 +212,11 @@ class Planner:
             limit = entry.max or 0
         when = self._expressions.reads(*path, "when")
         total = self._expressions.reads(*path, "sum")
+        unit = 1 if kind == "time" else UNIT
         return Budget(
             f"budgets/{entry.id}",
             kind=kind,
-            max=limit if kind == "time" else round(limit * UNIT),
+            max=round(limit * unit),
             scope=entry.per.scope,
             keys=tuple(
                 expression
@@ -205,10 +229,18 @@ class Planner:
             sum=self._expressions.get(*path, "sum"),
             sum_post_paid=reads_any(total, "outcome"),
             agents=selects(entry.agents),
-            selective=any((entry.tools, entry.classes, entry.when, entry.per.keys)),
-            effect=entry.effect,
-            message=message(entry.message),
-            instead=message(entry.instead),
+            selective=any((entry.tools, entry.servers, entry.classes, entry.when, entry.per.keys)),
+            ladder=Ladder(
+                entry.effect,
+                **{
+                    step: None if height is None else round(height * unit)
+                    for step, height in _steps(entry).items()
+                },
+            ),
+            reserve=round((entry.reserve or 0) * UNIT),
+            extend=None if entry.extend is None else round(entry.extend * unit),
+            message=message(entry.message, self._redact),
+            instead=message(entry.instead, self._redact),
             observe=_observed(entry),
             reads_time=_reads_time(when | total),
             digest=self._digest,
@@ -224,12 +256,13 @@ class Planner:
             unless=self._expressions.get(*path, "unless"),
             effect=entry.effect,
             on_error=entry.on_error,
-            message=message(entry.message),
-            instead=message(entry.instead),
+            message=message(entry.message, self._redact),
+            instead=message(entry.instead, self._redact),
             observe=_observed(entry),
             reads_time=_reads_time(
                 self._expressions.reads(*path, "when") | self._expressions.reads(*path, "unless")
             ),
+            approval=_approval(entry),
         )
 
     def _named(self, entry: ClassEntry) -> Callable[[str], bool]:
@@ -262,9 +295,47 @@ class _ByClass:
         return not class_ or class_ in self._classes
 
 
-def message(text: str | None) -> Template | None:
+def _selects(entry: Selecting) -> Callable[[str, str, str], bool]:
+    """Whether an entry is about a tool, its server and its class."""
+    tools, servers, classes = (
+        selects(selector) for selector in (entry.tools, entry.servers, entry.classes)
+    )
+    return lambda tool, server, class_: tools(tool) and servers(server) and classes(class_)
+
+
+def _refusals(level: str, limits: LimitLevel) -> Refusals | None:
+    entry = limits.refusals
+    if not isinstance(entry, RefusalsLimit):
+        return None
+    return Refusals(_terms(f"limits/{level}/refusals", entry, limits), max=entry.max)
+
+
+def _terms(id_: str, entry: AnyLimit, limits: LimitLevel) -> Terms:
+    """What a limit has in common with all others."""
+    return Terms(
+        id_,
+        Ladder(entry.effect, **_steps(entry)),
+        per_turn=entry.per == "turn",
+        observe=_observed(entry, limits),
+        refuse_tool=entry.refuse == "tool",
+        until=entry.until or "",
+    )
+
+
+def _steps(entry: AnyLimit | BudgetEntry) -> dict[str, Any]:
+    return {step: getattr(entry, step) for step in ("advise_at", "ask_at", "halt_at")}
+
+
+def _approval(entry: RuleEntry) -> Approval | None:
+    terms = entry.approval
+    if terms is None:
+        return None
+    return Approval(frozenset(terms.from_), terms.count, terms.within, terms.otherwise == "allow")
+
+
+def message(text: str | None, redact: Callable[[str], str]) -> Template | None:
     """A message with its `{placeholders}` told apart; None where there is none."""
-    return Template(template(text).parts) if text is not None else None
+    return Template(template(text).parts, redact) if text is not None else None
 
 
 def _observed(*entries: Entry) -> bool:

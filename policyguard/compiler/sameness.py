@@ -1,4 +1,4 @@
-"""When two results, and two errors, are the same; and which signature an error has."""
+"""When two results, and two errors, are the same; which signature and state they have."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.engines.regex import Regex, RegexSet
+from policyguard.model import policy
 from policyguard.model.policy import Signature
 
 _ACCIDENTS = (
@@ -66,6 +67,25 @@ class _Set:
     def first(self, text: str) -> tuple[str, str] | None:
         place = self._set.first(text) if self._set is not None else None
         return self._known[place] if place is not None else None
+
+
+class Envelope:
+    """The states that results may have, first match wins."""
+
+    def __init__(self, entries: tuple[policy.Envelope, ...]) -> None:
+        self._states = [entry.state for entry in entries]
+        self._marks = [Regex(entry.pattern) for entry in entries]
+        self._set = RegexSet([entry.pattern for entry in entries], head=TEXT, tail=TEXT)
+
+    def state(self, text: str) -> tuple[str, str] | None:
+        """The state of a result, and its text without the mark that it begins with."""
+        place = self._set.first(text)
+        if place is None:
+            return None
+        begin, end = self._marks[place].span(text[:TEXT]) or (0, 0)
+        # A pattern that takes in everything is a fallback, not a mark.
+        marked = begin == 0 and end < min(len(text), TEXT)
+        return self._states[place], text[end:].lstrip() if marked else text
 
 
 TEXT = 65536

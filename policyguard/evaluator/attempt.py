@@ -15,10 +15,13 @@ class Attempt:
     it tells it by; `charges` what the call takes from budgets at admission. `at` is nanoseconds
     or None (a record without time); `ended`, known from its completion on, is when its result
     came. `radius` names the schedule that says how many targets it may touch, if one does.
+    `asks` are the charges of budgets that an approval raises, `insisted` those of budgets whose
+    steps count attempts. `timeout` is how long it may take (ns), as the entry `timeout_by` says.
     """
 
     __slots__ = (
         "args",
+        "asks",
         "at",
         "batch",
         "changing",
@@ -30,6 +33,7 @@ class Attempt:
         "fingerprint",
         "hints",
         "id",
+        "insisted",
         "keys",
         "like",
         "numbers",
@@ -38,6 +42,8 @@ class Attempt:
         "server",
         "tags",
         "targets",
+        "timeout",
+        "timeout_by",
         "tool",
         "trials",
     )
@@ -60,7 +66,17 @@ class Attempt:
     changing: bool
     keys: dict[str, str]
     charges: list[Charge]
+    asks: list[Charge]
+    insisted: list[Charge]
     faults: list[Fault]
     trials: tuple[str, ...]
     radius: str
     ended: int | None
+    timeout: int | None
+    timeout_by: str
+
+    def at_most(self, timeout: int, by: str) -> None:
+        """The call may take no longer than this (ns); the shortest such time holds."""
+        if self.timeout is None or timeout < self.timeout:
+            self.timeout = timeout
+            self.timeout_by = by

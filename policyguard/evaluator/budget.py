@@ -13,6 +13,7 @@ from typing import Any
 
 from policyguard.evaluator.account import UNIT, Account, Book
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.ladder import Ladder
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.view import Expression, View
 from policyguard.evaluator.wording import Template, seconds, show
@@ -29,17 +30,20 @@ class Budget:
     `kind` is calls, tokens, cost, time, at_once or sum; `max` is in units of 1e-9 (time: ns);
     `scope` is turn, session, agent, user, project or global; `keys` are the further parts of
     `per`, of which only a `digest` is kept. `agents` tells whether an agent's name is one of those
-    that own this budget. `most` caps the draws remembered in a window, `most_keys` the accounts.
+    that own this budget. `reserve` is held per call until its tokens or cost are known, `extend`
+    what an approval or a grant adds (both as `max`). `most` caps the draws remembered in a window,
+    `most_keys` the accounts.
     """
 
     __slots__ = (
         "agents",
         "digest",
-        "effect",
+        "extend",
         "id",
         "instead",
         "keys",
         "kind",
+        "ladder",
         "max",
         "message",
         "most",
@@ -47,6 +51,7 @@ class Budget:
         "observe",
         "post_paid",
         "reads_time",
+        "reserve",
         "scope",
         "selective",
         "sum",
@@ -70,7 +75,9 @@ class Budget:
         sum_post_paid: bool,
         agents: Callable[[str], bool],
         selective: bool,
-        effect: Effect,
+        ladder: Ladder,
+        reserve: int,
+        extend: int | None,
         message: Template | None,
         instead: Template | None,
         observe: bool,
@@ -91,7 +98,9 @@ class Budget:
         self.post_paid = kind in ("tokens", "cost") or sum_post_paid or when_post_paid
         self.agents = agents
         self.selective = selective
-        self.effect = effect
+        self.ladder = ladder
+        self.reserve = reserve
+        self.extend = extend
         self.message = message
         self.instead = instead
         self.observe = observe
@@ -99,6 +108,11 @@ class Budget:
         self.digest = digest
         self.most = most
         self.most_keys = most_keys
+
+    @property
+    def extended(self) -> float:
+        """What an approval adds, in the budget's own unit."""
+        return (self.extend or 0) / UNIT
 
     def judge(
         self, book: Book, session: SessionState, attempt: Attempt, view: View, faults: list[Fault]
@@ -117,17 +131,27 @@ class Budget:
             suffix = self._suffix(view)
         except ExpressionError as error:
             faults.append(Fault(self.id, str(error)))
-            return self._violation(view, None, 0, f"the budget cannot be reckoned: {error}")
+            text = f"the budget cannot be reckoned: {error}"
+            return self._violation(view, None, 0, self.ladder.effect, text)
         found: Violation | None = None
         for owner, scope in self.scopes(session):
             key = scope + suffix
             account = book.get(self.id, key)
             if account is None and suffix and self._keys(book, owner) >= self.most_keys:
-                return self._violation(view, None, 0, "the budget has too many different keys")
+                text = "the budget has too many different keys"
+                return self._violation(view, None, 0, self.ladder.effect, text)
             granted = self._granted(book, scope, suffix)
-            found = found or self._over(account, granted, amount, owner, attempt, view)
+            charge = Charge(self.id, key, amount)
+            violation = self._over(account, granted, charge, owner, session, attempt, view)
+            if violation is not None:
+                if found is None or violation.effect > found.effect:
+                    found = violation
+                if violation.effect is Effect.ASK and self.extend is not None:
+                    attempt.asks.append(charge)
+            if self.kind == "calls" and self.ladder.steps:
+                attempt.insisted.append(charge)
             # Also where it is over: with the effect *advise* the call runs, and is paid.
-            attempt.charges.append(Charge(self.id, key, amount))
+            attempt.charges.append(charge)
         return found
 
     def _counts(self, view: View, faults: list[Fault]) -> bool:
@@ -150,7 +174,8 @@ class Budget:
         if self.kind == "sum" and self.sum is not None and not self.post_paid:
             return _amount(self.sum(view))
         if self.kind in ("tokens", "cost"):
-            return _amount(attempt.estimate.get(self.kind, 0))
+            estimate = attempt.estimate.get(self.kind)
+            return self.reserve if estimate is None else _amount(estimate)
         return 0
 
     def _suffix(self, view: View) -> str:
@@ -192,29 +217,65 @@ class Budget:
         self,
         account: Account | None,
         granted: int,
-        amount: int,
+        charge: Charge,
         owner: SessionState,
+        session: SessionState,
         attempt: Attempt,
         view: View,
     ) -> Violation | None:
-        limit = self.max + granted + (account.granted if account is not None else 0)
+        extended = granted + (account.granted if account is not None else 0)
+        limit = self.max + extended
+        used = self._used(account, owner, attempt)
+        if used is None:  # a clock that has not begun, or is not told
+            return None if limit else self._violation(view, 0, limit, self.ladder.effect)
+        amount = charge.amount
+        height = used
         if self.kind == "time":
-            start = self._start(account, owner)
-            if attempt.at is None or start is None:
-                return None if limit else self._violation(view, 0, limit)
-            used = attempt.at - start
-            return self._violation(view, used, limit) if used >= limit else None
-        if self.kind == "at_once":
-            used = account.open * UNIT if account is not None else 0
-            return self._violation(view, used, limit) if used + UNIT > limit else None
-        used = account.used_at(attempt.at, self.within) if account is not None else 0
-        if used + amount <= limit and (not self.post_paid or used < limit):
+            over = used >= limit
+            if not over and not self.observe and self.ladder.effect >= Effect.BLOCK:
+                attempt.at_most(limit - used, self.id)
+        elif self.post_paid:
+            over = used + amount > limit or used >= limit
+        else:
+            over = used + amount > limit
+            height += amount
+            if self.kind == "calls" and session.insisted:
+                height += UNIT * session.insists_on(self.id, charge.key)
+        # What was granted lifts the steps as it lifts the limit.
+        effect = self.ladder.answer(height - extended, over=over)
+        if effect is None:
             return None
         retry = None
-        if account is not None and self.within is not None and attempt.at is not None:
+        if over and account is not None and self.within is not None and attempt.at is not None:
             frees = account.frees_at(used + max(amount, 1) - limit, self.within)
             retry = (frees - attempt.at) / 1e9 if frees is not None else None
-        return self._violation(view, used, limit, retry_after=retry)
+        return self._violation(view, used, limit, effect, retry_after=retry, over=over)
+
+    def _used(self, account: Account | None, owner: SessionState, attempt: Attempt) -> int | None:
+        """What counts now; None for a time that cannot be told."""
+        if self.kind == "time":
+            start = self._start(account, owner)
+            return None if attempt.at is None or start is None else attempt.at - start
+        if account is None:
+            return 0
+        if self.kind == "at_once":
+            return account.open * UNIT
+        return account.used_at(attempt.at, self.within)
+
+    def left(self, book: Book, session: SessionState, attempt: Attempt, view: View) -> float | None:
+        """What is left for a call like this, in the budget's unit (seconds for `time`)."""
+        try:
+            suffix = self._suffix(view)
+        except ExpressionError:
+            return None
+        least: int | None = None
+        for owner, scope in self.scopes(session):
+            account = book.get(self.id, scope + suffix)
+            limit = self.max + self._granted(book, scope, suffix)
+            limit += account.granted if account is not None else 0
+            left = max(0, limit - (self._used(account, owner, attempt) or 0))
+            least = left if least is None else min(least, left)
+        return None if least is None else least / 1e9
 
     def _start(self, account: Account | None, owner: SessionState) -> int | None:
         if self.keys or self.scope not in ("session", "turn"):
@@ -226,15 +287,18 @@ class Budget:
         view: View,
         used: int | None,
         limit: int,
+        effect: Effect,
         text: str = "",
         retry_after: float | None = None,
+        *,
+        over: bool = True,
     ) -> Violation:
         unit = 1e9
         shown_used = used / unit if used is not None else None
         shown_limit = limit / unit
         if not text:
-            text = self._words(used or 0, limit)
-        instead = "finish with what you have, or ask for more"
+            text = self._words(used or 0, limit, over=over)
+        instead = _INSTEAD if over else _SOON
         if self.message is not None or self.instead is not None:
             values = {
                 "call": view.call,
@@ -249,7 +313,7 @@ class Budget:
             instead = self.instead.render(values) if self.instead is not None else instead
         return Violation(
             self.id,
-            self.effect,
+            effect,
             "budget",
             text,
             instead,
@@ -258,16 +322,16 @@ class Budget:
             retry_after,
         )
 
-    def _words(self, used: int, limit: int) -> str:
+    def _words(self, used: int, limit: int, *, over: bool) -> str:
         name = self.id.partition("/")[2]
         if self.kind == "time":
-            return f"the time of budget `{name}` is over: {seconds(used)} of {seconds(limit)}"
+            how = "is over" if over else "runs out"
+            return f"the time of budget `{name}` {how}: {seconds(used)} of {seconds(limit)}"
         what = {"at_once": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
         span = f" in {seconds(self.within)}" if self.within is not None else ""
-        return (
-            f"budget `{name}` is used up: {show(used / UNIT)} of {show(limit / UNIT)} {what}"
-            f"{span} per {self.scope}"
-        )
+        how = "is used up" if over else "runs out"
+        figures = f"{show(used / UNIT)} of {show(limit / UNIT)} {what}{span} per {self.scope}"
+        return f"budget `{name}` {how}: {figures}"
 
     def settle(
         self, charge: Charge, view: View, outcome: Outcome, faults: list[Fault]
@@ -291,6 +355,10 @@ class Budget:
         if self.kind == "sum" and self.sum is not None:
             return _amount(self.sum(view))
         return _amount((outcome.tokens if self.kind == "tokens" else outcome.cost) or 0)
+
+
+_INSTEAD = "finish with what you have, or ask for more"
+_SOON = "come to an end: use what is left for what matters most"
 
 
 def _amount(value: Any) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.wording import times
 from policyguard.model.decision import Violation
-from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
@@ -20,50 +20,43 @@ class Step:
         self.result: str | None = None
 
 
-class Cycle:
+class Cycle(Limit):
     """Refuses the call that would begin round `max + 1` of a cycle of 2 to `longest` calls.
 
     One call repeated is no cycle but a repetition, which is `repeat`'s (and `polling`'s) business.
     """
 
-    __slots__ = ("effect", "id", "longest", "max", "observe", "per_turn")
+    __slots__ = ("least", "longest")
 
-    def __init__(
-        self,
-        id: str,  # noqa: A002 - the field's name in the language
-        *,
-        longest: int,
-        max: int,  # noqa: A002 - the field's name in the language
-        effect: Effect,
-        per_turn: bool,
-        observe: bool,
-    ) -> None:
-        self.id = id
+    def __init__(self, terms: Terms, *, longest: int, max: int) -> None:  # noqa: A002 - the field's name
+        super().__init__(terms, max)
         self.longest = longest
-        self.max = max
-        self.effect = effect
-        self.per_turn = per_turn
-        self.observe = observe
+        lowest = terms.ladder.lowest
+        self.least = max if lowest is None else min(max, lowest - 1)
 
     def tracker(self) -> list[Step]:
         """No steps yet."""
         return []
 
-    def judge(self, tracker: list[Step], attempt: Attempt, changes: Changes) -> Violation | None:
+    def judge(
+        self, tracker: list[Step], attempt: Attempt, changes: Changes, insisted: int
+    ) -> Violation | None:
         """Looks for a period that the steps so far keep and the attempt would continue."""
         call = attempt.fingerprint
+        rounds = max(1, min(2, self.least), self.least - insisted)
         for length in range(2, self.longest + 1):
-            if len(tracker) < length * self.max:
+            if len(tracker) < length * rounds:
                 return None
-            if tracker[-length].call == call and _keeps(tracker, length, self.max):
-                return Violation(
-                    self.id,
-                    self.effect,
+            if tracker[-length].call == call and _keeps(tracker, length, rounds):
+                count = rounds
+                while count < self.max and _keeps(tracker, length, count + 1):
+                    count += 1
+                return self.violation(
+                    count,
+                    insisted,
                     "cycle",
-                    f"the same {length} calls have come round {times(self.max)}, results unchanged",
+                    f"the same {length} calls have come round {times(count)}, results unchanged",
                     "leave this sequence: change the approach, or finish with what you have",
-                    self.max,
-                    self.max,
                 )
         return None
 
@@ -89,6 +82,8 @@ class Cycle:
 
 def _keeps(steps: list[Step], length: int, rounds: int) -> bool:
     """Whether the last `rounds` rounds of `length` steps are alike, and not one call repeated."""
+    if len(steps) < length * rounds:
+        return False
     first = steps[-1].call
     if all(step.call == first for step in steps[-length:]):
         return False

@@ -7,10 +7,12 @@ changes only in `fold`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from policyguard.evaluator.account import UNIT
+from policyguard.evaluator.approvals import Terms
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.bans import Ban
 from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.observe import Observer
 from policyguard.evaluator.plan import Candidates, Plan
@@ -48,13 +50,23 @@ class Request(NamedTuple):
     estimate: dict[str, float] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
 
 
+Attendance = Literal["nobody", "somebody", "never"]
+"""Who may be asked: nobody is there, somebody is, or (in a replay) it is not asked at all."""
+
+
 class Verdict(NamedTuple):
-    """What the policy says to an attempt. `would` comes from entries in observe mode."""
+    """What the policy says to an attempt. `would` comes from entries in observe mode.
+
+    `passes`: it asks, and what it says of unanswered questions lets the call run. `left` is what
+    remains of the budgets that a refused call would have drawn on.
+    """
 
     effect: Effect
     violations: tuple[Violation, ...]
     would: tuple[Violation, ...]
     faults: tuple[Fault, ...]
+    passes: bool = False
+    left: dict[str, float] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
 
 
 class Evaluator:
@@ -62,9 +74,9 @@ class Evaluator:
 
     `candidates` and `plan` look up what applies to a tool (and server, agent, class); `identify`
     gives a call's identity or raises `ArgumentsError`; `close` tells whether tolerant numbers are
-    close to an earlier call's; `derive` computes what expressions read of
-    a call beyond its plain fields; `instant` and `span` turn nanoseconds into what expressions see
-    as times.
+    close to an earlier call's; `approvals` are the terms of rules that ask, `refusals` the ids of
+    limits of that kind; `derive` computes what expressions read of a call beyond its plain fields;
+    `instant` and `span` turn nanoseconds into what expressions see as times.
     """
 
     def __init__(
@@ -83,6 +95,8 @@ class Evaluator:
         derive: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...],
         observer: Observer,
         budgets: dict[str, Budget],
+        approvals: dict[str, Terms],
+        refusals: tuple[str, ...],
         lists: dict[str, Any],
         params: dict[str, Any],
         check_tags: Callable[[dict[str, Any]], dict[str, Any]],
@@ -106,6 +120,8 @@ class Evaluator:
         self.derive = derive
         self.observer = observer
         self.budgets = budgets
+        self.approvals = approvals
+        self.refusals = refusals
         self.lists = lists
         self.params = params
         self.check_tags = check_tags
@@ -132,6 +148,8 @@ class Evaluator:
         attempt.previous = session.previous.get(tool, {}) if self.reads_previous else {}
         attempt.keys = {}
         attempt.charges = []
+        attempt.asks = []
+        attempt.insisted = []
         attempt.faults = []
         attempt.trials = ()
         attempt.radius = ""
@@ -146,9 +164,11 @@ class Evaluator:
             class_ = candidates.choose(view, attempt.faults)
         view.call["class"] = attempt.class_ = class_
         plan = self.plan(tool, request.server, session.agent, class_)
+        attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
         changing = plan.changing
         attempt.changing = changing if isinstance(changing, bool) else _may_change(changing, view)
         for limit in plan.keyed:
+            assert limit.key is not None  # noqa: S101 - that is what makes it keyed
             try:
                 attempt.keys[limit.id] = limit.key(attempt, view)
             except ExpressionError as error:
@@ -209,12 +229,75 @@ class Evaluator:
         learned: list[Violation],
         *,
         observe: bool,
+        attendance: Attendance = "nobody",
     ) -> Verdict:
         """Collect every violation; the strongest effect wins, whatever the order.
 
         `learned` is what constraints have against the call.
         With `observe` nothing is refused: what would have been stands in `would`.
         """
+        found, would = self._collect(state, session, attempt, plan, view, learned)
+        if found and session.approvals.given:
+            fingerprint, at = attempt.fingerprint, attempt.at
+            found = [one for one in found if not self.waived(session, fingerprint, one, at)]
+        if observe:
+            would, found = found + would, []
+        faults = attempt.faults
+        if not found:
+            return Verdict(Effect.ALLOW, (), tuple(would), tuple(faults))
+        effect = max(found, key=_strength).effect
+        if effect < Effect.ASK:
+            return Verdict(effect, _ordered(found), tuple(would), tuple(faults))
+        if plan.refusals is not None:
+            insisting = plan.refusals.judge(session.tracker(plan.refusals), attempt)
+            if insisting is not None:
+                (would if plan.refusals.observe else found).append(insisting)
+        ordered = _ordered(found)
+        passes = ordered[0].effect is Effect.ASK and all(
+            self._unanswered(session, attempt, one, attendance)
+            for one in found
+            if one.effect is Effect.ASK
+        )
+        left = {
+            budget.id: left
+            for budget in plan.budgets
+            if (left := budget.left(state.book, session, attempt, view)) is not None
+        }
+        return Verdict(ordered[0].effect, ordered, tuple(would), tuple(faults), passes, left)
+
+    def waived(
+        self, session: SessionState, fingerprint: str, violation: Violation, at: int | None
+    ) -> bool:
+        """Whether a violation asks about a call, and enough people have said yes to it."""
+        if violation.effect is not Effect.ASK:
+            return False
+        return session.approvals.waives(fingerprint, self.approvals.get(violation.id), at)
+
+    def _unanswered(
+        self,
+        session: SessionState,
+        attempt: Attempt,
+        violation: Violation,
+        attendance: Attendance,
+    ) -> bool:
+        """Whether a question that nobody has answered lets the call run."""
+        terms = self.approvals.get(violation.id)
+        if terms is None or not terms.otherwise_allow or attendance == "never":
+            return False
+        if attendance == "nobody":
+            return True
+        return session.approvals.expired(attempt.fingerprint, terms.within, attempt.at)
+
+    def _collect(
+        self,
+        state: State,
+        session: SessionState,
+        attempt: Attempt,
+        plan: Plan,
+        view: View,
+        learned: list[Violation],
+    ) -> tuple[list[Violation], list[Violation]]:
+        """Everything there is against the attempt, and what observing entries have."""
         faults = attempt.faults
         found = learned
         would: list[Violation] = []
@@ -222,9 +305,17 @@ class Evaluator:
         if halted:
             found.append(_halted(halted))
         for limit in plan.limits:
-            violation = limit.judge(session.tracker(limit), attempt, session.changes)
+            insisted = session.insists(limit, attempt) if limit.climbs and session.insisted else 0
+            tracker = session.tracker(limit)
+            violation = limit.judge(tracker, attempt, session.changes, insisted)
             if violation is not None:
                 (would if limit.observe else found).append(violation)
+        if session.bans.held:
+            told = {violation.id for violation in found}
+            for ban in session.bans.held.values():
+                violation = self._banned(ban, session, attempt)
+                if violation is not None and violation.id not in told:
+                    (would if ban.limit.observe else found).append(violation)
         for budget in plan.budgets:
             violation = budget.judge(state.book, session, attempt, view, faults)
             if violation is not None:
@@ -235,9 +326,12 @@ class Evaluator:
             violation = rule.judge(view, faults)
             if violation is not None:
                 (would if rule.observe else found).append(violation)
-        if found and attempt.fingerprint in session.approvals:
-            found = [violation for violation in found if violation.effect is not Effect.ASK]
-        return _combine(found, would, faults, observe=observe)
+        return found, would
+
+    def _banned(self, ban: Ban, session: SessionState, attempt: Attempt) -> Violation | None:
+        if not ban.binds(attempt):
+            return None
+        return ban.violation(session.insists_on(ban.limit.id, ban.subject))
 
     def settle(
         self, session: SessionState, attempt: Attempt, event: Completed, last: str | None
@@ -268,15 +362,8 @@ class Evaluator:
         return tuple(charges)
 
 
-def _combine(
-    found: list[Violation], would: list[Violation], faults: list[Fault], *, observe: bool
-) -> Verdict:
-    if observe:
-        would, found = found + would, []
-    if not found:
-        return Verdict(Effect.ALLOW, (), tuple(would), tuple(faults))
-    found.sort(key=_strength, reverse=True)
-    return Verdict(found[0].effect, tuple(found), tuple(would), tuple(faults))
+def _ordered(found: list[Violation]) -> tuple[Violation, ...]:
+    return tuple(sorted(found, key=_strength, reverse=True))
 
 
 def _strength(violation: Violation) -> int:

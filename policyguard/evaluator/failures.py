@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.wording import times
 from policyguard.model.decision import Violation
-from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
@@ -22,63 +22,60 @@ class Row:
         self.tools: set[str] = set()
 
 
-class Failures:
+class Failures(Limit):
     """Refuses calls after `max` failures in a row; the parallel calls of one batch count once.
 
     With `same_error` only one and the same error makes a row (its accidents masked), with
     `signature` only failures of that signature; then only the tools that failed in the row are
-    refused, so that another tool's success can end it.
+    refused, so that another tool's success can end it. A pending result, and one that the harness
+    is to blame for by the host's word, neither lengthens nor ends the row.
     """
 
-    __slots__ = ("effect", "id", "max", "observe", "per_turn", "same_error", "signature")
+    __slots__ = ("same_error", "signature")
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the field's name in the language
+        terms: Terms,
         *,
         max: int,  # noqa: A002 - the field's name in the language
         same_error: bool,
         signature: str,
-        effect: Effect,
-        per_turn: bool,
-        observe: bool,
     ) -> None:
-        self.id = id
-        self.max = max
+        super().__init__(terms, max)
         self.same_error = same_error
         self.signature = signature
-        self.effect = effect
-        self.per_turn = per_turn
-        self.observe = observe
 
     def tracker(self) -> Row:
         """An empty row."""
         return Row()
 
-    def judge(self, tracker: Row, attempt: Attempt, changes: Changes) -> Violation | None:
+    def subject(self, attempt: Attempt) -> str:
+        """Whatever the agent tries while the row lasts; with one error or signature, the tool."""
+        return attempt.tool if self.same_error or self.signature else ""
+
+    def judge(
+        self, tracker: Row, attempt: Attempt, changes: Changes, insisted: int
+    ) -> Violation | None:
         """Whether the row is full, and the attempt one of those that it stops."""
-        if tracker.count < self.max:
+        if tracker.count < self.max and not (self.climbs and tracker.count):
             return None
         if (self.same_error or self.signature) and attempt.tool not in tracker.tools:
             return None
         what = "with the same error" if self.same_error else "in a row"
-        return Violation(
-            self.id,
-            self.effect,
+        return self.violation(
+            tracker.count,
+            insisted,
             "failures",
             f"calls have failed {times(tracker.count)} {what}",
             "find the cause by other means before you try again, or finish with what you have",
-            tracker.count,
-            self.max,
         )
-
-    def admit(self, tracker: Row, attempt: Attempt) -> None:
-        """Nothing: only outcomes count."""
 
     def complete(
         self, tracker: Row, mark: None, attempt: Attempt, outcome: Outcome, seq: int
     ) -> None:
         """A success ends the row, a failure lengthens it (or begins a new one)."""
+        if outcome.state == "pending" or outcome.infra:
+            return
         if outcome.ok or (self.signature and outcome.signature != self.signature):
             tracker.count = 0
             tracker.tools.clear()
@@ -94,6 +91,3 @@ class Failures:
         tracker.count += 1
         if len(tracker.tools) < self.max:
             tracker.tools.add(attempt.tool)
-
-    def release(self, tracker: Row, mark: None, attempt: Attempt) -> None:
-        """Nothing: only outcomes count."""

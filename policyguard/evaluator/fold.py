@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from policyguard.evaluator.account import UNIT
+from policyguard.evaluator.approvals import Asked, Yes
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.bans import Ban
 from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.limits import Limit
+from policyguard.evaluator.no_progress import NoProgress
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import Flight, SessionState
 from policyguard.evaluator.state import State
@@ -33,7 +37,7 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
     flight (it was reported before, or its admission has been reclaimed).
     """
     if isinstance(event, Started):
-        start(state, event)
+        start(evaluator, state, event)
         return
     session = state.sessions.get(event.session)
     if session is None:
@@ -47,11 +51,11 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
             if flight is not None:
                 complete(evaluator, state, session, event, flight, recall(event))
         case Refused():
-            refuse(session, event)
+            refuse(evaluator, session, event)
         case Released():
             release(evaluator, state, session, event)
         case TurnStarted():
-            turn(state, session, event)
+            turn(evaluator, state, session, event)
         case Spent():
             spend(evaluator, state, session, event)
         case Granted():
@@ -62,19 +66,23 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
             close(state, session)
 
 
-def start(state: State, event: Started, *, apart: bool = False) -> SessionState:
+def start(
+    evaluator: Evaluator, state: State, event: Started, *, apart: bool = False
+) -> SessionState:
     """A session begins; one with the same id that was still open goes on. See `SessionState`."""
     session = state.sessions.get(event.session)
     if session is None:
         parent = state.sessions.get(event.parent)
-        session = state.sessions[event.session] = SessionState(event, parent, apart=apart)
+        most = evaluator.bounds.window_entries
+        session = SessionState(event, parent, most=most, apart=apart)
+        state.sessions[event.session] = session
         if parent is not None:
             parent.facts["children"] += 1
     return session
 
 
-def rebuild(event: Admitted) -> Attempt:
-    """The attempt that a recorded admission was."""
+def rebuild(event: Admitted | Refused) -> Attempt:
+    """The attempt that was recorded as admitted or refused."""
     attempt = Attempt()
     attempt.at = event.at
     attempt.tool = event.tool
@@ -88,14 +96,17 @@ def rebuild(event: Admitted) -> Attempt:
     attempt.like = event.like
     attempt.numbers = event.numbers
     attempt.targets = event.targets
-    attempt.changing = event.changing
     attempt.keys = event.keys
-    attempt.charges = list(event.charges)
+    attempt.charges = []
     attempt.faults = []
     attempt.previous = {}
-    attempt.trials = event.trials
-    attempt.radius = event.radius
     attempt.class_ = event.class_
+    attempt.timeout, attempt.timeout_by = None, ""
+    if isinstance(event, Admitted):
+        attempt.charges = list(event.charges)
+        attempt.changing = event.changing
+        attempt.trials = event.trials
+        attempt.radius = event.radius
     return attempt
 
 
@@ -104,13 +115,16 @@ def recall(event: Completed) -> Outcome:
     failed = event.ok is False
     return Outcome(
         ok=not failed,
-        state="failure" if failed else "success",
+        state="failure" if failed else event.state or "success",
         signature=event.signature,
         blame=event.blame,
         tokens=event.tokens,
         cost=event.cost,
         result=event.result_fingerprint,
         failure=event.error_fingerprint,
+        retry_after=event.retry_after,
+        advancing=event.advancing,
+        infra=event.infra,
     )
 
 
@@ -148,8 +162,15 @@ def admit(
         session.previous[attempt.tool] = attempt.args
         if len(session.previous) > evaluator.bounds.plans:
             del session.previous[next(iter(session.previous))]
-    if session.approvals:
-        session.approvals.pop(attempt.fingerprint, None)
+    session.approvals.use(attempt.fingerprint)
+    if session.insisted:
+        for limit in plan.climbing:
+            if limit.id in session.insisted:
+                session.insisted[limit.id].forget(limit.subject(attempt))
+    if plan.refusals is not None:
+        refused = session.tracker(plan.refusals)
+        if refused.count:
+            refused.end()
 
 
 def complete(
@@ -169,14 +190,23 @@ def complete(
     changes.seq += 1
     for limit, mark in zip(flight.limits, flight.marks, strict=True):
         limit.complete(session.keep_tracker(limit), mark, attempt, outcome, changes.seq)
+    if outcome.state == "success":
+        session.successes += 1
+        if session.bans.held and outcome.advancing:
+            _advance(session, outcome)
     if outcome.ok:
         if attempt.changing:
             changes.note(attempt.fingerprint)
     else:
         session.facts["failures"] += 1
+    for limit in flight.limits:
+        if limit.bans:
+            _ban(session, limit, attempt, outcome.result)
     _free(evaluator, state, attempt)
     for charge in event.charges:
-        _draw(evaluator, state, session, charge, event.at)
+        # What was reserved too much was drawn at admission.
+        at = event.at if charge.amount > 0 else attempt.at
+        _draw(evaluator, state, session, charge, at)
     if outcome.tokens:
         session.facts["tokens"] += outcome.tokens
     if outcome.cost:
@@ -189,11 +219,31 @@ def complete(
             del results[next(iter(results))]
 
 
-def refuse(session: SessionState, event: Refused) -> None:
-    """A refused call counts in no window; one that halts stops the session."""
+def refuse(evaluator: Evaluator, session: SessionState, event: Refused) -> None:
+    """A refused call counts in no window; one that halts stops the session.
+
+    It counts as an attempt: steps and `refusals` see that the agent insists.
+    """
     _tick(session, event.at)
-    if event.effect == Effect.HALT and not session.halted:
-        session.halted = event.violations[0] if event.violations else "policy"
+    plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
+    if event.effect == Effect.HALT:
+        session.halted = session.halted or (event.violations[0] if event.violations else "policy")
+        _end_refusals(evaluator, session)
+    elif plan.refusals is not None:
+        session.keep_tracker(plan.refusals).refuse(event.batch)
+    attempt = rebuild(event)
+    for limit in plan.climbing:
+        session.insist(limit.id, limit.subject(attempt))
+    for charge in event.insisted:
+        session.insist(charge.budget, charge.key)
+    if event.effect == Effect.ASK:
+        terms = [evaluator.approvals[id_] for id_ in event.violations if id_ in evaluator.approvals]
+        within = min((one.within for one in terms), default=None)
+        asked = Asked(event.at, event.asks)
+        session.approvals.ask(event.fingerprint, asked, within)
+    for limit in plan.banning:
+        if limit.id in event.violations:
+            _ban(session, limit, attempt, "")
 
 
 def release(evaluator: Evaluator, state: State, session: SessionState, event: Released) -> None:
@@ -208,18 +258,23 @@ def release(evaluator: Evaluator, state: State, session: SessionState, event: Re
     _free(evaluator, state, attempt)
     for charge in attempt.charges:
         account = state.book.get(charge.budget, charge.key)
-        if account is not None and charge.amount and _kind(evaluator, charge) != "at_once":
-            account.give_back(charge.amount)
+        budget = evaluator.budgets.get(charge.budget)
+        if account is not None and charge.amount and budget is not None:
+            if budget.kind != "at_once":
+                account.give_back(charge.amount, attempt.at, budget.within)
     session.facts["calls"] -= 1
 
 
-def turn(state: State, session: SessionState, event: TurnStarted) -> None:
+def turn(evaluator: Evaluator, state: State, session: SessionState, event: TurnStarted) -> None:
     """A new turn: what was counted per turn begins anew, and a halt is over."""
     _tick(session, event.at)
     session.turn += 1
     session.facts["turn"] = session.turn
     session.turn_started_at = event.at
     session.turn_trackers = {}
+    session.bans.end_turn()
+    session.insisted.clear()
+    _end_refusals(evaluator, session)
     session.halted = ""
     for budget, key in session.turn_accounts:
         state.book.close(budget, key)
@@ -239,10 +294,13 @@ def grant(evaluator: Evaluator, state: State, session: SessionState, event: Gran
     """A budget is raised where this session draws on it, and a halt is over."""
     _tick(session, event.at)
     session.halted = ""
+    session.insisted.clear()
+    _end_refusals(evaluator, session)
     budget = evaluator.budgets.get(event.budget)
     if budget is None:
         return
-    for _, key in budget.scopes(session):
+    keys = [event.key] if event.key else [key for _, key in budget.scopes(session)]
+    for key in keys:
         _own(session, budget.scope, event.budget, key)
         state.book.open(event.budget, key).granted += round(event.amount * UNIT)
         break  # the nearest owner: a parent's budget is raised through the parent
@@ -251,7 +309,7 @@ def grant(evaluator: Evaluator, state: State, session: SessionState, event: Gran
 def approve(session: SessionState, event: Approved) -> None:
     """One call, known by its fingerprint, may be made once although the policy asks."""
     _tick(session, event.at)
-    session.approvals[event.fingerprint] = 1
+    session.approvals.give(event.fingerprint, Yes(event.by, frozenset(event.labels), event.at))
 
 
 def close(state: State, session: SessionState) -> None:
@@ -259,6 +317,29 @@ def close(state: State, session: SessionState) -> None:
     for budget, key in session.accounts | session.turn_accounts:
         state.book.close(budget, key)
     state.sessions.pop(session.id, None)
+
+
+def _advance(session: SessionState, outcome: Outcome) -> None:
+    """Something new has come: what is refused until then may be tried again."""
+    for ban in session.bans.advance(outcome):
+        limit = ban.limit
+        if isinstance(limit, NoProgress):
+            limit.relent(session.tracker(limit), ban.subject)
+
+
+def _ban(session: SessionState, limit: Limit, attempt: Attempt, result: str) -> None:
+    """Shut off what has reached its limit, where the policy wants more than the call refused."""
+    found = limit.judge(session.tracker(limit), attempt, session.changes, 0)
+    if found is not None and found.used is not None and found.used >= limit.max:
+        session.bans.put(Ban(limit, attempt, found.text, result))
+
+
+def _end_refusals(evaluator: Evaluator, session: SessionState) -> None:
+    """A halt, a new turn, a grant: whoever is refused from now on is counted anew."""
+    for id_ in evaluator.refusals:
+        tracker = session.trackers.get(id_) or session.turn_trackers.get(id_)
+        if tracker is not None:
+            tracker.end()
 
 
 def _tick(session: SessionState, at: int | None) -> None:

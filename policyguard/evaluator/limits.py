@@ -7,32 +7,68 @@ the limit.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.ladder import Ladder
 from policyguard.model.decision import Violation
-from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
-class Limit(Protocol):
-    """A kind of limit: repeat, cycle, failures, outage, polling."""
+class Terms(NamedTuple):
+    """What every kind of limit is given.
+
+    `refuse_tool` and `until` (progress, turn, session; empty: as the kind itself says) are what is
+    refused once the limit is reached, and for how long.
+    """
 
     id: str
-    effect: Effect
-    observe: bool
+    ladder: Ladder
     per_turn: bool
+    observe: bool
+    refuse_tool: bool = False
+    until: str = ""
 
+
+class Limit(ABC):
+    """A kind of limit: repeat, cycle, no_progress, failures, outage, polling."""
+
+    __slots__ = ("bans", "climbs", "id", "ladder", "max", "observe", "per_turn", "terms")
+
+    def __init__(self, terms: Terms, max: int) -> None:  # noqa: A002 - the field's name
+        self.terms = terms
+        self.id = terms.id
+        self.ladder = terms.ladder
+        self.observe = terms.observe
+        self.per_turn = terms.per_turn
+        self.climbs = bool(terms.ladder.steps)
+        self.bans = terms.refuse_tool or bool(terms.until)
+        self.max = max
+
+    @abstractmethod
     def tracker(self) -> Any:
         """Fresh state for a session or turn."""
 
-    def judge(self, tracker: Any, attempt: Attempt, changes: Changes) -> Violation | None:
-        """What this limit has against the attempt. Changes nothing."""
+    @abstractmethod
+    def judge(
+        self, tracker: Any, attempt: Attempt, changes: Changes, insisted: int
+    ) -> Violation | None:
+        """What this limit has against the attempt. Changes nothing.
+
+        `insisted` is how many attempts of the same subject were refused and still stand.
+        """
+
+    def subject(self, attempt: Attempt) -> str:
+        """What an agent insists on that makes this attempt again and again."""
+        return attempt.fingerprint
 
     def admit(self, tracker: Any, attempt: Attempt) -> Any:
         """Take the admitted call into account; what is returned comes back in the next two."""
+        return None
 
+    @abstractmethod
     def complete(
         self, tracker: Any, mark: Any, attempt: Attempt, outcome: Outcome, seq: int
     ) -> None:
@@ -40,3 +76,18 @@ class Limit(Protocol):
 
     def release(self, tracker: Any, mark: Any, attempt: Attempt) -> None:
         """Forget the admission: the call did not run."""
+        return
+
+    def violation(
+        self,
+        count: int,
+        insisted: int,
+        reason: str,
+        text: str,
+        instead: str,
+    ) -> Violation | None:
+        """What the ladder says where `count` of at most `max` have been; None for nothing."""
+        effect = self.ladder.answer(count + insisted + 1, over=count >= self.max)
+        if effect is None:
+            return None
+        return Violation(self.id, effect, reason, text, instead, count, self.max)

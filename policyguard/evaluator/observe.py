@@ -18,14 +18,20 @@ class Observer:
     """The policy's `outcomes`, `signatures` and `blame`, compiled.
 
     `signature` gives the first signature that fits a text, out of those for failures (True) or
-    for successes (False): its id and blame. `blame_rules` are first match. `same_result` and
+    for successes (False): its id and blame. `envelope` gives the first state that a result's text
+    has and the text without its mark, None for a text that has none (or a policy without states).
+    `non_advancing` and `harness` are the keys in a result's metadata that flag it. `blame_rules`
+    are first match. `same_result` and
     `same_error` are the fingerprints of texts; `span` turns nanoseconds into what expressions
     see as a duration. With `told` some expression reads the outcome, and is shown it.
     """
 
     __slots__ = (
         "blame_rules",
+        "envelope",
         "failed_when",
+        "harness",
+        "non_advancing",
         "same_error",
         "same_result",
         "signature",
@@ -37,6 +43,9 @@ class Observer:
         self,
         *,
         failed_when: Expression | None,
+        envelope: Callable[[str], tuple[str, str] | None] | None,
+        non_advancing: tuple[str, ...],
+        harness: tuple[str, ...],
         signature: Callable[[str, bool], tuple[str, str] | None],
         blame_rules: tuple[tuple[str, Expression, str], ...],
         same_result: Callable[[str], str],
@@ -45,6 +54,9 @@ class Observer:
         told: bool,
     ) -> None:
         self.failed_when = failed_when
+        self.envelope = envelope
+        self.non_advancing = non_advancing
+        self.harness = harness
         self.signature = signature
         self.blame_rules = blame_rules
         self.same_result = same_result
@@ -59,20 +71,34 @@ class Observer:
         failed = event.ok is False or event.error is not None
         if event.ok is None and not failed:
             failed = bool(event.exit_code) or (event.status or 0) >= FIRST_ERROR_STATUS
-        result = self.same_result(event.text)
+        state, payload = self._enveloped(event.text) if self.envelope is not None else ("", None)
+        failed = failed or state == "failure"
+        state = event.state or state
+        meta = event.meta
+        infra = bool(meta) and any(meta.get(key) for key in self.harness)
+        result = self.same_result(event.text or event.error or "")
         changed = result != last
         error = event.error if event.error is not None else event.text
         if not failed and self.failed_when is not None and view is not None:
-            self._tell(view, event, ok=True, error="", signature="", blame="", changed=changed)
+            self._tell(view, event, ok=True, error="", state=state, changed=changed)
             failed = self._holds("outcomes/failed_when", self.failed_when, view, faults)
         found = self.signature(error if failed else event.text, failed)
         signature, blame = found if found is not None else ("", "unknown" if failed else "")
+        if failed:
+            state = "failure"
+            if infra or (event.timeout_by and blame == "unknown"):
+                blame = "harness"
+            if payload == "":
+                payload = error
+        elif state != "pending":
+            state = "success"
         if failed and view is not None:
             self._tell(
                 view,
                 event,
                 ok=False,
                 error=error,
+                state=state,
                 signature=signature,
                 blame=blame,
                 changed=changed,
@@ -85,7 +111,7 @@ class Observer:
             blame = event.blame
         outcome = Outcome(
             ok=not failed,
-            state="failure" if failed else "success",
+            state=state,
             text=event.text,
             error=error if failed else "",
             signature=signature,
@@ -99,6 +125,9 @@ class Observer:
             score=event.score,
             meta=event.meta,
             changed=changed,
+            payload=payload,
+            advancing=not (meta and any(meta.get(key) for key in self.non_advancing)),
+            infra=infra,
             result=result,
             failure=self.same_error(error) if failed else "",
         )
@@ -108,11 +137,17 @@ class Observer:
                 event,
                 ok=outcome.ok,
                 error=outcome.error,
+                state=state,
                 signature=signature,
                 blame=outcome.blame,
                 changed=changed,
             )
         return outcome
+
+    def _enveloped(self, text: str) -> tuple[str, str]:
+        """The state that a text begins with, and the rest of it; no state, and the text."""
+        found = self.envelope(text) if self.envelope is not None else None
+        return found if found is not None else ("", text)
 
     def _holds(self, id_: str, when: Expression, view: View, faults: list[Fault]) -> bool:
         try:
@@ -131,16 +166,17 @@ class Observer:
         *,
         ok: bool,
         error: str,
-        signature: str,
-        blame: str,
+        state: str,
         changed: bool,
+        signature: str = "",
+        blame: str = "",
     ) -> None:
         """Show expressions the `outcome` (POLICY_LANGUAGE §5), if any looks at it."""
         if not self.told:
             return
         seen: dict[str, object] = {
             "ok": ok,
-            "state": "success" if ok else "failure",
+            "state": state or ("success" if ok else "failure"),
             "text": event.text,
             "error": error,
             "signature": signature,

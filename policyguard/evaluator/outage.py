@@ -6,9 +6,9 @@ from collections import deque
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.wording import seconds, times
 from policyguard.model.decision import Violation
-from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
@@ -36,7 +36,7 @@ class Row:
         self.trial: Trial | None = None
 
 
-class Outage:
+class Outage(Limit):
     """Refuses a tool for `cooldown` after `max` harness failures in a row `within` a time.
 
     Then one call is let through, and others wait for its outcome: a harness failure means another
@@ -48,22 +48,11 @@ class Outage:
     first. Calls without a time are neither judged nor counted.
     """
 
-    __slots__ = (
-        "cooldown",
-        "effect",
-        "id",
-        "max",
-        "most",
-        "observe",
-        "patience",
-        "per_turn",
-        "together",
-        "within",
-    )
+    __slots__ = ("cooldown", "most", "patience", "together", "within")
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the field's name in the language
+        terms: Terms,
         *,
         max: int,  # noqa: A002 - the field's name in the language
         within: int,
@@ -71,40 +60,43 @@ class Outage:
         together: bool,
         most: int,
         patience: int,
-        effect: Effect,
-        per_turn: bool,
-        observe: bool,
     ) -> None:
-        self.id = id
-        self.max = max
+        super().__init__(terms, max)
         self.within = within
         self.cooldown = cooldown
         self.together = together
         self.most = most
         self.patience = patience
-        self.effect = effect
-        self.per_turn = per_turn
-        self.observe = observe
 
     def tracker(self) -> dict[str, Row]:
         """No tool has failed."""
         return {}
 
+    def subject(self, attempt: Attempt) -> str:
+        """The tool, on its server; with `together`, all of them."""
+        if self.together:
+            return ""
+        return f"{attempt.server}\x1f{attempt.tool}" if attempt.server else attempt.tool
+
     def judge(
-        self, tracker: dict[str, Row], attempt: Attempt, changes: Changes
+        self, tracker: dict[str, Row], attempt: Attempt, changes: Changes, insisted: int
     ) -> Violation | None:
         """Whether the tool rests, or is being tried."""
-        row = tracker.get(self._name(attempt)) if tracker else None
-        if row is None or row.until is None or attempt.at is None:
+        row = tracker.get(self.subject(attempt)) if tracker else None
+        if row is None or attempt.at is None:
             return None
+        if row.until is None:
+            return self._on_its_way(row, insisted)
         left = row.until - attempt.at
         if left <= 0 and not self._tried(row, attempt.at):
             return None
+        effect = self.ladder.answer(self.max + insisted + 1, over=True)
+        assert effect is not None  # noqa: S101 - over: the ladder's own effect at least
         who = "these tools have" if self.together else "this tool has"
         failed = f"{who} failed {times(self.max)} within {seconds(self.within)}, not by your fault"
         return Violation(
             self.id,
-            self.effect,
+            effect,
             "outage",
             failed if left > 0 else f"{failed}; one call is trying whether that is over",
             "do something else meanwhile, or take another tool",
@@ -113,9 +105,17 @@ class Outage:
             retry_after=left / 1e9 if left > 0 else None,
         )
 
+    def _on_its_way(self, row: Row, insisted: int) -> Violation | None:
+        """What the steps say while the tool is still in use."""
+        count = len(row.failures)
+        if not self.climbs or count >= self.max:  # as many, but too far apart
+            return None
+        text = f"this tool has failed {times(count)}, not by your fault"
+        return self.violation(count, insisted, "outage", text, "take another tool if there is one")
+
     def admit(self, tracker: dict[str, Row], attempt: Attempt) -> Trial | None:
         """The first call after a rest is the trial."""
-        row = tracker.get(self._name(attempt)) if tracker else None
+        row = tracker.get(self.subject(attempt)) if tracker else None
         at = attempt.at
         if row is None or row.until is None or at is None:
             return None
@@ -134,7 +134,7 @@ class Outage:
         seq: int,
     ) -> None:
         """A harness failure lengthens the row or the rest; an unknown one changes nothing."""
-        name = self._name(attempt)
+        name = self.subject(attempt)
         row = tracker.get(name)
         down = outcome.blame == "harness"
         if row is not None and row.until is not None:
@@ -142,36 +142,36 @@ class Outage:
                 return  # begun before the rest (or given up): it says nothing of the tool as it is
             row.trial = None
             if down:
-                row.until = (mark.at if attempt.ended is None else attempt.ended) + self.cooldown
+                ended = mark.at if attempt.ended is None else attempt.ended
+                row.until = ended + self._rest(outcome)
             elif outcome.blame != "unknown":
                 del tracker[name]
         elif down:
             if attempt.ended is not None:
-                self._count(tracker, name, attempt.ended)
+                self._count(tracker, name, attempt.ended, outcome)
         elif row is not None and outcome.blame != "unknown":
             del tracker[name]
 
     def release(self, tracker: dict[str, Row], mark: Trial | None, attempt: Attempt) -> None:
         """A trial that did not run leaves its place to another call."""
-        row = tracker.get(self._name(attempt))
+        row = tracker.get(self.subject(attempt))
         if row is not None and row.trial is mark:
             row.trial = None
 
-    def _name(self, attempt: Attempt) -> str:
-        if self.together:
-            return ""
-        return f"{attempt.server}\x1f{attempt.tool}" if attempt.server else attempt.tool
+    def _rest(self, outcome: Outcome) -> int:
+        """How long the tool rests: as the policy says, or longer where the tool asks for it."""
+        return max(self.cooldown, round((outcome.retry_after or 0.0) * 1e9))
 
     def _tried(self, row: Row, at: int) -> bool:
         return row.trial is not None and at - row.trial.at < self.patience
 
-    def _count(self, tracker: dict[str, Row], name: str, at: int) -> None:
+    def _count(self, tracker: dict[str, Row], name: str, at: int, outcome: Outcome) -> None:
         row = tracker.pop(name) if name in tracker else Row()
         tracker[name] = row  # the latest to fail
         row.failures.append(at)
         if len(row.failures) > self.max:
             row.failures.popleft()
         if len(row.failures) == self.max and at - row.failures[0] < self.within:
-            row.until = at + self.cooldown
+            row.until = at + self._rest(outcome)
         if len(tracker) > self.most:
             del tracker[next(iter(tracker))]

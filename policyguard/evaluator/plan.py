@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.limits import Limit
+from policyguard.evaluator.refusals import Refusals
+from policyguard.evaluator.repeat import Repeat
 from policyguard.evaluator.rule import Rule
 from policyguard.evaluator.view import Expression, View
 from policyguard.model.decision import Fault
@@ -16,10 +16,24 @@ class Plan:
     """Class, limits, budgets and rules of calls of one tool, by one kind of agent.
 
     `keyed` are the limits that need a key beside the fingerprint. `changing` tells whether a
-    success may change state: a fixed answer, or an expression.
+    success may change state: a fixed answer, or an expression. `refusals` is asked about attempts
+    that something else refuses. `timeout` is how long a call may take (ns), and who says so.
     """
 
-    __slots__ = ("budgets", "changing", "class_", "keyed", "limits", "rules", "tool")
+    __slots__ = (
+        "banning",
+        "budgets",
+        "changing",
+        "class_",
+        "climbing",
+        "keyed",
+        "limits",
+        "refusals",
+        "rules",
+        "timeout",
+        "timeout_by",
+        "tool",
+    )
 
     def __init__(
         self,
@@ -30,6 +44,9 @@ class Plan:
         budgets: tuple[Budget, ...],
         rules: tuple[Rule, ...],
         changing: bool | Expression,
+        refusals: Refusals | None = None,
+        timeout: int | None = None,
+        timeout_by: str = "",
     ) -> None:
         self.tool = tool
         self.class_ = class_
@@ -37,8 +54,13 @@ class Plan:
         self.budgets = budgets
         self.rules = rules
         self.changing = changing
-        self.keyed: tuple[Any, ...] = tuple(
-            limit for limit in limits if getattr(limit, "key", None) is not None
+        self.refusals = refusals
+        self.timeout = timeout
+        self.timeout_by = timeout_by
+        self.climbing = tuple(limit for limit in limits if limit.climbs)
+        self.banning = tuple(limit for limit in limits if limit.bans)
+        self.keyed: tuple[Repeat, ...] = tuple(
+            limit for limit in limits if isinstance(limit, Repeat) and limit.key is not None
         )
 
 

@@ -4,83 +4,93 @@ from __future__ import annotations
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.wording import seconds, times
 from policyguard.model.decision import Violation
-from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
 class Poll:
-    """One call being polled: when it was last admitted, and how often its result stayed."""
+    """One call being polled: when it was last admitted, and how often its result stayed.
 
-    __slots__ = ("at", "result", "unchanged")
+    `wait` is how long its last result asks to wait for the next one (ns).
+    """
+
+    __slots__ = ("at", "result", "unchanged", "wait")
 
     def __init__(self) -> None:
         self.at: int | None = None
         self.result: str | None = None
         self.unchanged = 0
+        self.wait = 0
 
 
-class Polling:
+class Polling(Limit):
     """Asks for `cooldown` nanoseconds between the same polls, and for a change after `unchanged`.
+
+    Where a result says when to come back (`retry_after`), that holds if it is longer. Steps count
+    the polls with one and the same result, the first of them included.
 
     At most `most` different polls are remembered, the least recently used is forgotten first.
     """
 
-    __slots__ = ("cooldown", "effect", "id", "most", "observe", "per_turn", "unchanged")
+    __slots__ = ("cooldown", "most", "unchanged")
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the field's name in the language
+        terms: Terms,
         *,
         cooldown: int | None,
         unchanged: int | None,
         most: int,
-        effect: Effect,
-        per_turn: bool,
-        observe: bool,
     ) -> None:
-        self.id = id
+        super().__init__(terms, _NEVER if unchanged is None else unchanged)
         self.cooldown = cooldown
         self.unchanged = unchanged
         self.most = most
-        self.effect = effect
-        self.per_turn = per_turn
-        self.observe = observe
 
     def tracker(self) -> dict[str, Poll]:
         """No polls yet."""
         return {}
 
     def judge(
-        self, tracker: dict[str, Poll], attempt: Attempt, changes: Changes
+        self, tracker: dict[str, Poll], attempt: Attempt, changes: Changes, insisted: int
     ) -> Violation | None:
         """Too soon, or unchanged too often."""
         poll = tracker.get(attempt.fingerprint)
         if poll is None:
             return None
-        if self.unchanged is not None and poll.unchanged >= self.unchanged:
+        over = poll.unchanged >= self.max
+        height = (0 if poll.result is None else poll.unchanged + 1) + insisted + 1
+        left = self._left(poll, attempt)
+        effect = self.ladder.answer(height, over=over or left > 0)
+        if effect is None:
+            return None
+        if left > 0 and not over:
             return Violation(
-                f"{self.id}/unchanged",
-                self.effect,
+                f"{self.id}/cooldown",
+                effect,
                 "polling",
-                f"this poll's result has stayed the same {times(poll.unchanged)}",
-                "stop waiting for it: look at what it waits for, or finish with what you have",
-                poll.unchanged,
-                self.unchanged,
+                f"the same poll may be made once in {seconds(max(self.cooldown or 0, poll.wait))}",
+                "wait, or do something else meanwhile",
+                retry_after=left / 1e9,
             )
-        if self.cooldown is not None and attempt.at is not None and poll.at is not None:
-            left = poll.at + self.cooldown - attempt.at
-            if left > 0:
-                return Violation(
-                    f"{self.id}/cooldown",
-                    self.effect,
-                    "polling",
-                    f"the same poll may be made once in {seconds(self.cooldown)}",
-                    "wait, or do something else meanwhile",
-                    retry_after=left / 1e9,
-                )
-        return None
+        return Violation(
+            f"{self.id}/unchanged",
+            effect,
+            "polling",
+            f"this poll's result has stayed the same {times(poll.unchanged)}",
+            "stop waiting for it: look at what it waits for, or finish with what you have",
+            poll.unchanged,
+            self.unchanged,
+        )
+
+    def _left(self, poll: Poll, attempt: Attempt) -> int:
+        """Nanoseconds until the poll may be made again."""
+        wait = max(self.cooldown or 0, poll.wait)
+        if not wait or attempt.at is None or poll.at is None:
+            return 0
+        return poll.at + wait - attempt.at
 
     def admit(self, tracker: dict[str, Poll], attempt: Attempt) -> Poll:
         """The poll is the most recently used."""
@@ -104,7 +114,12 @@ class Polling:
         """Its result is the same as before, or new."""
         mark.unchanged = mark.unchanged + 1 if outcome.result == mark.result else 0
         mark.result = outcome.result
+        mark.wait = round((outcome.retry_after or 0.0) * 1e9)
 
     def release(self, tracker: dict[str, Poll], mark: Poll, attempt: Attempt) -> None:
         """The poll may be made at once again."""
         mark.at = None
+
+
+_NEVER = 1 << 62
+"""Where a policy does not bound the polls with one result."""

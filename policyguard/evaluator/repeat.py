@@ -2,7 +2,8 @@
 
 What "the same" means is the policy's word (`same`, or a CEL `key`). The two that look at results
 count a call only while nothing has changed: the same result each time, and no success of another
-state-changing call in between (see `changes`).
+state-changing call in between (see `changes`). A result that is still pending and differs from the
+one before is never a repetition: somebody waits, and it goes on.
 """
 
 from __future__ import annotations
@@ -12,58 +13,56 @@ from collections.abc import Callable
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.view import View
 from policyguard.evaluator.wording import times
 from policyguard.model.decision import Violation
-from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
 class Entry:
     """One admitted call in a window; `result` is None until it has completed."""
 
-    __slots__ = ("key", "result", "seq")
+    __slots__ = ("key", "moves", "result", "seq")
 
     def __init__(self, key: str) -> None:
         self.key = key
         self.result: str | None = None
         self.seq = 0
+        self.moves = False
 
 
 class Window:
-    """The last calls under one limit, in order, and by key."""
+    """The last calls under one limit, in order, and by key.
 
-    __slots__ = ("by_key", "ring")
+    `pending` is the last pending result of each key that is being waited for.
+    """
+
+    __slots__ = ("by_key", "pending", "ring")
 
     def __init__(self) -> None:
         self.ring: deque[Entry] = deque()
         self.by_key: dict[str, list[Entry]] = {}
+        self.pending: dict[str, str] = {}
 
 
-class Repeat:
+class Repeat(Limit):
     """Refuses a call that has been admitted `max` times, unchanged, in the last `window` calls."""
 
-    __slots__ = ("by", "effect", "id", "key", "max", "observe", "per_turn", "same", "size")
+    __slots__ = ("by", "key", "same", "size")
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - the field's name in the language
+        terms: Terms,
         *,
         max: int,  # noqa: A002 - the field's name in the language
         window: int,
         same: str,
-        effect: Effect,
-        per_turn: bool,
-        observe: bool,
         key: Callable[[Attempt, View], str] | None = None,
     ) -> None:
-        self.id = id
-        self.max = max
+        super().__init__(terms, max)
         self.size = window
         self.same = same
-        self.effect = effect
-        self.per_turn = per_turn
-        self.observe = observe
         self.key = key
         self.by = {"call_and_result": _result, "call_and_error": _failure, "error": _failure}.get(
             same if key is None or same == "error" else ""
@@ -73,32 +72,36 @@ class Repeat:
         """An empty window."""
         return Window()
 
-    def judge(self, tracker: Window, attempt: Attempt, changes: Changes) -> Violation | None:
+    def subject(self, attempt: Attempt) -> str:
+        """What makes the call the same."""
+        return attempt.keys.get(self.id, "") if self.key is not None else attempt.fingerprint
+
+    def judge(
+        self, tracker: Window, attempt: Attempt, changes: Changes, insisted: int
+    ) -> Violation | None:
         """Counts this key's calls in the window; with results, the unchanged run at its end."""
         key = attempt.keys.get(self.id) if self.key is not None else attempt.fingerprint
         if key is None:  # an expression failed: what cannot be told counts against the call
-            return Violation(self.id, self.effect, "repeat", _UNTOLD, _INSTEAD)
+            return Violation(self.id, self.ladder.effect, "repeat", _UNTOLD, _INSTEAD)
         entries = tracker.by_key.get(key)
         count = len(entries) if entries is not None else 0
-        if count < self.max:
+        if count < self.max and not self.climbs:
             return None
-        if self.by is not None and entries is not None:
-            count = _unchanged(entries, changes.since(attempt.fingerprint))
-            if count < self.max:
-                return None
-        return Violation(
-            self.id,
-            self.effect,
-            "repeat",
-            _TEXT[self.same].format(times=times(count), max=self.max),
-            _INSTEAD,
-            count,
-            self.max,
-        )
+        if entries is not None:
+            if self.by is not None:
+                count = _unchanged(entries, changes.since(attempt.fingerprint))
+                insisted = insisted if count else 0  # what was refused before a change is void
+            elif tracker.pending:
+                count -= sum(1 for entry in entries if entry.moves)
+        if not count and insisted:
+            text = f"this call has been refused {times(insisted)}"
+        else:
+            text = _TEXT[self.same].format(times=times(count), max=self.max)
+        return self.violation(count, insisted, "repeat", text, _INSTEAD)
 
     def admit(self, tracker: Window, attempt: Attempt) -> Entry:
         """The call takes its place; the oldest leaves the window."""
-        key = attempt.keys.get(self.id, "") if self.key is not None else attempt.fingerprint
+        key = self.subject(attempt)
         entry = Entry(key)
         ring = tracker.ring
         ring.append(entry)
@@ -114,10 +117,17 @@ class Repeat:
     def complete(
         self, tracker: Window, mark: Entry, attempt: Attempt, outcome: Outcome, seq: int
     ) -> None:
-        """The call's result is known."""
-        if self.by is not None:
+        """The call's result is known. One that the harness is to blame for tells nothing of it."""
+        if self.by is not None and not outcome.infra:
             mark.result = self.by(outcome)
             mark.seq = seq
+        if outcome.state == "pending":
+            before = tracker.pending.get(mark.key)
+            mark.moves = before is not None and before != outcome.result
+            if mark.key in tracker.by_key:  # else it has left the window meanwhile
+                tracker.pending[mark.key] = outcome.result
+        elif tracker.pending:
+            tracker.pending.pop(mark.key, None)
 
     def release(self, tracker: Window, mark: Entry, attempt: Attempt) -> None:
         """The call leaves the window."""
@@ -153,6 +163,7 @@ def _forget(tracker: Window, entry: Entry) -> None:
     entries = tracker.by_key[entry.key]
     if len(entries) == 1:
         del tracker.by_key[entry.key]
+        tracker.pending.pop(entry.key, None)
     else:
         entries.remove(entry)
 

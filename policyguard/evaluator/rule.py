@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from policyguard.evaluator.approvals import Terms
 from policyguard.evaluator.view import Expression, View
 from policyguard.evaluator.wording import Template
 from policyguard.model.decision import Fault, Violation
@@ -12,10 +13,12 @@ from policyguard.model.errors import ExpressionError
 class Rule:
     """One compiled rule; its selectors have been resolved into the plans that hold it.
 
+    `approval` says who may say yes to a call that it asks about; None where anybody may.
     One that `reads_time` is not asked about a recorded call without a time.
     """
 
     __slots__ = (
+        "approval",
         "effect",
         "id",
         "instead",
@@ -39,6 +42,7 @@ class Rule:
         instead: Template | None,
         observe: bool,
         reads_time: bool,
+        approval: Terms | None = None,
     ) -> None:
         self.id = id
         self.when = when
@@ -49,6 +53,7 @@ class Rule:
         self.instead = instead
         self.observe = observe
         self.reads_time = reads_time
+        self.approval = approval
 
     def judge(self, view: View, faults: list[Fault]) -> Violation | None:
         """The rule's violation, if it matches.

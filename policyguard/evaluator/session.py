@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from policyguard.evaluator.approvals import Approvals
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.bans import Bans
 from policyguard.evaluator.changes import Changes
+from policyguard.evaluator.ladder import Insisted
 from policyguard.evaluator.limits import Limit
+from policyguard.evaluator.refusals import Refusals
 from policyguard.model.event import Started
 
 PROGRESSING = "progressing"
@@ -32,8 +36,10 @@ class SessionState:
 
     `confirmed` is the number of the completion that last taught a learned constraint, by its id.
     `facts` is at the same time what expressions see as `session`. `trackers` belong to the
-    session, `turn_trackers` to the turn. Times are nanoseconds; they never run backwards. A
-    session that stands `apart` shares no agent, user or project that its start does not name.
+    session, `turn_trackers` to the turn; `insisted` are the refused attempts by limit, since the
+    turn began. At most `most` of whatever an agent can make up are remembered. Times are
+    nanoseconds; they never run backwards. A session that stands `apart` shares no agent, user or
+    project that its start does not name.
     """
 
     __slots__ = (
@@ -41,18 +47,21 @@ class SessionState:
         "agent",
         "anchors",
         "approvals",
+        "bans",
         "changes",
         "confirmed",
         "facts",
         "flights",
         "halted",
         "id",
+        "insisted",
         "now",
         "parent",
         "previous",
         "results",
         "scopes",
         "started_at",
+        "successes",
         "trackers",
         "turn",
         "turn_accounts",
@@ -60,7 +69,14 @@ class SessionState:
         "turn_trackers",
     )
 
-    def __init__(self, event: Started, parent: SessionState | None, *, apart: bool = False) -> None:
+    def __init__(
+        self,
+        event: Started,
+        parent: SessionState | None,
+        *,
+        most: int,
+        apart: bool = False,
+    ) -> None:
         self.id = event.session
         self.agent = event.agent
         self.parent = parent
@@ -73,7 +89,10 @@ class SessionState:
         self.trackers: dict[str, Any] = {}
         self.turn_trackers: dict[str, Any] = {}
         self.flights: dict[str, Flight] = {}
-        self.approvals: dict[str, int] = {}
+        self.successes = 0
+        self.insisted: dict[str, Insisted] = {}
+        self.bans = Bans(most)
+        self.approvals = Approvals(most)
         self.anchors: dict[str, list[tuple[tuple[float, ...], str]]] = {}
         self.results: dict[str, str] = {}
         self.previous: dict[str, dict[str, Any]] = {}
@@ -111,13 +130,29 @@ class SessionState:
             return at
         return at if at >= self.now else self.now
 
-    def tracker(self, limit: Limit) -> Any:
+    def insists(self, limit: Limit, attempt: Attempt) -> int:
+        """How many refused attempts of the same subject still stand under a limit."""
+        return self.insists_on(limit.id, limit.subject(attempt))
+
+    def insists_on(self, entry: str, subject: str) -> int:
+        """The same of one subject, under any entry that has steps."""
+        insisted = self.insisted.get(entry)
+        return insisted.count(subject, self.successes) if insisted is not None else 0
+
+    def insist(self, entry: str, subject: str) -> None:
+        """One more attempt was refused."""
+        insisted = self.insisted.get(entry)
+        if insisted is None:
+            insisted = self.insisted[entry] = Insisted(self.bans.most)
+        insisted.add(subject, self.successes)
+
+    def tracker(self, limit: Limit | Refusals) -> Any:
         """The limit's tracker in this session or turn; a fresh one, not kept, where it has none."""
         trackers = self.turn_trackers if limit.per_turn else self.trackers
         tracker = trackers.get(limit.id)
         return limit.tracker() if tracker is None else tracker
 
-    def keep_tracker(self, limit: Limit) -> Any:
+    def keep_tracker(self, limit: Limit | Refusals) -> Any:
         """The same, kept from now on."""
         trackers = self.turn_trackers if limit.per_turn else self.trackers
         tracker = trackers.get(limit.id)

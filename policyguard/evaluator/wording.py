@@ -6,7 +6,7 @@ Whatever comes out of a call is untrusted: it is quoted, cut, and stripped of co
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 CUT = 200
@@ -16,19 +16,21 @@ CUT = 200
 class Template:
     """A message with placeholders: dotted fields of `call` and `tags`, and a violation's figures.
 
-    `parts` alternates literal text and dotted paths, beginning with text.
+    `parts` alternates literal text and dotted paths, beginning with text. `redact` blots out of a
+    value what nobody may see.
     """
 
-    __slots__ = ("parts",)
+    __slots__ = ("parts", "redact")
 
-    def __init__(self, parts: Sequence[str]) -> None:
+    def __init__(self, parts: Sequence[str], redact: Callable[[str], str]) -> None:
         self.parts = tuple(parts)
+        self.redact = redact
 
     def render(self, values: Mapping[str, Any]) -> str:
         """The text, each placeholder replaced by its value; an absent one by `(absent)`."""
         text = list(self.parts)
         for place in range(1, len(text), 2):
-            text[place] = show(_walk(values, text[place].split(".")))
+            text[place] = show(_walk(values, text[place].split(".")), self.redact)
         return "".join(text)
 
 
@@ -40,13 +42,15 @@ def _walk(values: Any, path: Sequence[str]) -> Any:
     return values
 
 
-def show(value: Any) -> str:
+def show(value: Any, redact: Callable[[str], str] | None = None) -> str:
     """An untrusted value, fit to stand in a message."""
     if value is None:
         return "(absent)"
     if isinstance(value, float):
         return f"{value:g}"
     text = value if isinstance(value, str) else _json(value)
+    if redact is not None:
+        text = redact(text[: CUT * CUT])  # before it is cut, or half a secret would not be seen
     text = "".join(c if c.isprintable() else " " for c in text[: CUT + 1])
     return text if len(text) <= CUT else text[:CUT] + "…"
 

@@ -35,18 +35,26 @@ def request(
     )
 
 
-def decision(session: str, tool: str, call: str, verdict: Verdict, fingerprint: str) -> Decision:
+def decision(
+    session: str, tool: str, call: str, verdict: Verdict, attempt: Attempt | None
+) -> Decision:
     """A verdict as the caller gets it."""
+    effect = verdict.effect
+    allowed = effect is Effect.ALLOW or effect is Effect.ADVISE or verdict.passes
+    timeout = attempt.timeout if attempt is not None and allowed else None
     return Decision(
         id=call,
         session=session,
         tool=tool,
-        effect=verdict.effect,
-        allowed=verdict.effect is Effect.ALLOW or verdict.effect is Effect.ADVISE,
+        effect=effect,
+        allowed=allowed,
         violations=verdict.violations,
-        fingerprint=fingerprint,
+        fingerprint=attempt.fingerprint if attempt is not None else "",
         errors=verdict.faults,
         would=verdict.would,
+        timeout=timeout / 1e9 if timeout is not None else None,
+        timeout_by=attempt.timeout_by if attempt is not None and timeout is not None else "",
+        left=verdict.left,
     )
 
 
@@ -82,7 +90,7 @@ def broken(error: Exception, *, allow: bool) -> Verdict:
     return _blocked(Violation("internal", Effect.BLOCK, "internal_error", text), fault)
 
 
-def admitted(session: str, attempt: Attempt) -> Admitted:
+def admitted(session: str, attempt: Attempt, decision: Decision) -> Admitted:
     """The event of a call that was let through."""
     return Admitted(
         session,
@@ -105,11 +113,16 @@ def admitted(session: str, attempt: Attempt) -> Admitted:
         attempt.trials,
         tuple(attempt.charges),
         attempt.radius,
+        decision.effect,
+        tuple(violation.id for violation in decision.violations),
     )
 
 
 def refused(
-    decision: Decision, request: Request, attempt: Attempt | None, at: int | None
+    decision: Decision,
+    request: Request,
+    attempt: Attempt | None,
+    at: int | None,
 ) -> Refused:
     """The event of a call that was not."""
     return Refused(
@@ -127,6 +140,10 @@ def refused(
         decision.fingerprint,
         effect=decision.effect,
         violations=tuple(violation.id for violation in decision.violations),
+        keys=attempt.keys if attempt is not None else {},
+        insisted=tuple(attempt.insisted) if attempt is not None else (),
+        asks=tuple(attempt.asks) if attempt is not None else (),
+        targets=attempt.targets if attempt is not None else (),
     )
 
 
@@ -160,4 +177,9 @@ def completed(
         outcome.failure,
         charges,
         lessons,
+        "pending" if outcome.state == "pending" else "",
+        outcome.advancing,
+        outcome.infra,
+        event.timeout_by,
+        event.running,
     )

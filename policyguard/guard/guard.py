@@ -10,20 +10,23 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from policyguard.compiler import Compiled, compile_policy
+from policyguard.evaluator.evaluator import Attendance
 from policyguard.evaluator.fold import start
 from policyguard.guard.keeper import Keeper, opened
+from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.log import journal_of
-from policyguard.guard.running import guarded
 from policyguard.guard.session import Session
+from policyguard.guard.tool import guarded
 from policyguard.guard.world import World
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
+from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Completed, Event, Refused, Started
 from policyguard.store.protocol import Lease, Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Listener = Callable[[Event], None]
+Approver = Callable[[Session, Decision], None]
 
 
 class Guard:
@@ -40,6 +43,8 @@ class Guard:
         listener: Listener | None = None,
         observe: bool = False,
         store: Store | None = None,
+        approver: Approver | None = None,
+        replaying: bool = False,
     ) -> None:
         self._fingerprinter = compiled.fingerprinter
         if store is not None:
@@ -53,7 +58,11 @@ class Guard:
         self.keeper = Keeper(store, self.world.memory) if store is not None else None
         self.journal = journal_of(compiled.policy, store, clock()) if store is not None else None
         self._leases: dict[str, Lease] = {}
-        self._listener = listener
+        self.approver = approver
+        self.attendance: Attendance = "never" if replaying else "somebody" if approver else "nobody"
+        self._listeners = Listeners()
+        if listener is not None:
+            self._listeners.add(listener, ())
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     @classmethod
@@ -64,19 +73,32 @@ class Guard:
         store: Store | str | Path | None = None,
         clock: Callable[[], int] = time.time_ns,
         listener: Listener | None = None,
+        approver: Approver | None = None,
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
         `clock` gives nanoseconds since 1970 (UTC). `listener` is called with every event, in order,
         under the guard's lock. `store` is where state lasts: a SQLite file (the journals stand in a
-        folder beside it), or a store; with None nothing is written anywhere.
+        folder beside it), or a store; with None nothing is written anywhere. `approver` is called
+        with the session and the decision when a call is answered with *ask*: it may call
+        `session.approve` at once, or see to it that somebody does later. Without one, a rule's
+        `approval.otherwise` says what happens.
 
         Raises `PolicyError` with every diagnostic where the policy has an error, `StoreError` or
         `JournalError` where the store or the folder cannot be used.
         """
         compiled = compile_policy(policy)
         kept = opened(store, compiled.policy) if store is not None else None
-        return cls(compiled, clock=clock, listener=listener, store=kept)
+        return cls(compiled, clock=clock, listener=listener, store=kept, approver=approver)
+
+    def on(self, listener: Listener, *kinds: type[Event]) -> Callable[[], None]:
+        """Call `listener` with every event from now on, or with those of some kinds.
+
+        The kinds are the classes of `policyguard.model.event`, such as `Refused`. It is called in
+        order, under the guard's lock: it should be quick, and hand on what takes time. What it
+        raises is logged, and stops nothing. Returns what takes the listener off again.
+        """
+        return self._listeners.add(listener, kinds)
 
     @property
     def policy(self) -> str:
@@ -141,7 +163,8 @@ class Guard:
                 self._leases[event.session] = self.keeper.store.lease(event.session)
             calls = self._resume(event.session)
             resumed = event.session in self.world.state.sessions
-            session = Session(self, start(self.world.state, event, apart=apart), calls)
+            state = start(self.evaluator, self.world.state, event, apart=apart)
+            session = Session(self, state, calls)
             self._sessions[event.session] = session
             if not resumed:
                 self.emit(event)
@@ -158,10 +181,10 @@ class Guard:
             self.world.rebuild(event)
         return calls
 
-    def touch(self, session: Session) -> None:
+    def touch(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""
-        if not session.closed:
-            self._sessions.move_to_end(session.id)
+        if session in self._sessions:
+            self._sessions.move_to_end(session)
 
     def forget(self, session: Session) -> None:
         """A session is closed: its id may be opened anew."""
@@ -218,7 +241,9 @@ class Guard:
         """Decorate a function so that each call of it is checked and recorded.
 
         The call belongs to the session of the surrounding `with guard.session(...):`. A refused
-        call raises `CallRefused`. For plain and for async functions.
+        call raises `CallRefused`, one that runs out of time `ToolTimeoutError`. For plain and for
+        async functions, and for methods (`self` is no argument of the call); `TypeError` for what
+        cannot be a tool, such as a generator.
         """
         return guarded(self, fn)
 
@@ -226,5 +251,4 @@ class Guard:
         """Write down what has happened, and tell the listener."""
         if self.journal is not None:
             self.journal.write(event, anchor=isinstance(event, Completed) and bool(event.lessons))
-        if self._listener is not None:
-            self._listener(event)
+        self._listeners.tell(event)

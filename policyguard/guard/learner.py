@@ -33,15 +33,21 @@ class Learner:
     """The policy's `learn`, at work.
 
     `entries` are what signatures teach, by id; the one with an empty name is for all others.
-    `digest` stands for what a call says wherever it is kept.
+    `digest` stands for what a call says wherever it is kept; `redact` blots out of an error what
+    nobody may see.
     """
 
     def __init__(
-        self, entries: dict[str, LearnEntry], patience: int, digest: Callable[[str], str]
+        self,
+        entries: dict[str, LearnEntry],
+        patience: int,
+        digest: Callable[[str], str],
+        redact: Callable[[str], str],
     ) -> None:
         self._entries = entries
         self._patience = patience
         self._digest = digest
+        self._redact = redact
 
     def judge(
         self, memory: Memory, session: SessionState, attempt: Attempt, view: View
@@ -114,8 +120,8 @@ class Learner:
                 since=since,
                 batch=attempt.batch,
                 failure=outcome.failure,
-                label=show(bound.label) if bound.label else "",
-                error=show(outcome.error),
+                label=show(bound.label, self._redact) if bound.label else "",
+                error=show(outcome.error, self._redact),
             )
 
     def _bounds(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from policyguard.compiler.selectors import glob
-from policyguard.engines.regex import Regex
+from policyguard.compiler.redaction import redactions
 from policyguard.journal.journal import Journal
 from policyguard.journal.redact import Redaction
 from policyguard.journal.retention import prune
@@ -25,12 +24,6 @@ def journal_of(policy: Policy, store: Store, now: int) -> Journal | None:
     settings = policy.journal
     if not isinstance(place, Path) or settings.durability == "memory":
         return None
-    wanted = [glob(item) for item in settings.redact]
-    patterns = [
-        (name, Regex(pattern.match).replace)
-        for name, pattern in policy.patterns.items()
-        if any(matches(name) for matches in wanted)
-    ]
     folder = place.parent / FOLDER
     if settings.keep_for is not None:
         most = policy.bounds.sessions
@@ -39,7 +32,7 @@ def journal_of(policy: Policy, store: Store, now: int) -> Journal | None:
         folder,
         store.anchors,
         redact=Redaction(
-            args=settings.args, results=settings.results, patterns=patterns, key=store.key
+            args=settings.args, results=settings.results, patterns=redactions(policy), key=store.key
         ),
         durability=settings.durability,
         largest=policy.bounds.argument_bytes,

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import msgspec
-
-from policyguard.engines.fingerprint import text_of
-from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import Request
-from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import PROGRESSING, SessionState
 from policyguard.guard import answers, running
-from policyguard.guard.advice import Advice
-from policyguard.journal.errors import JournalError
-from policyguard.model.decision import Decision, Fault
+from policyguard.guard.calls import Calls
+from policyguard.guard.results import read
+from policyguard.guard.tool import entered
+from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ArgumentsError
 from policyguard.model.event import (
     Admitted,
     Approved,
@@ -33,7 +27,6 @@ from policyguard.model.event import (
     TurnStarted,
 )
 from policyguard.model.outcome import Recorded
-from policyguard.store.errors import StoreError
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -51,9 +44,25 @@ class Session:
         self.guard = guard
         self.id = state.id
         self._state = state
-        self._calls = calls
-        self._advice = Advice(guard.evaluator.bounds.in_flight)
-        self.closed = False
+        self._calls = Calls(guard, state, calls)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over: it refuses all calls."""
+        return self._calls.closed
+
+    @property
+    def disabled(self) -> dict[str, str]:
+        """The tools that limits have switched off for now, and why: they need not be advertised.
+
+        A call of one is refused; the tool comes back as the limit's `until` says.
+        """
+        with self.guard.lock:
+            return {
+                ban.tool: f"{ban.text} ({ban.limit.id}, {ban.over})"
+                for ban in self._state.bans.held.values()
+                if ban.limit.terms.refuse_tool and not ban.limit.observe
+            }
 
     def check(
         self,
@@ -73,9 +82,19 @@ class Session:
         of one message share. `tags` overlay the session's. `server`: the tool server's name.
         `hints`: `read_only`, `destructive`, `idempotent`, `open_world`. `estimate`: tokens and
         cost to reserve, as `{"tokens": …, "cost": …}`.
+
+        A call that is answered with *ask* is put to the guard's approver; where it says yes at
+        once, the call is checked again, and that answer is returned.
         """
         request = answers.request(tool, args, batch, tags, server, hints, estimate)
-        return self._judge(request, self._now(at), admit=True)
+        decision = self._calls.judge(request, self._now(at), admit=True)
+        if decision.effect is not Effect.ASK or decision.allowed or self.guard.approver is None:
+            return decision
+        self.guard.approver(self, decision)
+        with self.guard.lock:
+            if not self._agreed(decision):
+                return decision
+        return self._calls.judge(request, self._now(at), admit=True)
 
     def decide(
         self,
@@ -91,7 +110,7 @@ class Session:
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
         request = answers.request(tool, args, batch, tags, server, hints, estimate)
-        return self._judge(request, self._now(at), admit=False)
+        return self._calls.judge(request, self._now(at), admit=False)
 
     def record(
         self,
@@ -117,16 +136,21 @@ class Session:
         `duration` and `retry_after` are seconds. `blame` (`agent`, `harness`, `unknown`) overrides
         the policy's. A call that is not in flight (refused, or reported before) is judged, and
         counts nowhere.
+
+        A `result` may be an MCP tool result as it came over the wire (a mapping or an object with
+        `content` and `isError`): its text, its error flag and its `_meta` are read, but for the
+        keys that only the host may set (`outcomes.meta.harness`). `meta` is the host's own word.
         """
         if isinstance(error, BaseException):
             error = f"{type(error).__name__}: {error}"
-        return self._complete(
+        given = read(result, self.guard.evaluator.observer.harness)
+        return self._calls.complete(
             Completed(
                 session=self.id,
                 at=self._now(at),
                 call=_id(decision),
-                ok=None if error is None else False,
-                text=text_of(result),
+                ok=False if error is not None or given.failed else None,
+                text=given.text,
                 error=error,
                 exit_code=exit_code,
                 status=status,
@@ -136,7 +160,8 @@ class Session:
                 tokens=tokens,
                 cost=cost,
                 score=score,
-                meta=dict(meta) if meta else {},
+                meta={**given.meta, **meta} if meta else given.meta,
+                state="pending" if given.pending else "",
             )
         )
 
@@ -144,46 +169,62 @@ class Session:
         """Take an admission back: the call did not run and leaves windows and budgets."""
         with self.guard.lock:
             call = _id(decision)
-            self._fold(Released(session=self.id, at=self._now(None), call=call))
+            self._calls.fold(Released(session=self.id, at=self._now(None), call=call))
 
-    def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> None:
+    def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Say yes to a call that was answered with *ask*: it may be checked once more, and runs.
 
         Only *ask* is waived; what blocks or halts stays. The approval is bound to the call's tool
-        and arguments. `by` names who approves.
+        and arguments, and is used up by the next check of it. A budget that asked is raised by its
+        `extend`. `by` names who approves, `labels` what the host knows them as.
+
+        Returns whether that is enough: a rule may want several people, people with a label, or an
+        answer within a time.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
-        self._fold(
-            Approved(
-                session=self.id,
-                at=self._now(None),
-                call=decision.id,
-                fingerprint=decision.fingerprint,
-                by=by,
-                labels=tuple(labels),
-            )
+        at = self._now(None)
+        fingerprint = decision.fingerprint
+        with self.guard.lock:
+            budgets = self.guard.evaluator.budgets
+            for charge in self._state.approvals.extending(fingerprint):
+                extend = budgets[charge.budget].extended
+                self._calls.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
+            self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, tuple(labels)))
+            return self._agreed(decision)
+
+    def _agreed(self, decision: Decision) -> bool:
+        """Whether enough has been said to what asked about a call."""
+        return all(
+            self.guard.evaluator.waived(self._state, decision.fingerprint, one, self._now(None))
+            for one in decision.violations
+            if one.effect is Effect.ASK
         )
 
-    def grant(self, budget: str, amount: float, *, by: str) -> None:
+    def grant(self, budget: str, amount: float | None = None, *, by: str) -> None:
         """Raise a budget where this session draws on it, and lift a halt.
 
-        `amount` is in the budget's own unit (seconds for `time`). `KeyError` for an unknown budget.
+        `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
+        `KeyError` for an unknown budget, `ValueError` for one without `extend` and no amount.
         """
         budgets = self.guard.evaluator.budgets
         id_ = budget if budget in budgets else f"budgets/{budget}"
         if id_ not in budgets:
             known = ", ".join(name.partition("/")[2] for name in budgets) or "none"
             raise KeyError(f"no budget `{budget}` in this policy; it has: {known}")
-        self._fold(Granted(session=self.id, at=self._now(None), budget=id_, amount=amount, by=by))
+        if amount is None:
+            if budgets[id_].extend is None:
+                raise ValueError(f"budget `{budget}` has no `extend`: say how much to grant")
+            amount = budgets[id_].extended
+        self._calls.fold(Granted(self.id, self._now(None), id_, amount, by))
 
     def turn(self) -> None:
         """Begin a new turn: the person has spoken. Lifts a halt; what counts per turn is new."""
-        self._fold(TurnStarted(session=self.id, at=self._now(None)))
+        self._calls.fold(TurnStarted(session=self.id, at=self._now(None)))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls."""
-        self._spend(Spent(session=self.id, at=self._now(None), tokens=tokens, cost=cost))
+        self._calls.spend(Spent(session=self.id, at=self._now(None), tokens=tokens, cost=cost))
 
     def close(self) -> None:
         """End the session: what was counted for it alone is forgotten, and it refuses all calls."""
@@ -193,14 +234,22 @@ class Session:
         """Check a call, run `fn`, record what came of it, and return its result.
 
         A refused call raises `CallRefused`; an exception of `fn` is recorded as the call's error
-        and raised. Advice is appended to a result that is text.
+        and raised. A result that is text comes back as the model is to see it, advice appended.
+
+        Where the policy limits the call's time, `fn` runs in a thread of its own, and a call that
+        runs out of time is recorded as failed and raises `ToolTimeoutError`. The thread goes on:
+        it cannot be stopped. An `Ended` event tells when it is over.
         """
         return running.run(self, tool, args, fn)
 
     async def arun(
         self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], Awaitable[R]]
     ) -> R:
-        """Do the same with an async `fn`. A cancelled call is released."""
+        """Do the same with an async `fn`. A cancelled call is released.
+
+        Where the policy limits the call's time, `fn` is awaited in a task of its own, which is
+        cancelled when the time is over, and has `bounds.cleanup` to end.
+        """
         return await running.arun(self, tool, args, fn)
 
     @property
@@ -219,7 +268,7 @@ class Session:
         return self.progress != PROGRESSING
 
     def __enter__(self) -> Self:
-        running.entered.set((*running.entered.get(), self))
+        entered.set((*entered.get(), self))
         return self
 
     def __exit__(
@@ -228,7 +277,7 @@ class Session:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        running.entered.set(running.entered.get()[:-1])
+        entered.set(entered.get()[:-1])
 
     def replay(self, event: Event) -> Decision | Recorded | None:
         """Put a recorded event through the same code as a live call, at its own time.
@@ -247,140 +296,23 @@ class Session:
                     event.hints,
                     event.estimate,
                 )
-                return self._judge(request, event.at, admit=True, call=event.call)
+                return self._calls.judge(request, event.at, admit=True, call=event.call)
             case Completed():
-                return self._complete(event)
+                return self._calls.complete(event)
             case Spent():
-                self._spend(event)
+                self._calls.spend(event)
             case Closed():
                 with self.guard.lock:
                     if not self.closed:
-                        self._fold(event)
+                        self._calls.fold(event)
                         self.guard.forget(self)
-                        self.closed = True
+                        self._calls.closed = True
             case _:
-                self._fold(event)
+                self._calls.fold(event)
         return None
 
     def _now(self, at: int | None) -> int:
         return self.guard.clock() if at is None else at
-
-    def _judge(self, request: Request, at: int | None, *, admit: bool, call: str = "") -> Decision:
-        guard, evaluator = self.guard, self.guard.evaluator
-        judged: tuple[Attempt, Plan] | None = None
-        with guard.lock:
-            if admit:
-                guard.touch(self)
-                self._calls += 1
-                call = call or f"c{self._calls}"
-            try:
-                if self.closed:
-                    verdict = answers.CLOSED
-                else:
-                    if guard.keeper is not None:
-                        guard.keeper.look()
-                    attempt, plan, view = evaluator.prepare(self._state, request, at)
-                    judged = attempt, plan
-                    learned = guard.world.judge(self._state, attempt, view)
-                    verdict = evaluator.judge(
-                        guard.world.state,
-                        self._state,
-                        attempt,
-                        plan,
-                        view,
-                        learned,
-                        observe=guard.observe,
-                    )
-            except ArgumentsError as error:
-                verdict = answers.unfit(str(error))
-            except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
-                verdict = answers.broken(error, allow=evaluator.allow_on_internal_error)
-            fingerprint = judged[0].fingerprint if judged is not None else ""
-            decision = answers.decision(self.id, request.tool, call, verdict, fingerprint)
-            if admit:
-                try:
-                    self._settle(decision, request, judged, at)
-                except (JournalError, StoreError) as error:
-                    return self._unwritten(decision, error)
-        return decision
-
-    def _unwritten(self, decision: Decision, error: Exception) -> Decision:
-        """The answer where an event could not be written down: as `on_internal_error` says."""
-        fault = Fault("journal", str(error))
-        if decision.allowed and not self.guard.evaluator.allow_on_internal_error:
-            released = Released(session=self.id, call=decision.id)
-            self.guard.world.fold(released)
-            verdict = answers.broken(error, allow=False)._replace(faults=(fault,))
-            return answers.decision(
-                self.id, decision.tool, decision.id, verdict, decision.fingerprint
-            )
-        return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
-
-    def _settle(
-        self,
-        decision: Decision,
-        request: Request,
-        judged: tuple[Attempt, Plan] | None,
-        at: int | None,
-    ) -> None:
-        """Count an admitted call, note a refused one."""
-        guard = self.guard
-        if not decision.allowed:
-            refused = answers.refused(decision, request, judged[0] if judged else None, at)
-            guard.world.refuse(self._state, refused)
-            guard.emit(refused)
-        elif judged is not None:
-            attempt, plan = judged
-            attempt.id = decision.id
-            admitted = answers.admitted(self.id, attempt)
-            guard.world.admit(self._state, admitted, attempt, plan)
-            guard.emit(admitted)
-            if decision.violations:
-                self._advice.give(attempt.batch or decision.id, decision.message)
-
-    def _complete(self, event: Completed) -> Recorded:
-        guard, evaluator = self.guard, self.guard.evaluator
-        with guard.lock:
-            flight = self._state.flights.get(event.call)
-            if flight is None:
-                outcome = evaluator.observer.observe(event, None, None, [])
-                return Recorded(outcome=outcome)
-            attempt = flight.attempt
-            last = self._state.results.get(attempt.fingerprint)
-            outcome, charges, view, faults = evaluator.settle(self._state, attempt, event, last)
-            lessons = guard.world.lessons(self._state, attempt, view, event, outcome, faults)
-            at = self._state.clamp(event.at)
-            folded = answers.completed(event, at, outcome, charges, lessons)
-            fold = partial(guard.world.complete, self._state, folded, flight, outcome)
-            keeper = guard.keeper
-            learned = fold() if keeper is None else keeper.complete(fold, folded, faults)
-            try:
-                guard.emit(folded)
-            except (JournalError, StoreError) as error:
-                faults.append(Fault("journal", str(error)))
-            advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
-        return Recorded(
-            outcome=outcome, advice=advice, learned=tuple(learned), errors=tuple(faults)
-        )
-
-    def _spend(self, event: Spent) -> None:
-        with self.guard.lock:
-            charges = self.guard.evaluator.spend(self._state, event.tokens, event.cost)
-            self._fold(
-                Spent(
-                    session=self.id,
-                    at=event.at,
-                    tokens=event.tokens,
-                    cost=event.cost,
-                    charges=charges,
-                )
-            )
-
-    def _fold(self, event: Event) -> None:
-        guard = self.guard
-        with guard.lock:
-            guard.world.fold(event)
-            guard.emit(event)
 
 
 def _id(decision: Decision | str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from policyguard.compiler import Compiled
+from policyguard.compiler.redaction import redactor
 from policyguard.evaluator import fold as folding
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.plan import Plan
@@ -33,7 +34,10 @@ class World:
         self._convergence = Convergence(compiled.policy)
         self._learning = compiled.learning
         self._learner = Learner(
-            compiled.learning, evaluator.bounds.unreported, compiled.fingerprinter.text
+            compiled.learning,
+            evaluator.bounds.unreported,
+            compiled.fingerprinter.text,
+            redactor(compiled.policy),
         )
         self._learned_before = False
 
@@ -117,7 +121,7 @@ class World:
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """A call did not get through."""
-        folding.refuse(session, event)
+        folding.refuse(self.evaluator, session, event)
         self._convergence.refuse(session, event)
 
     def complete(

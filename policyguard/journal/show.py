@@ -22,6 +22,8 @@ _DERIVED = frozenset(
         "numbers",
         "keys",
         "charges",
+        "insisted",
+        "asks",
         "targets",
         "result_fingerprint",
         "error_fingerprint",

@@ -41,7 +41,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     `violations` holds every entry that fired, strongest effect first; `errors` every expression
     that failed; `would` what entries in observe mode would have done. `fingerprint` is the same
-    for the same call (keyed: it means nothing to another guard).
+    for the same call (keyed: it means nothing to another guard). `timeout` is how many seconds an
+    allowed call may take, and `timeout_by` the entry that says so (None: as long as it likes).
+    `left` is what remains of the budgets that a refused call would have drawn on, by id, each in
+    its own unit.
     """
 
     id: str
@@ -53,18 +56,43 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str = ""
     errors: tuple[Fault, ...] = ()
     would: tuple[Violation, ...] = ()
+    timeout: float | None = None
+    timeout_by: str = ""
+    left: dict[str, float] = {}
 
     @property
     def message(self) -> str:
-        """One text for the model: what was refused, why, what is left, what to do instead."""
+        """One text for the model: what was refused, why, what is left, what to do instead.
+
+        At most `MESSAGE` characters: the strongest violation whole, of the others what fits.
+        """
         if not self.violations:
             return ""
-        head = _HEADS[self.effect].format(tool=self.tool)
-        return "\n".join([head, *(_line(violation) for violation in self.violations)])
+        head = _HEADS[self.effect] if not self.allowed else _RUNS[self.effect]
+        text = head.format(tool=_cut(self.tool, _NAME))
+        first, *others = self.violations
+        text += _line(first, MESSAGE - len(text) - (_MORE if others else 0))
+        rest = len(others)
+        for violation in others:
+            line = _line(violation, MESSAGE)
+            if len(text) + len(line) > MESSAGE - _MORE:
+                break
+            text += line
+            rest -= 1
+        if rest:
+            text += f"\n- and {rest} more"
+        named = {violation.id for violation in self.violations}
+        left = [f"{id_} {left:g}" for id_, left in self.left.items() if id_ not in named]
+        line = f"\nLeft: {', '.join(left)}"
+        return text + line if left and len(text) + len(line) <= MESSAGE else text
 
     @property
     def structured(self) -> dict[str, Any]:
-        """The same for programs; keys that do not apply are None."""
+        """The same for programs; keys that do not apply are None.
+
+        `remaining` is what is left under the first violation, `budgets` what is left of each budget
+        that a refused call would have drawn on.
+        """
         first = self.violations[0] if self.violations else None
         remaining = None
         if first is not None and first.used is not None and first.limit is not None:
@@ -79,12 +107,21 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             "remaining": remaining,
             "retry_after": first.retry_after if first else None,
             "constraint": _constraint(first),
+            "budgets": dict(self.left),
         }
 
 
-_HEADS = {
+MESSAGE = 400
+"""Characters of a message: a model reads it at every refusal, and pays for it."""
+
+_NAME = 80
+_MORE = 16
+_RUNS = {
     Effect.ALLOW: "`{tool}` is allowed.",
     Effect.ADVISE: "A note on `{tool}`:",
+    Effect.ASK: "`{tool}` runs, though nobody was there to approve it:",
+}
+_HEADS = {
     Effect.ASK: "`{tool}` was not run: it needs an approval first.",
     Effect.BLOCK: "`{tool}` was not run.",
     Effect.HALT: "`{tool}` was not run, and no further call will be in this turn.",
@@ -104,10 +141,17 @@ def _constraint(violation: Violation | None) -> str | None:
     return violation.id.removeprefix("constraints/")
 
 
-def _line(violation: Violation) -> str:
-    text = f"- {violation.text} [{violation.id}]"
+def _line(violation: Violation, room: int) -> str:
+    """A violation on a line of its own; where there is too little room, its texts are cut."""
+    told = f" [{_cut(violation.id, _NAME)}]"
     if violation.retry_after:
-        text += f" Try again in {violation.retry_after:g} s."
-    if violation.instead:
-        text += f" Instead: {violation.instead}"
-    return text
+        told += f" Try again in {violation.retry_after:.3g} s."
+    instead = f" Instead: {violation.instead}" if violation.instead else ""
+    room -= len("\n- ") + len(told)
+    if len(violation.text) + len(instead) > room:
+        instead = _cut(instead, max(room // 3, room - len(violation.text)))
+    return f"\n- {_cut(violation.text, room - len(instead))}{told}{instead}"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: max(0, length - 1)] + "…"

@@ -79,6 +79,8 @@ class Admitted(_Attempt, frozen=True, tag="admitted"):
     `like` and `numbers`: for a call with tolerant numbers, the fingerprint without them, and
     them. `keys`: for each limit that tells sameness by something else than the fingerprint, by
     what. `radius`: the schedule that says how many targets it may touch, if one does.
+    `violations` are the entries that had something to say and let it through, `effect` the
+    strongest of their effects.
     """
 
     changing: bool = True
@@ -86,13 +88,22 @@ class Admitted(_Attempt, frozen=True, tag="admitted"):
     trials: tuple[str, ...] = ()
     charges: tuple[Charge, ...] = ()
     radius: str = ""
+    effect: str = "allow"
+    violations: tuple[str, ...] = ()
 
 
 class Refused(_Attempt, frozen=True, tag="refused"):
-    """A call was attempted and did not run. It counts in no window."""
+    """A call was attempted and did not run. It counts in no window.
+
+    `keys` as in `Admitted`. `insisted` are what it would have drawn from budgets whose steps count
+    attempts, `asks` from those that an approval raises.
+    """
 
     effect: str = "block"
     violations: tuple[str, ...] = ()
+    keys: dict[str, str] = {}
+    insisted: tuple[Charge, ...] = ()
+    asks: tuple[Charge, ...] = ()
 
 
 class Completed(_Event, frozen=True, tag="completed"):
@@ -101,7 +112,11 @@ class Completed(_Event, frozen=True, tag="completed"):
     `ok` is False for a failure; None where the record does not say (`known` says where it is
     from). `text` is the result as the model saw it, `error` the error's text (None: no error
     text apart from `text`). `duration` and `retry_after` are seconds, `cost` is in the currency
-    of the budgets, `status` an HTTP status, `score` a measure of progress.
+    of the budgets, `status` an HTTP status, `score` a measure of progress. `state` is `pending`
+    for what has neither succeeded nor failed yet, empty where `ok` says it all; `advancing` and
+    `infra` are what the result's metadata says (see `Outcome`). `timeout_by` is the entry whose
+    time the call ran out of, if it did; with `running` it went on then, and an `Ended` tells when
+    it is over.
     """
 
     call: str = ""
@@ -123,6 +138,25 @@ class Completed(_Event, frozen=True, tag="completed"):
     error_fingerprint: str = ""
     charges: tuple[Charge, ...] = ()
     lessons: tuple[Lesson, ...] = ()
+    state: Literal["", "pending"] = ""
+    advancing: bool = True
+    infra: bool = False
+    timeout_by: str = ""
+    running: bool = False
+
+
+class Ended(_Event, frozen=True, tag="ended"):
+    """A call that had run out of time, and was still running, is over.
+
+    It counts nowhere: the call failed when its time was over. It gives back the places that the
+    call held in `at_once` budgets. `ok`, `text`, `error` and `duration` as in `Completed`.
+    """
+
+    call: str = ""
+    ok: bool | None = None
+    text: str = ""
+    error: str | None = None
+    duration: float | None = None
 
 
 class Released(_Event, frozen=True, tag="released"):
@@ -140,11 +174,15 @@ class Spent(_Event, frozen=True, tag="spent"):
 
 
 class Granted(_Event, frozen=True, tag="granted"):
-    """A person or a program raised a budget by `amount` (in the budget's unit)."""
+    """A person or a program raised a budget by `amount` (in the budget's unit).
+
+    `key` names the one account that is raised, where it is not all that the session draws on.
+    """
 
     budget: str = ""
     amount: float = 0.0
     by: str = ""
+    key: str = ""
 
 
 class Approved(_Event, frozen=True, tag="approved"):
@@ -168,6 +206,7 @@ Event = (
     | Admitted
     | Refused
     | Completed
+    | Ended
     | Released
     | Spent
     | Granted

@@ -50,7 +50,7 @@ class Budget(Selecting, frozen=True, kw_only=True):
     instead: str | None = None
 
 
-class _Limit(Entry, frozen=True, kw_only=True):
+class Limit(Entry, frozen=True, kw_only=True):
     """What the kinds of limits share. The `_at` steps count attempts, `max` admitted calls."""
 
     per: Literal["turn", "session"]
@@ -62,7 +62,7 @@ class _Limit(Entry, frozen=True, kw_only=True):
     until: Literal["progress", "turn", "session"] | None = None
 
 
-class RepeatLimit(_Limit, frozen=True, kw_only=True):
+class RepeatLimit(Limit, frozen=True, kw_only=True):
     """At most `max` same calls among the last `window`; `all` is as many as `bounds` keeps.
 
     What *same* means is said by `key` (CEL) where it is given, else by `same`.
@@ -74,20 +74,20 @@ class RepeatLimit(_Limit, frozen=True, kw_only=True):
     key: str | None = None
 
 
-class CycleLimit(_Limit, frozen=True, kw_only=True):
+class CycleLimit(Limit, frozen=True, kw_only=True):
     """At most `max` rounds of a cycle of 2 to `longest` calls."""
 
     max: int
     longest: int
 
 
-class NoProgressLimit(_Limit, frozen=True, kw_only=True):
+class NoProgressLimit(Limit, frozen=True, kw_only=True):
     """At most `max` results in a row that the tool flags as not advancing."""
 
     max: int
 
 
-class FailuresLimit(_Limit, frozen=True, kw_only=True):
+class FailuresLimit(Limit, frozen=True, kw_only=True):
     """At most `max` failures in a row: any, the same error, or those of one signature."""
 
     max: int
@@ -95,13 +95,13 @@ class FailuresLimit(_Limit, frozen=True, kw_only=True):
     signature: str | None = None
 
 
-class RefusalsLimit(_Limit, frozen=True, kw_only=True):
+class RefusalsLimit(Limit, frozen=True, kw_only=True):
     """At most `max` refused attempts in a row."""
 
     max: int
 
 
-class OutageLimit(_Limit, frozen=True, kw_only=True):
+class OutageLimit(Limit, frozen=True, kw_only=True):
     """After `max` harness failures `within` a time, rest for `cooldown`, then one trial."""
 
     max: int
@@ -109,7 +109,7 @@ class OutageLimit(_Limit, frozen=True, kw_only=True):
     cooldown: int
 
 
-class PollingLimit(_Limit, frozen=True, kw_only=True):
+class PollingLimit(Limit, frozen=True, kw_only=True):
     """Asking again is work: at least `cooldown` apart, `unchanged` equal results in a row."""
 
     cooldown: int | None = None

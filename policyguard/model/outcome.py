@@ -12,6 +12,10 @@ from policyguard.model.decision import Fault
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one call, judged: did it fail, with which signature, and whose fault was it.
 
+    `state` is `success`, `failure` or `pending`: what is pending has not failed (`ok`), and has
+    not succeeded either. `payload` is the text without the mark that told the state; None where
+    the policy has no `outcomes.envelope`. `advancing` is False where the tool flags its result as
+    bringing nothing new, `infra` True where the host flags it as the harness's fault.
     `blame` is `agent`, `harness` or `unknown`, empty for a success. `result` and `failure` are
     fingerprints: of the result's text, and of the error with its accidents (numbers, paths,
     hashes, times) masked, so that "the same result" and "the same error" can be told.
@@ -32,17 +36,53 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None = None
     meta: dict[str, Any] = {}
     changed: bool = True
+    payload: str | None = None
+    advancing: bool = True
+    infra: bool = False
     result: str = ""
     failure: str = ""
+
+
+_MARKS = {"success": "SUCCESS", "failure": "FAILED", "pending": "PENDING"}
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to `record`: the outcome, text to add to the result, what was learned.
 
-    `errors` are expressions of the policy that failed on this result.
+    `errors` are expressions of the policy that failed on this result. `counted` is False for the
+    result of a call that was not in flight: it was refused, or has been reported before.
     """
 
     outcome: Outcome
     advice: str = ""
     learned: tuple[str, ...] = ()
     errors: tuple[Fault, ...] = ()
+    counted: bool = True
+
+    @property
+    def text(self) -> str:
+        """The result for the model: unambiguous where the policy has an envelope for results.
+
+        Then it begins with its state: `SUCCESS:`, `FAILED:` or `PENDING:`.
+        """
+        outcome = self.outcome
+        text = outcome.error or outcome.text
+        if outcome.payload is not None:
+            text = f"{_MARKS[outcome.state]}: {outcome.payload}"
+        return f"{text}\n\n{self.advice}" if self.advice else text
+
+    @property
+    def structured(self) -> dict[str, Any]:
+        """The same for programs: state, payload, and what is known beside."""
+        outcome = self.outcome
+        return {
+            "state": outcome.state,
+            "payload": outcome.text if outcome.payload is None else outcome.payload,
+            "metadata": {
+                "reason": outcome.error or None,
+                "signature": outcome.signature or None,
+                "blame": outcome.blame or None,
+                "retry_after": outcome.retry_after,
+                "advice": self.advice or None,
+            },
+        }

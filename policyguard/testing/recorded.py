@@ -44,7 +44,7 @@ class _Replay:
         self._test = test
         self._reached = reached
         # All times in a replay are the events'.
-        self._guard = Guard(suite.compiled, clock=lambda: 0)
+        self._guard = Guard(suite.compiled, clock=lambda: 0, replaying=True)
         self._sessions: dict[str, Session] = {}
         self._lost: set[str] = set()
         self._calls = 0

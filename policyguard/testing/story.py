@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import defaultdict, deque
 from typing import Any
 
 from policyguard.compiler import scalars
@@ -11,13 +11,13 @@ from policyguard.engines.yaml_tree import Path
 from policyguard.guard import Guard, Session
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
-from policyguard.model.outcome import Recorded
 from policyguard.report.results import Failure, Mismatch
 from policyguard.testing import state
 from policyguard.testing.expect import compare
 from policyguard.testing.reached import Reached
-from policyguard.testing.suite import MAIN, Result, Step, Suite, Test, Who
-from policyguard.testing.times import Clock, nanoseconds, seconds
+from policyguard.testing.returned import differences, record
+from policyguard.testing.suite import MAIN, Step, Suite, Test, Who, Yes
+from policyguard.testing.times import Clock, nanoseconds
 from policyguard.testing.wording import call_text, value_text
 
 
@@ -53,16 +53,21 @@ class _Different(Exception):  # noqa: N818 - not an error: the way out of the st
 
 
 class _Story:
-    """A test while it runs. `asked` is the last decision, which `approve` is about."""
+    """A test while it runs.
+
+    `asked` is the last decision, which `approve` is about; `running` are the calls that have not
+    come back, by name.
+    """
 
     def __init__(self, suite: Suite, test: Test, reached: Reached) -> None:
         self._suite = suite
         self._test = test
         self._reached = reached
         self._clock = Clock(test.session.at)
-        self._guard = Guard(suite.compiled, clock=self._clock)
+        self._guard = Guard(suite.compiled, clock=self._clock, replaying=True)
         self._sessions: dict[str, Session] = {}
         self._asked: Decision | None = None
+        self._running: defaultdict[str, deque[Decision]] = defaultdict(deque)
         self._said = ""
 
     def open(self) -> None:
@@ -97,13 +102,17 @@ class _Story:
         if step.turn:
             session.turn()
         if step.grant is not None:
-            session.grant(step.grant[0].removeprefix("budgets/"), step.grant[1], by="test")
+            session.grant(*step.granted, by="test")
         if step.approve:
-            self._approve(step)
+            self._approve(step, step.approve if isinstance(step.approve, Yes) else Yes())
         if step.spend is not None:
             tokens, cost = step.spend.get("tokens", 0), step.spend.get("cost", 0.0)
             session.spend(tokens=int(tokens), cost=cost)
-        for time in range(step.times):
+        if step.returns is not None:
+            if step.wait is not None:
+                self._clock.now += nanoseconds(step.wait)
+            self._return(self._running[step.returns].popleft(), step)
+        for time in range(step.times if step.returns is None else 0):
             if step.wait is not None:
                 self._clock.now += nanoseconds(step.wait)
             if step.call is not None:
@@ -114,13 +123,13 @@ class _Story:
         if step.progress is not None:
             self._compare_state(session, (*step.path, "progress"), step.progress)
 
-    def _approve(self, step: Step) -> None:
+    def _approve(self, step: Step, yes: Yes) -> None:
         asked = self._asked
         if asked is None or asked.effect is not Effect.ASK:
             found = f"the last call was answered with {asked.effect}" if asked else "no call yet"
             mismatch = Mismatch("approve", "a call that was answered with ask", found)
             raise _Different((*step.path, "approve"), mismatch, decision=asked, key=True)
-        self._sessions[asked.session].approve(asked, by="test")
+        self._sessions[asked.session].approve(asked, by=yes.by, labels=yes.labels)
 
     def _call(self, session: Session, step: Step) -> None:
         tool, args = self._arguments(step)
@@ -141,12 +150,18 @@ class _Story:
             )
         if step.release:
             session.release(decision)
+        elif isinstance(step.running, str):
+            self._running[step.running].append(decision)
         elif decision.allowed and not step.running:
-            recorded = _record(session, decision, step.result)
-            self._reached.recorded(recorded)
-            for mismatch in _outcome(recorded, step):
-                path = (*step.path, "outcome", mismatch.what)
-                raise _Different(path, mismatch, decision=decision, session=session)
+            self._return(decision, step)
+
+    def _return(self, decision: Decision, step: Step) -> None:
+        """A call comes back."""
+        session = self._sessions[decision.session]
+        recorded = record(session, decision, step.result)
+        self._reached.recorded(recorded)
+        for path, mismatch in differences(recorded, step):
+            raise _Different((*step.path, *path), mismatch, decision=decision, session=session)
 
     def _arguments(self, step: Step) -> tuple[str, dict[str, Any]]:
         assert step.call is not None  # noqa: S101 - the caller has asked
@@ -186,37 +201,11 @@ class _Story:
         )
 
 
-def _record(session: Session, decision: Decision, result: Result) -> Recorded:
-    error = result.error
-    if error is None and result.ok is False:
-        error = result.text
-    return session.record(
-        decision,
-        result=result.text,
-        error=error,
-        exit_code=result.exit_code,
-        status=result.status,
-        retry_after=seconds(result.retry_after),
-        blame=result.blame,
-        duration=seconds(result.duration),
-        tokens=result.tokens,
-        cost=result.cost,
-        score=result.score,
-        meta=result.meta,
-    )
-
-
-def _outcome(recorded: Recorded, step: Step) -> Iterator[Mismatch]:
-    for name, wanted in step.outcome.items():
-        found = getattr(recorded.outcome, name)
-        if found != wanted:
-            yield Mismatch(name, f"{name} {value_text(wanted)}", f"{name} {value_text(found)}")
-
-
 def _about(step: Step, mismatch: Mismatch) -> Path:
     """Where the test says what was expected; where it says nothing, the call."""
     key = {"effect": "expect", "internal": "call"}.get(mismatch.what, mismatch.what)
     said = {"expect": step.expect, "by": step.by, "says": step.says, "would": step.would}
+    said |= {"timeout": step.timeout, "structured": step.structured or None}
     return (*step.path, key if said.get(key) is not None else "call")
 
 
@@ -226,4 +215,6 @@ def _numbered(step: Step, total: int, time: int = 0) -> str:
     text = f"{number + 1} of {total}"
     if step.times > 1:
         text += f", time {time + 1} of {step.times}"
+    if step.returns is not None:
+        return f"{text}: `{step.returns}` returns"
     return f"{text}: {call_text(step.call)}" if step.call is not None else text

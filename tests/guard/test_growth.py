@@ -13,7 +13,7 @@ policyguard: 1
 name: growth
 extends: [core]
 learn: {corroborate: 1, scope: project, ban: call, blame: [agent, unknown]}
-limits: {default: {failures: none}, tools: {"poll*": {polling: {unchanged: 2}}}}
+limits: {default: {failures: none, refusals: none}, tools: {"poll*": {polling: {unchanged: 2}}}}
 rules: {counted: {when: "session.count('x') > 5 && outcome_never", on_error: allow}}
 bounds:
   {sessions: 50, plans: 40, in_flight: 30, window_entries: 64, budget_keys: 20, constraints: 60,

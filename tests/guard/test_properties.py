@@ -24,6 +24,9 @@ classify:
   targets: [path, paths]
   state_changing: [edit]
   classes: [{class: edit, tools: [edit]}, {class: look, tools: [read, poll]}]
+outcomes:
+  envelope: [{state: pending, pattern: "^a"}]
+  meta: {non_advancing: [stuck], harness: [infra]}
 signatures:
   - {id: lost, pattern: lost, blame: agent}
   - {id: down, pattern: down, blame: harness}
@@ -34,21 +37,29 @@ radius:
   - {schedule: [unlimited, 2, 1], widen_after: 2}
 limits:
   default:
-    repeat: {max: 2, window: 4, same: call_and_result}
-    cycle: {longest: 3, max: 2, per: turn}
-    failures: {max: 3, same: error}
+    repeat: {max: 2, window: 4, same: call_and_result, advise_at: 2, halt_at: 5}
+    cycle: {longest: 3, max: 2, per: turn, ask_at: 4}
+    failures: {max: 3, same: error, advise_at: 2}
+    no_progress: {max: 2, refuse: tool, until: progress}
+    refusals: {max: 4}
+    timeout: 5s
     outage: {max: 2, within: 5s, cooldown: 2s}
   tools:
     poll: {polling: {cooldown: 2s, unchanged: 2}}
-    edit: {repeat: {max: 3, window: 5, same: target}}
+    edit: {repeat: {max: 3, window: 5, same: target, refuse: tool, until: turn}}
 budgets:
-  calls: {calls: CALLS, per: turn}
-  tokens: {tokens: 50}
+  calls: {calls: CALLS, per: turn, advise_at: 3, halt_at: 12}
+  tokens: {tokens: 50, reserve: 4, advise_at: 30}
+  asked: {calls: 6, effect: ask, extend: 2, tools: [x]}
   sum: {sum: call.args.n, max: 20, within: 5s}
   once: {at_once: 2, tools: [read]}
   failed: {sum: "outcome.ok ? 0 : 1", max: 4}
 rules:
-  third: {tools: [read], when: "session.count('read') > 4", effect: ask}
+  third:
+    tools: [read]
+    when: session.count('read') > 4
+    effect: ask
+    approval: {count: 2, within: 3s}
   changed: {when: "call.args.path == 'z'", effect: halt}
 """
 
@@ -60,6 +71,7 @@ def _compile(calls: int) -> Compiled:
         return compile_policy(file)
 
 
+_TIMEOUT = ("timeout", "timeout_by")
 LOOSE, STRICT = _compile(8), _compile(5)
 
 CALLS = st.fixed_dictionaries(
@@ -78,13 +90,14 @@ STEPS = st.lists(
             st.integers(0, 3),
             st.sampled_from(["", "a", "lost 1", "lost 2", "down", "!"]),
             st.sampled_from([None, None, 1.0, 2, float("nan")]),
+            st.sampled_from([{}, {}, {"stuck": True}, {"infra": True}]),
         ),
         st.tuples(st.just("release"), st.integers(0, 3)),
         st.tuples(st.just("turn")),
         st.tuples(st.just("spend"), st.integers(0, 5)),
-        st.tuples(st.just("grant"), st.sampled_from(["calls", "tokens", "sum"])),
+        st.tuples(st.just("grant"), st.sampled_from(["calls", "tokens", "sum", "asked"])),
         st.tuples(st.just("wait"), st.integers(0, 3)),
-        st.tuples(st.just("approve")),
+        st.tuples(st.just("approve"), st.sampled_from(["ann", "bo"])),
     ),
     max_size=40,
 )
@@ -111,7 +124,7 @@ class _World:
                     self.open.append(decision)
                 if decision.effect == "ask":
                     self.asked = decision
-            case ("record", place, text, score) if self.open:
+            case ("record", place, text, score, meta) if self.open:
                 decision = self.open.pop(place % len(self.open))
                 failed = text.startswith(("lost", "down", "!"))
                 self.session.record(
@@ -120,6 +133,7 @@ class _World:
                     error=text if failed else None,
                     tokens=len(text) * 3,
                     score=score,
+                    meta=meta,
                 )
             case ("release", place) if self.open:
                 self.session.release(self.open.pop(place % len(self.open)))
@@ -131,9 +145,8 @@ class _World:
                 self.session.grant(budget, 2, by="test")
             case ("wait", seconds):
                 self.now += seconds * 10**9
-            case ("approve",) if self.asked is not None:
-                self.session.approve(self.asked, by="test")
-                self.asked = None
+            case ("approve", by) if self.asked is not None:
+                self.session.approve(self.asked, by=by)
 
 
 def _plain(value: Any, seen: tuple[int, ...] = ()) -> Any:
@@ -171,7 +184,7 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
         for session in state["sessions"].values():
             session["facts"].pop("running")
             for flight in session["flights"].values():
-                for name in ("args", "faults", "charges"):
+                for name in ("args", "faults", "charges", "insisted", "asks", *_TIMEOUT):
                     flight["attempt"].pop(name)
     assert folded == live
     assert _plain(rebuilt.memory) == _plain(world.guard.world.memory)

@@ -65,6 +65,7 @@ def test_a_decision_answers_in_words_and_for_programs(tmp_path: Path) -> None:
         "remaining": 0,
         "retry_after": None,
         "constraint": None,
+        "budgets": {},
     }
 
 

@@ -1,0 +1,42 @@
+"""Keys that could never do anything where they stand: a policy must not silently do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.compiler.layers import Layered
+from policyguard.engines.yaml_tree import Path
+from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.effect import Effect
+from policyguard.model.limits import RefusalsLimit
+from policyguard.model.policy import Policy
+
+
+def check_idle(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
+    """What is given beside keys that leave it without effect."""
+    for path, message, hint in _idle(policy):
+        yield layered.diagnostic(
+            "reference/idle", message, layered.where(path, key=True), hint=hint
+        )
+
+
+def _idle(policy: Policy) -> Iterator[tuple[Path, str, str | None]]:
+    for budget in policy.budgets:
+        if budget.reserve is not None and budget.tokens is None and budget.cost is None:
+            message = "`reserve` holds back tokens or cost, and this budget counts neither"
+            yield ("budgets", budget.id, "reserve"), message, None
+    for rule in policy.rules:
+        if rule.approval is not None and Effect.ASK not in (rule.effect, rule.on_error):
+            message = f"`approval` is for rules that ask, and this one has the effect {rule.effect}"
+            yield ("rules", rule.id, "approval"), message, "write `effect: ask`"
+    for level, limits in policy.limits.items():
+        kind, _, name = level.partition(":")
+        refusals = limits.refusals
+        if not isinstance(refusals, RefusalsLimit):
+            continue
+        path: Path = ("limits", kind, name) if name else ("limits", kind)
+        given = (("refuse", refusals.refuse == "tool"), ("until", refusals.until is not None))
+        for key, stands in given:
+            if stands:
+                message = f"`{key}` has no meaning here: `refusals` answers refused attempts only"
+                yield (*path, "refusals", key), message, "say how hard with `effect`"

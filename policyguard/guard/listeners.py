@@ -1,0 +1,39 @@
+"""Who wants to know what happens: functions that are called with each event."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from policyguard.model.event import Event
+
+Listener = Callable[[Event], None]
+
+_log = logging.getLogger("policyguard")
+
+
+class Listeners:
+    """The listeners of a guard, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._all: tuple[tuple[Listener, tuple[type[Event], ...]], ...] = ()
+
+    def add(self, listener: Listener, kinds: tuple[type[Event], ...]) -> Callable[[], None]:
+        """Tell a listener of events of these kinds (none: of all). Returns what ends that."""
+        entry = (listener, kinds)
+        self._all = (*self._all, entry)
+
+        def off() -> None:
+            self._all = tuple(one for one in self._all if one is not entry)
+
+        return off
+
+    def tell(self, event: Event) -> None:
+        """Call each with the event. What one raises is logged, and keeps nobody from the others."""
+        for listener, kinds in self._all:
+            if kinds and not isinstance(event, kinds):
+                continue
+            try:
+                listener(event)
+            except Exception:  # noqa: BLE001 - whatever a stranger's function raises
+                _log.exception("a listener failed on %s", type(event).__name__)

@@ -1,0 +1,94 @@
+"""What a model is told: short, with a reason and a way on, and never what redaction hides."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard import Guard
+from policyguard.model.decision import MESSAGE
+
+POLICY = """
+policyguard: 1
+name: messages
+patterns: {secret_key: 'sk-[a-z0-9]{8,}', card: '\\b[0-9]{16}\\b'}
+journal: {args: keep, redact: [secret_*, card]}
+limits:
+  default: {repeat: {max: 1, same: call}, refusals: {max: 2, effect: block}}
+budgets:
+  calls: {calls: 3, per: turn}
+  money: {cost: 2.5}
+rules:
+  long: {tools: [long], message: "LONG", instead: "INSTEAD"}
+  told: {tools: [send], message: "no {call.args.to}, {call.args}", instead: "{call.args.to}?"}
+"""
+
+
+def _guard(long: str = "x", instead: str = "y") -> Guard:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.yaml"
+        file.write_text(POLICY.replace("LONG", long).replace("INSTEAD", instead))
+        return Guard.load(file)
+
+
+GUARD = _guard()
+
+
+@given(
+    tool=st.sampled_from(["send", "long", "x" * 300]),
+    args=st.dictionaries(st.text(max_size=5), st.text(max_size=400), max_size=3),
+    times=st.integers(1, 6),
+)
+def test_no_message_is_longer_than_a_model_should_read(
+    tool: str, args: dict[str, Any], times: int
+) -> None:
+    session = _guard("long " * 200, "instead " * 200).session("s")
+    for _ in range(times):
+        decision = session.check(tool, args)
+        assert len(decision.message) <= MESSAGE
+        if not decision.allowed:
+            assert decision.violations[0].id[:40] in decision.message
+            assert "Instead:" in decision.message
+
+
+@given(
+    key=st.from_regex(r"\Ask-[a-z0-9]{8,40}\Z"),
+    before=st.text(max_size=250),
+    deep=st.booleans(),
+)
+def test_no_message_shows_what_redaction_hides(key: str, before: str, deep: bool) -> None:
+    secret = f"{before} {key} 4111111111111111"
+    args = {"to": secret, "x": [{"y": secret}] if deep else ""}
+    session = GUARD.session("s")
+    decision = session.check("send", args)
+    session.close()
+    assert not decision.allowed
+    assert key[:10] not in decision.message
+    assert "411111" not in decision.message
+
+
+def test_what_is_left_stands_in_every_refusal() -> None:
+    session = _guard().session("s")
+    session.record(session.check("a"), cost=1.0)
+    refused = session.check("send", {"to": "x"})
+    assert refused.left == {"budgets/calls": 2.0, "budgets/money": 1.5}
+    assert "Left: budgets/calls 2, budgets/money 1.5" in refused.message
+    assert refused.structured["budgets"] == refused.left
+    assert session.check("b").left == {}
+
+
+def test_a_message_names_the_limit_and_what_is_used() -> None:
+    session = _guard().session("s")
+    session.check("a")
+    refused = session.check("a")
+    assert refused.message.splitlines() == [
+        "`a` was not run.",
+        "- the same call has been made once already (at most 1) [limits/default/repeat] Instead: "
+        "change the arguments or the approach, or finish with what you have",
+        "Left: budgets/calls 2, budgets/money 2.5",
+    ]
+    assert refused.structured["remaining"] == 0

@@ -1,0 +1,120 @@
+"""What a tool gave, as it is read: text, JSON, MCP results and tasks, states and flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mcp import types
+
+from policyguard import Guard, Session
+
+POLICY = """
+policyguard: 1
+name: results
+outcomes:
+  envelope:
+    - {state: success, pattern: "^SUCCESS:"}
+    - {state: failure, pattern: "^FAILED:"}
+    - {state: pending, pattern: "(?s).*"}
+  meta: {non_advancing: [ai.example/non-advancing], harness: [ai.example/infra-error]}
+"""
+PLAIN = "policyguard: 1\nname: plain\noutcomes: {meta: {non_advancing: [n], harness: [h]}}\n"
+
+
+def of(tmp_path: Path, policy: str = PLAIN) -> Session:
+    file = tmp_path / "policy.yaml"
+    file.write_text(policy)
+    return Guard.load(file).session("s")
+
+
+def outcome(session: Session, result: Any, **told: Any) -> Any:
+    return session.record(session.check("t"), result=result, **told).outcome
+
+
+def text(*texts: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": one} for one in texts], **more}
+
+
+def test_an_mcp_result_is_read_by_its_parts(tmp_path: Path) -> None:
+    session = of(tmp_path)
+    good = outcome(session, text("a", "b", isError=False))
+    assert (good.ok, good.text) == (True, "a\nb")
+    bad = outcome(session, text("no such file", isError=True))
+    assert (bad.ok, bad.error) == (False, "no such file")
+    image = outcome(session, {"content": [{"type": "image", "data": "AA"}]})
+    assert '"data":"AA"' in image.text
+    structured = outcome(session, {"content": [], "structuredContent": {"n": 1}})
+    assert structured.text == '{"n":1}'
+
+
+def test_the_sdk_s_own_results_are_read_the_same(tmp_path: Path) -> None:
+    session = of(tmp_path)
+    given = {**text("stuck", isError=True), "_meta": {"n": True, "h": True}}
+    found = outcome(session, types.CallToolResult.model_validate(given))
+    assert (found.ok, found.error, found.meta) == (False, "stuck", {"n": True})
+    now = "2026-01-01T00:00:00Z"
+    task = {"taskId": "t", "status": "working", "createdAt": now, "lastUpdatedAt": now, "ttl": None}
+    made = types.CreateTaskResult.model_validate({"task": task})
+    assert outcome(session, made).state == "pending"
+
+
+def test_what_looks_a_little_like_one_is_plain_json(tmp_path: Path) -> None:
+    session = of(tmp_path)
+    assert outcome(session, {"content": "text"}).text == '{"content":"text"}'
+    assert outcome(session, {"content": [1, 2]}).text == '{"content":[1,2]}'
+    assert outcome(session, {"isError": True}).ok
+
+
+def test_a_running_task_is_pending_and_a_failed_one_has_failed(tmp_path: Path) -> None:
+    session = of(tmp_path)
+    task = {"taskId": "t1", "status": "working", "createdAt": "x", "ttl": 60000}
+    running = outcome(session, {"task": task})
+    assert (running.state, running.ok) == ("pending", True)
+    failed = outcome(session, {"task": {**task, "status": "failed", "statusMessage": "disk"}})
+    assert (failed.state, "disk" in failed.error) == ("failure", True)
+
+
+def test_the_wire_cannot_speak_for_the_host(tmp_path: Path) -> None:
+    session = of(tmp_path)
+    flags = {"n": True, "h": True, "other": 1}
+    wire = outcome(session, text("x", isError=True, _meta=flags))
+    assert (wire.infra, wire.advancing, wire.blame) == (False, False, "unknown")
+    assert wire.meta == {"n": True, "other": 1}
+    inner = text("x", isError=True, _meta=flags)
+    task = outcome(session, {"task": {"status": "failed"}, "result": inner, "_meta": flags})
+    assert (task.infra, task.advancing, task.text) == (False, False, "x")
+    host = outcome(session, text("x", isError=True), meta={"h": True})
+    assert (host.infra, host.blame) == (True, "harness")
+
+
+def test_the_model_gets_an_unambiguous_result(tmp_path: Path) -> None:
+    session = of(tmp_path, POLICY)
+    told = {
+        given: session.record(session.check("t", {"n": given}), result=given)
+        for given in ("SUCCESS: booked", "FAILED: full", "maybe later", "")
+    }
+    assert [one.text for one in told.values()] == [
+        "SUCCESS: booked",
+        "FAILED: full",
+        "PENDING: maybe later",
+        "PENDING: ",
+    ]
+    failed = session.record(session.check("t"), error="TimeoutError: no answer")
+    assert failed.text == "FAILED: TimeoutError: no answer"
+    assert failed.structured["state"] == "failure"
+    assert failed.structured["metadata"]["reason"] == "TimeoutError: no answer"
+    waits = session.record(session.check("t", {"n": 2}), result="wait", retry_after=3)
+    assert waits.structured["metadata"]["retry_after"] == 3
+
+
+def test_without_an_envelope_results_stay_as_they_are(tmp_path: Path) -> None:
+    session = of(tmp_path)
+    assert session.record(session.check("t"), result="PENDING: x").text == "PENDING: x"
+
+
+def test_a_result_reported_twice_counts_once_and_says_so(tmp_path: Path) -> None:
+    session = of(tmp_path)
+    decision = session.check("t")
+    assert session.record(decision, result="a").counted
+    assert not session.record(decision, result="b").counted

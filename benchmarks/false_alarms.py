@@ -1,51 +1,90 @@
-"""How many successful runs a policy would have refused a call in, per set of recorded runs.
+"""How many successful runs a policy would have refused a call in, on recorded runs with labels.
 
-    python benchmarks/false_alarms.py [--policy core] [TRACES]
+    python -m benchmarks.false_alarms [--traces TRACES] [POLICY ...]
 
-A set is a folder directly below TRACES (POLICYGUARD_TRACES, ../shared/traces), with the labels of
-`labels.jsonl` there. Prints a Markdown table for docs/false-alarms.md.
+With one policy (by default `core`) a row for each set, which is a folder directly below TRACES
+(POLICYGUARD_TRACES, ../shared/traces); with several a row for each policy, over all sets. Labels
+are those of `labels.jsonl` there. Prints a Markdown table for docs/false-alarms.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from policyguard.compiler import compile_policy
+from policyguard.report.figures import Figures
 from policyguard.simulate import Labels, Replay
 from policyguard.traces import Reader, TraceError, expand
 
 DEFAULT = os.environ.get("POLICYGUARD_TRACES", "../shared/traces")
+BY_SET = ("set", "calls", "sessions", "succeeded", "refused", "95 % interval", "failed", "refused")
+BY_POLICY = ("policy", "succeeded", "refused", "95 % interval", "by", "noted", "failed", "refused")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("traces", nargs="?", default=DEFAULT, type=Path)
-    parser.add_argument("--policy", default="core")
+    parser.add_argument("policies", nargs="*", default=["core"], metavar="POLICY")
+    parser.add_argument("--traces", default=DEFAULT, type=Path)
     options = parser.parse_args()
-    compiled = compile_policy(options.policy)
-    print("| set | calls | sessions | succeeded | refused | 95 % interval | failed | refused |")
-    print("|---|---|---|---|---|---|---|---|")
-    for folder in sorted(path for path in options.traces.iterdir() if path.is_dir()):
-        labels = Labels.read(options.traces / "labels.jsonl")
-        replay = Replay(compiled, observe=True, labels=labels)
-        reader = Reader()
+    folders = sorted(path for path in options.traces.iterdir() if path.is_dir())
+    labels = options.traces / "labels.jsonl"
+    if len(options.policies) == 1:
+        (policy,) = options.policies
+        sets = ((folder.name, measured(policy, [folder], labels)) for folder in folders)
+        table(BY_SET, (row for name, figures in sets for row in by_set(name, figures)))
+    else:
+        all_of = ((name, measured(name, folders, labels)) for name in options.policies)
+        table(BY_POLICY, (by_policy(name, figures) for name, figures in all_of))
+
+
+def measured(policy: str, folders: Iterable[Path], labels: Path) -> Figures:
+    """What a policy does to the runs in some folders; a folder without any is passed over."""
+    replay = Replay(compile_policy(policy), observe=True, labels=Labels.read(labels))
+    reader = Reader()
+    for folder in folders:
         try:
             for file in expand([folder]):
                 for trace in reader.files(file):
                     replay.add(trace)
         except TraceError:
             continue
-        figures = replay.finish()
-        if not figures.traces.calls:
-            continue
-        harm, catch = figures.harm, figures.catch
-        interval = f"{harm.ci95[0]:.1%} – {harm.ci95[1]:.1%}" if harm.ci95 else "–"
-        print(
-            f"| {folder.name} | {figures.traces.calls} | {figures.traces.sessions} | "
-            f"{harm.succeeded} | {harm.refused} | {interval} | {catch.failed} | {catch.refused} |"
-        )
+    return replay.finish()
+
+
+def by_set(name: str, figures: Figures) -> Iterator[Iterable[object]]:
+    """The row of a set; none where it has no call."""
+    harm, catch, traces = figures.harm, figures.catch, figures.traces
+    if traces.calls:
+        harmed = (harm.succeeded, harm.refused, interval(figures))
+        yield name, traces.calls, traces.sessions, *harmed, catch.failed, catch.refused
+
+
+def by_policy(name: str, figures: Figures) -> Iterable[object]:
+    """The row of a policy: by which entries successful runs are refused, and how many are noted."""
+    harm, catch = figures.harm, figures.catch
+    hit = [rule for rule in figures.rules if rule.succeeded and rule.effect != "advise"]
+    ids = ", ".join(f"`{rule.id}` {rule.succeeded}" for rule in hit) or "–"
+    noted = sum(1 for run in figures.sessions if run.success and run.advised)
+    caught = (catch.failed, catch.refused)
+    return name, harm.succeeded, harm.refused, interval(figures), ids, noted, *caught
+
+
+def interval(figures: Figures) -> str:
+    """The 95 % interval of the share of successful runs that are refused."""
+    ends = figures.harm.ci95
+    return f"{ends[0]:.1%} – {ends[1]:.1%}" if ends else "–"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Print a Markdown table."""
+    names = list(head)
+    print(f"| {' | '.join(names)} |")
+    print("|" + "---|" * len(names))
+    for row in rows:
+        print(f"| {' | '.join(str(cell) for cell in row)} |", flush=True)
 
 
 if __name__ == "__main__":

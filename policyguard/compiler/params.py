@@ -50,6 +50,11 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
         params.diagnostics.append(wrong)
         return
     value = scalars.number(_given(default))
+    unit = _scalar(entry, "unit")
+    if unit is not None and scalars.kind(value) != "duration":
+        message = f"`unit` is for durations, and the default of `{key.text}` is none"
+        params.diagnostics.append(_error(unit, "scalar/param", message))
+        return
     if beyond := _beyond(value, bounds):
         message = f"the default of `{key.text}` is {beyond}"
         params.diagnostics.append(_error(default, "scalar/param", message))
@@ -57,10 +62,13 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
     if variable is not None and variable.text in environ:
         text = environ[variable.text]
         params.environ[variable.text] = text
-        taken = _from_text(text, value)
+        bare = unit is not None and text.isascii() and text.isdigit()
+        # `20.0` says that it may be a fraction, `20` that it is a whole number.
+        like = _given(default) if isinstance(_given(default), float) else value
+        taken = _from_text(f"{text}{unit.text}" if unit is not None and bare else text, like)
         shown = f"`{variable.text}` in the environment is {quoted(text)}"
         if taken is None:
-            message, hint = f"{shown}, not {_wanted(value)}", None
+            message, hint = f"{shown}, not {_wanted(like)}", _unit(unit)
         elif beyond := _beyond(taken, bounds):
             message, hint = f"{shown}, {beyond}", _range(bounds)
         else:
@@ -109,6 +117,10 @@ def _size(value: Value) -> float:
         found = scalars.duration(value)
         return found if found is not None else scalars.count(value) or 0
     return value
+
+
+def _unit(unit: Scalar | None) -> str | None:
+    return f"a bare number counts in `{unit.text}`" if unit is not None else None
 
 
 def _range(bounds: dict[str, Scalar]) -> str:

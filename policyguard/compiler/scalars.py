@@ -7,8 +7,8 @@ from typing import Literal
 
 from policyguard.model.policy import Value
 
-_DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d)")
-_COUNT = re.compile(r"([0-9]+)([kM])")
+_DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
+_COUNT = re.compile(r"([0-9]{1,12})([kM])")
 _NANOSECONDS = {
     "ms": 10**6,
     "s": 10**9,

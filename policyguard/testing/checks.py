@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from policyguard.model.effect import Effect
 from policyguard.testing.beside import beside
 from policyguard.testing.suite import MAIN, Step, Test
 from policyguard.testing.times import instant
+
+_RETURNED = ("outcome", "text", "advice")
+"""Keys that say what must be of a call that has come back."""
 
 
 def check(root: Node, tests: Iterable[Test]) -> Iterator[Diagnostic]:
@@ -26,6 +30,7 @@ def check(root: Node, tests: Iterable[Test]) -> Iterator[Diagnostic]:
         yield from _sessions(root, test)
         for step in test.steps:
             yield from _step(root, test, step)
+        yield from _returns(root, test)
         yield from _trace(root, test)
 
 
@@ -54,15 +59,37 @@ def _step(root: Node, test: Test, step: Step) -> Iterator[Diagnostic]:
         message = f"this test has no session `{step.in_}`"
         yield _wrong(root, "schema/value", message, (*step.path, "in"), hint=hint)
     if step.expect is not None and step.expect >= Effect.ASK:
-        for key in ("result", "running", "release", "outcome"):
+        for key in ("result", "running", "as", "release", *_RETURNED):
             path = (*step.path, key)
             if not descend(root, path)[1]:
                 message = f"a call that is answered with `{step.expect}` has no `{key}`"
                 hint = "it does not run"
                 yield _wrong(root, "schema/conflict", message, path, hint=hint, key=True)
+    if step.call is None and step.returns is None:
+        for key in ("result", *_RETURNED):
+            path = (*step.path, key)
+            if not descend(root, path)[1]:
+                message = f"`{key}` needs `call` or `returns` beside it"
+                yield _wrong(root, "schema/missing-key", message, path, key=True)
     if step.result.ok and step.result.error is not None:
         message = "`ok: true` and an `error` exclude each other"
         yield _wrong(root, "schema/conflict", message, (*step.path, "result", "error"), key=True)
+
+
+def _returns(root: Node, test: Test) -> Iterator[Diagnostic]:
+    """Every call that returns has been left running before, and returns once."""
+    running: Counter[str] = Counter()
+    for step in test.steps:
+        name = step.returns
+        if step.as_ is not None:
+            running[step.as_] += step.times
+        if name is None:
+            continue
+        if not running[name]:
+            message = f"no call is running as `{name}` here"
+            hint = did_you_mean(name, +running) or f"say `as: {name}` where it is made"
+            yield _wrong(root, "schema/value", message, (*step.path, "returns"), hint=hint)
+        running[name] -= 1
 
 
 def _trace(root: Node, test: Test) -> Iterator[Diagnostic]:

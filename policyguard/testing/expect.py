@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from policyguard.model.decision import Decision, Violation
 from policyguard.model.diagnostic import did_you_mean
 from policyguard.report.results import Mismatch
 from policyguard.testing.suite import Expected
+from policyguard.testing.times import nanoseconds
+from policyguard.testing.wording import value_text
 
 _LEARNED = "constraints"
 """Stands for any learned constraint: its id is made from the call's keyed fingerprint."""
@@ -36,6 +40,15 @@ def compare(
     if expected.says is not None and expected.says not in decision.message:
         found_text = "another message" if decision.message else "no message"
         yield Mismatch("says", f"a message with `{expected.says}`", found_text)
+    if expected.timeout is not None:
+        timeout = "none" if decision.timeout is None else f"{decision.timeout:g}s"
+        if not _takes(decision.timeout, expected.timeout):
+            yield Mismatch("timeout", f"timeout {expected.timeout}", f"timeout {timeout}")
+    told = decision.structured if expected.structured else {}
+    for name, wanted in expected.structured.items():
+        if not _same(told.get(name), wanted):
+            found_text = f"{name} {value_text(told.get(name))}"
+            yield Mismatch("structured", f"{name} {value_text(wanted)}", found_text)
     for fault in decision.errors:
         if fault.id == "internal":
             # A block by a defect of ours must not pass for the block that a test waits for.
@@ -47,6 +60,23 @@ def names(part: str, id_: str) -> bool:
     if part == _LEARNED:
         return id_.startswith(f"{_LEARNED}/")
     return id_ == part or id_.endswith(f"/{part}")
+
+
+def _takes(found: float | None, wanted: str) -> bool:
+    if found is None or wanted == "none":
+        return found is None and wanted == "none"
+    return math.isclose(found, nanoseconds(wanted) / 1e9)
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Whether a value is as the test says; of a map, the keys that the test names."""
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(
+            key in found and _same(found[key], value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, int | float) and isinstance(found, int | float):
+        return math.isclose(found, wanted, abs_tol=1e-9)
+    return bool(found == wanted)
 
 
 def _ids(violations: Iterable[Violation]) -> str:

@@ -23,8 +23,9 @@ _PACK = "pack:"
 class Reached:
     """Counts what fires: rules, limits, budgets, signatures, and what failures have taught.
 
-    An entry is reached when it has something against a call (also in observe mode); a signature
-    when a result has it; a `learn` when a constraint that it taught binds a call.
+    An entry is reached when it has something against a call (also in observe mode); a timeout when
+    it is a call's; a signature when a result has it; a `learn` when a constraint that it taught
+    binds a call.
     """
 
     def __init__(self, compiled: Compiled) -> None:
@@ -33,13 +34,11 @@ class Reached:
         self._hits: Counter[str] = Counter()
 
     @property
-    def key(self) -> tuple[str, str]:
-        """The same for the same policy: its file, and the digest of all that it was made of."""
-        return self._own, self._compiled.policy.digest
+    def file(self) -> str:
+        """The policy's own file: the last layer. What it extends comes before.
 
-    @property
-    def _own(self) -> str:
-        """The policy's own file: the last layer. What it extends comes before."""
+        The same for the same policy, also where tests give it another environment.
+        """
         return list(self._compiled.layered.sources)[-1]
 
     @property
@@ -57,6 +56,8 @@ class Reached:
                     self._hits[_learn(constraint.learn)] += 1
             else:
                 self._hits[id_] += 1
+        if decision.timeout_by.startswith("limits/"):
+            self._hits[decision.timeout_by] += 1
 
     def recorded(self, recorded: Recorded) -> None:
         """Count the signature of a result."""
@@ -70,7 +71,7 @@ class Reached:
     def coverage(self) -> Coverage:
         """What was reached so far. Entries of packs are left to the tests of the packs."""
         layered, policy = self._compiled.layered, self._compiled.policy
-        own = self._own
+        own = self.file
         entries, inherited = [], 0
         for id_, path in self._paths.items():
             span = layered.where(path, key=True)
@@ -89,10 +90,12 @@ def _entries(policy: Policy) -> Iterator[tuple[str, Path]]:
         group, colon, name = level.partition(":")
         for field in msgspec.structs.fields(limits):
             limit = getattr(limits, field.name)
+            path: Path = ("limits", group, *([name] if colon else []), field.name)
+            if field.name == "timeout" and isinstance(limit, int):
+                yield f"limits/{level}/timeout", path
             # A kind that is switched off is the text `none`; metadata are no limits either.
             if not isinstance(limit, msgspec.Struct):
                 continue
-            path: Path = ("limits", group, *([name] if colon else []), field.name)
             if isinstance(limit, PollingLimit):
                 for part in ("cooldown", "unchanged"):
                     if getattr(limit, part) is not None:

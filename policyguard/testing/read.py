@@ -180,9 +180,16 @@ def _grants(root: Node, tests: Iterable[Test], compiled: Compiled) -> Iterable[D
     known = [name.partition("/")[2] for name in compiled.evaluator.budgets]
     for test in tests:
         for step in test.steps:
-            if step.grant is None or step.grant[0].removeprefix("budgets/") in known:
+            if step.grant is None:
                 continue
             span = place(root, (*step.path, "grant", 0))
-            message = f"no budget `{step.grant[0]}` in the policy"
-            hint = "it has: " + ", ".join(f"`{name}`" for name in known) if known else None
-            yield root.source.diagnostic("schema/value", message, span, hint=hint)
+            name, amount = step.granted
+            budget = compiled.evaluator.budgets.get(f"budgets/{name}")
+            if budget is None:
+                message = f"no budget `{step.grant[0]}` in the policy"
+                hint = "it has: " + ", ".join(f"`{name}`" for name in known) if known else None
+                yield root.source.diagnostic("schema/value", message, span, hint=hint)
+            elif amount is None and budget.extend is None:
+                message = f"budget `{name}` has no `extend`: say how much is granted"
+                hint = f"write `[{name}, 1]`"
+                yield root.source.diagnostic("schema/missing-key", message, span, hint=hint)

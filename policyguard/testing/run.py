@@ -25,7 +25,7 @@ def run_files(files: Iterable[Path], *, coverage: bool = False) -> TestReport:
     """Run all tests of these files. One that is broken keeps no other from being run."""
     begun = time.monotonic()
     results: list[FileResult] = []
-    reached: dict[tuple[str, str], Reached] = {}
+    reached: dict[str, Reached] = {}
     for file in files:
         result, found = run_read(str(file), read(file))
         results.append(result)
@@ -82,12 +82,12 @@ def _defect(suite: Suite, test: Test, error: Exception) -> Failure:
     )
 
 
-def _add(known: dict[tuple[str, str], Reached], found: Reached) -> None:
+def _add(known: dict[str, Reached], found: Reached) -> None:
     """Tests of one policy count together, in however many files they stand."""
-    before = known.setdefault(found.key, found)
+    before = known.setdefault(found.file, found)
     if before is not found:
         before.add(found)
 
 
-def _coverage(reached: dict[tuple[str, str], Reached]) -> tuple[Coverage, ...]:
+def _coverage(reached: dict[str, Reached]) -> tuple[Coverage, ...]:
     return tuple(one.coverage() for one in reached.values())

@@ -22,6 +22,7 @@ def fields(guard: Guard, session: Session) -> dict[str, Any]:
         found["running"] = len(known.flights)
         found["elapsed"] = now - begun if begun is not None else 0
         found["halted"] = bool(known.halted_by())
+        found["disabled"] = sorted(session.disabled)
         return found
 
 

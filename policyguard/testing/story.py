@@ -108,13 +108,11 @@ class _Story:
         if step.spend is not None:
             tokens, cost = step.spend.get("tokens", 0), step.spend.get("cost", 0.0)
             session.spend(tokens=int(tokens), cost=cost)
-        if step.returns is not None:
+        for time in range(step.times):
             if step.wait is not None:
                 self._clock.now += nanoseconds(step.wait)
-            self._return(self._running[step.returns].popleft(), step)
-        for time in range(step.times if step.returns is None else 0):
-            if step.wait is not None:
-                self._clock.now += nanoseconds(step.wait)
+            if step.returns is not None:
+                self._return(self._running[step.returns].popleft(), step)
             if step.call is not None:
                 self._said = _numbered(step, len(self._test.steps), time)
                 self._call(session, step)
@@ -150,8 +148,8 @@ class _Story:
             )
         if step.release:
             session.release(decision)
-        elif isinstance(step.running, str):
-            self._running[step.running].append(decision)
+        elif step.as_ is not None:
+            self._running[step.as_].append(decision)
         elif decision.allowed and not step.running:
             self._return(decision, step)
 
@@ -204,8 +202,14 @@ class _Story:
 def _about(step: Step, mismatch: Mismatch) -> Path:
     """Where the test says what was expected; where it says nothing, the call."""
     key = {"effect": "expect", "internal": "call"}.get(mismatch.what, mismatch.what)
-    said = {"expect": step.expect, "by": step.by, "says": step.says, "would": step.would}
-    said |= {"timeout": step.timeout, "structured": step.structured or None}
+    said = {
+        "expect": step.expect,
+        "by": step.by,
+        "says": step.says,
+        "would": step.would,
+        "timeout": step.timeout,
+        "structured": step.structured,
+    }
     return (*step.path, key if said.get(key) is not None else "call")
 
 

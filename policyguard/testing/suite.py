@@ -27,11 +27,13 @@ class Result(_Part, frozen=True, kw_only=True):
     """What came of a call.
 
     `ok` is None where the test does not say: then it has succeeded, unless something else here
-    (`error`, `exit_code`, `status`) is a failure's.
+    (`error`, `exit_code`, `status`) is a failure's. `mcp` is an MCP tool result as it comes over
+    the wire, in place of a text; `meta` is the host's word.
     """
 
     ok: bool | None = None
     text: str = ""
+    mcp: dict[str, Any] | None = None
     error: str | None = None
     exit_code: int | None = None
     status: int | None = None
@@ -57,23 +59,38 @@ class Who(_Part, frozen=True, kw_only=True):
     parent: str | None = None
 
 
+class Yes(_Part, frozen=True, kw_only=True):
+    """Who approves a call, and what the host knows them as."""
+
+    by: str = "test"
+    labels: tuple[str, ...] = ()
+
+
 class Expected(_Part, frozen=True, kw_only=True):
-    """What the policy must say to a call. `effect` None: that it is admitted."""
+    """What the policy must say to a call. `effect` None: that it is admitted.
+
+    `timeout` is how long it may take, or `none`; `structured` some keys of the answer for programs.
+    """
 
     effect: Effect | None = None
     by: str | None = None
     says: str | None = None
     would: str | None = None
+    timeout: str | None = None
+    structured: dict[str, Any] = {}
 
 
 class Step(_Part, frozen=True, kw_only=True):
-    """One step. `path` leads to it in the file."""
+    """One step. `path` leads to it in the file.
+
+    A call with `as_` goes on, until a later step says that what has this name `returns`.
+    """
 
     path: Path
     in_: str = msgspec.field(name="in", default=MAIN)
     turn: bool = False
-    grant: tuple[str, float] | None = None
-    approve: bool = False
+    grant: tuple[str | float, ...] | None = None
+    approve: bool | Yes = False
     spend: dict[str, float] | None = None
     times: int = 1
     wait: str | None = None
@@ -87,17 +104,37 @@ class Step(_Part, frozen=True, kw_only=True):
     by: str | None = None
     says: str | None = None
     would: str | None = None
+    timeout: str | None = None
+    structured: dict[str, Any] = {}
+    returns: str | None = None
     result: Result = Result()
     running: bool = False
+    as_: str | None = msgspec.field(name="as", default=None)
     release: bool = False
     outcome: dict[str, Any] = {}
+    text: str | None = None
+    advice: str | None = None
     progress: str | None = None
     state: dict[str, Any] = {}
 
     @property
     def expected(self) -> Expected:
         """What it says of the decision."""
-        return Expected(effect=self.expect, by=self.by, says=self.says, would=self.would)
+        return Expected(
+            effect=self.expect,
+            by=self.by,
+            says=self.says,
+            would=self.would,
+            timeout=self.timeout,
+            structured=self.structured,
+        )
+
+    @property
+    def granted(self) -> tuple[str, float | None]:
+        """The budget that is raised, and by how much (None: by its own `extend`)."""
+        assert self.grant is not None  # noqa: S101 - the caller has asked
+        budget, *amount = self.grant
+        return str(budget).removeprefix("budgets/"), float(amount[0]) if amount else None
 
 
 class RecordedCall(_Part, frozen=True, kw_only=True):

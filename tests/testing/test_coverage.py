@@ -30,6 +30,7 @@ def test_it_counts_what_fires(tmp_path: Path) -> None:
         {"call": {"seen": {}}},
         {"call": {"noted": {}}},
         {"call": {"x": {}}, "result": {"ok": False, "text": "503"}},
+        {"call": {"slow": {}}, "timeout": "5s"},
     ]
     assert hits(write(tmp_path, [{"name": "a", "steps": steps}])) == {
         "rules/amount": 0,
@@ -38,8 +39,12 @@ def test_it_counts_what_fires(tmp_path: Path) -> None:
         "rules/watch": 1,
         "rules/who": 0,
         "rules/note": 1,
+        "rules/signed": 0,
         "limits/default/repeat": 0,
+        "limits/tools:slow/timeout": 1,
+        "limits/tools:failing/failures": 0,
         "budgets/mails": 2,
+        "budgets/extended": 0,
         "budgets/money": 0,
         "budgets/shared": 0,
         "budgets/asked": 0,
@@ -98,6 +103,25 @@ def test_tests_of_one_policy_count_together(tmp_path: Path) -> None:
     (found,) = report.coverage
     assert found.missed == []
     assert run_files(files).coverage is None
+
+
+def test_tests_of_one_policy_count_together_whatever_their_environment(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(
+        "policyguard: 1\nname: p\nparams: {most: {default: 1, env: MOST}}\n"
+        "budgets: {a: {tools: [a], calls: $most}, b: {tools: [b], calls: 1}}\n"
+    )
+    (tmp_path / "tests.yaml").write_text(
+        "policy: policy.yaml\ntests: [{name: b, steps:"
+        " [{call: {b: {}}}, {call: {b: {}}, expect: block}]}]\n"
+    )
+    (tmp_path / "other.tests.yaml").write_text(
+        "policy: policy.yaml\nenviron: {MOST: '0'}\n"
+        "tests: [{name: a, steps: [{call: {a: {}}, expect: block}]}]\n"
+    )
+    report = run_files([tmp_path / "tests.yaml", tmp_path / "other.tests.yaml"], coverage=True)
+    assert report.coverage is not None
+    (found,) = report.coverage
+    assert {entry.id: entry.hits for entry in found.entries} == {"budgets/a": 1, "budgets/b": 1}
 
 
 def test_what_failures_teach(tmp_path: Path) -> None:

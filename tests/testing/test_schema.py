@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from policyguard.testing import schema, suite
+from tests.testing.world import ROOT
 
 DOCUMENT = schema.document()
 PARTS = DOCUMENT["$defs"]
@@ -89,4 +90,10 @@ def test_the_result_has_the_keys_of_the_schema() -> None:
 
 
 def test_what_is_not_alive_waits_for_a_step_of_the_language() -> None:
-    assert schema.unborn() == {"then": 4, "text": 4}
+    assert schema.unborn() == {"then": 4}
+
+
+def test_every_key_of_a_step_is_documented() -> None:
+    text = (ROOT / "docs" / "policy-tests.md").read_text()
+    keys = [*PARTS["step"]["properties"], *PARTS["step"]["properties"]["result"]["properties"]]
+    assert [key for key in keys if not re.search(rf"`{key}\b", text)] == []

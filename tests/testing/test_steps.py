@@ -88,9 +88,105 @@ PASSING: dict[str, list[dict[str, Any]]] = {
         {"call": {"x": {"n": float("inf")}}, "expect": "block", "by": "bounds/arguments"},
     ],
     "progress": [READ | {"progress": "progressing"}],
+    "what is called by a name returns later": [
+        READ | {"as": "one", "state": {"running": 1}},
+        {"returns": "one", "result": {"error": "503"}, "outcome": {"signature": "down"}},
+        {"state": {"running": 0, "failures": 1}},
+    ],
+    "what returns is what was called first": [
+        MAIL | {"as": "x"},
+        READ | {"as": "x"},
+        {"returns": "x", "result": {"text": "a"}, "text": "a"},
+        READ | {"result": {"text": "b"}},
+        {"returns": "x", "wait": "90s", "result": {"text": "c"}, "state": {"elapsed": "90s"}},
+    ],
+    "text": [READ | {"result": {"text": "a"}, "text": "a", "advice": ""}],
+    "advice is no part of the text": [
+        {"call": {"noted": {}}, "result": {"text": "a"}, "text": "a", "advice": "forbids this"}
+    ],
+    "advice for a whole batch": [
+        READ | {"batch": "b", "as": "one"},
+        {"call": {"noted": {}}, "batch": "b", "as": "two"},
+        {"returns": "one", "advice": "forbids this"},
+        {"returns": "two", "advice": "forbids this"},
+    ],
+    "what an MCP server sends": [
+        READ
+        | {
+            "result": {"mcp": {"content": [{"type": "text", "text": "503"}], "isError": True}},
+            "outcome": {"state": "failure", "signature": "down"},
+            "text": "503",
+        }
+    ],
+    "structured": [
+        MAIL,
+        MAIL
+        | {
+            "expect": "block",
+            "structured": {"status": "blocked", "rule": "budgets/mails", "remaining": 0}
+            | {"retry_after": 600, "limit": 1.0, "budgets": {"budgets/mails": 0}},
+        },
+    ],
+    "structured, nothing to say": [READ | {"structured": {"status": "allowed", "rule": None}}],
+    "timeout": [{"call": {"slow": {}}, "timeout": "5s"}, READ | {"timeout": "none"}],
+    "grant what it is extended by": [
+        {"call": {"extended": {}}, "expect": "block"},
+        {"grant": ["extended"]},
+        {"call": {"extended": {}}, "times": 2},
+        {"call": {"extended": {}}, "expect": "block"},
+    ],
+    "approval by somebody": [
+        {"call": {"signed": {}}, "expect": "ask"},
+        {"approve": {"by": "ann", "labels": ["lead"]}},
+        {"call": {"signed": {}}},
+    ],
+    "disabled": [
+        {"call": {"failing": {}}, "result": {"error": "x"}, "state": {"disabled": ["failing"]}},
+        READ | {"state": {"disabled": ["failing"]}},
+    ],
 }
 
 FAILING: dict[str, tuple[list[dict[str, Any]], tuple[str, str, str]]] = {
+    "text": (
+        [READ | {"result": {"text": "a"}, "text": "b"}],
+        ("text", "text `b`", "text `a`"),
+    ),
+    "advice": (
+        [READ | {"advice": "stop"}],
+        ("advice", "advice with `stop`", "advice none"),
+    ),
+    "what returns is otherwise": (
+        [READ | {"as": "x"}, {"returns": "x", "outcome": {"ok": False}}],
+        ("ok", "ok false", "ok true"),
+    ),
+    "structured": (
+        [READ | {"structured": {"status": "blocked"}}],
+        ("structured", "status `blocked`", "status `allowed`"),
+    ),
+    "a budget that is not there": (
+        [MAIL, MAIL | {"expect": "block", "structured": {"budgets": {"budgets/money": 1}}}],
+        ("structured", 'budgets {"budgets/money": 1}', 'budgets {"budgets/mails": 0.0}'),
+    ),
+    "timeout": (
+        [{"call": {"slow": {}}, "timeout": "4s"}],
+        ("timeout", "timeout 4s", "timeout 5s"),
+    ),
+    "no timeout": (
+        [READ | {"timeout": "4s"}],
+        ("timeout", "timeout 4s", "timeout none"),
+    ),
+    "approved by the wrong one": (
+        [
+            {"call": {"signed": {}}, "expect": "ask"},
+            {"approve": {"by": "ann"}},
+            {"call": {"signed": {}}},
+        ],
+        ("effect", "allow or advise", "ask"),
+    ),
+    "disabled": (
+        [READ | {"state": {"disabled": ["x"]}}],
+        ("disabled", 'disabled ["x"]', "disabled []"),
+    ),
     "admitted": ([MAIL, MAIL], ("effect", "allow or advise", "block")),
     "effect": ([MAIL, MAIL | {"expect": "halt"}], ("effect", "halt", "block")),
     "allow": ([{"call": {"noted": {}}, "expect": "allow"}], ("effect", "allow", "advise")),

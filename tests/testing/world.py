@@ -18,12 +18,19 @@ POLICY: dict[str, Any] = {
     "tags": {"tier": {"type": "int", "default": 0}},
     "classify": {"shell": {"arguments": ["cmd"]}},
     "signatures": [{"id": "down", "pattern": "503", "blame": "harness"}],
-    "limits": {"default": {"repeat": {"max": 2, "window": 10}}},
+    "limits": {
+        "default": {"repeat": {"max": 2, "window": 10}},
+        "tools": {
+            "slow": {"timeout": "5s"},
+            "failing": {"failures": {"max": 1, "refuse": "tool"}},
+        },
+    },
     "budgets": {
         "mails": {"tools": ["mail"], "calls": 1, "within": "10m"},
         "money": {"cost": 1, "tools": ["pay"]},
         "shared": {"tools": ["shared"], "calls": 1, "per": "project"},
         "asked": {"tools": ["risky"], "calls": 0, "effect": "ask"},
+        "extended": {"tools": ["extended"], "calls": 0, "extend": 2},
     },
     "rules": {
         "amount": {"tools": ["pay"], "when": "call.args.amount > 10", "message": "too much"},
@@ -34,6 +41,12 @@ POLICY: dict[str, Any] = {
             "tools": ["who"],
             "unless": "session.agent == 'lead' && session.user == 'ann' && session.cwd == '/x'"
             " && session.roles == ['boss'] && tags.tier == 2",
+        },
+        "signed": {
+            "tools": ["signed"],
+            "when": "true",
+            "effect": "ask",
+            "approval": {"from": ["lead"]},
         },
         "note": {"tools": ["noted"], "when": "true", "effect": "advise"},
     },

@@ -1,0 +1,123 @@
+"""Fingerprints: what is the same call under `fold` and `tolerance`, of some arguments or of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policyguard.engines.fingerprint import Fingerprinter, NotJson
+
+KEY = b"key"
+
+
+def made(**given: Any) -> Fingerprinter:
+    settings = {"ignore": (), "fold": (), "tolerance": {}, "depth": 16, "size": 1 << 20, **given}
+    return Fingerprinter(KEY, **settings)
+
+
+def same(fingerprinter: Fingerprinter, first: dict[str, Any], then: dict[str, Any]) -> bool:
+    """Whether a call is the same as an earlier one."""
+    one, like, numbers = fingerprinter.call("t", "", first)
+    other, like_other, others = fingerprinter.call("t", "", then)
+    if one == other:
+        return True
+    return bool(like) and like == like_other and fingerprinter.close(numbers, others)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        ({"q": "Foo  BAR"}, {"q": " foo bar\n"}, True),
+        ({"q": "foo"}, {"q": "bar"}, False),
+        ({"x": {"deep": ["A"]}}, {"x": {"deep": ["a"]}}, True),
+        ({"Q": "a"}, {"q": "a"}, False),
+        ({"n": 1}, {"n": "1"}, False),
+        ({"a": "1", "b": 2}, {"b": 2, "a": "1"}, True),
+    ],
+)
+def test_every_text_is_folded(first: Any, then: Any, expected: bool) -> None:
+    assert same(made(fold=("*",)), first, then) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        ({"max_price": 300}, {"max_price": 301}, True),
+        ({"max_price": 300}, {"max_price": 315}, True),
+        ({"max_price": 300}, {"max_price": 316}, False),
+        ({"filter": {"price": [100, 200.0]}}, {"filter": {"price": [104, 191]}}, True),
+        ({"filter": {"price": [100, 200]}}, {"filter": {"price": [100, 211]}}, False),
+        ({"a": 100, "b": 1}, {"b": 1, "a": 101}, True),
+        ({"a": 100}, {"b": 100}, False),
+        ({"a": [100]}, {"a": [100, 100]}, False),
+        ({"a": {"x.y": 1}}, {"a": {"x": {"y": 1}}}, False),
+        ({"a": 0}, {"a": 0.001}, False),
+        ({"a": True}, {"a": 1}, False),
+        ({"a": None}, {"a": 0}, False),
+        ({"a": "100"}, {"a": "101"}, False),
+        ({"a": 10**400}, {"a": 10**400 + 1}, False),
+        ({"a": 10**400, "b": 100}, {"a": 10**400, "b": 101}, True),
+        ({"a": [100] * 64}, {"a": [101] * 64}, True),
+        ({"a": [100] * 65}, {"a": [101] * 65}, False),
+    ],
+)
+def test_every_number_is_tolerated(first: Any, then: Any, expected: bool) -> None:
+    assert same(made(tolerance={"*": 0.05}), first, then) is expected
+
+
+def test_a_named_number_has_a_tolerance_of_its_own() -> None:
+    fingerprinter = made(tolerance={"*": 0.5, "id": 0.0})
+    assert same(fingerprinter, {"id": 7, "price": 100}, {"id": 7, "price": 140})
+    assert not same(fingerprinter, {"id": 7, "price": 100}, {"id": 8, "price": 100})
+    # The same name deeper down is another argument.
+    assert same(fingerprinter, {"x": {"id": 10}}, {"x": {"id": 14}})
+
+
+def test_an_integer_too_large_for_a_float_is_compared() -> None:
+    fingerprinter = made(tolerance={"n": 0.05})
+    assert same(fingerprinter, {"n": 10**400}, {"n": 10**400})
+    assert not same(fingerprinter, {"n": 10**400}, {"n": 10**400 + 1})
+
+
+@pytest.mark.parametrize("settings", [{"fold": ("*",)}, {"tolerance": {"*": 0.1}}])
+def test_what_is_no_json_is_refused_all_the_same(settings: dict[str, Any]) -> None:
+    for args in ({"a": float("nan")}, {"a": object()}, {1: "a"}):
+        with pytest.raises(NotJson):
+            made(**settings).call("t", "", args)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4),
+    lambda below: (
+        st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=3)
+    ),
+    max_leaves=8,
+)
+ARGS = st.dictionaries(st.text(max_size=3), JSON, max_size=4)
+
+
+def shuffled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: shuffled(value[name]) for name in reversed(value)}
+    return [shuffled(item) for item in value] if isinstance(value, list) else value
+
+
+@settings(deadline=None)  # cores are shared
+@given(ARGS)
+def test_the_order_of_keys_makes_no_difference_at_any_depth(args: dict[str, Any]) -> None:
+    for given_ in ({}, {"fold": ("*",)}, {"tolerance": {"*": 0.05}}, {"ignore": ("a",)}):
+        assert same(made(**given_), args, shuffled(args)), given_
+
+
+@settings(deadline=None)  # cores are shared
+@given(ARGS, ARGS)
+def test_a_tolerance_takes_nothing_apart(first: Any, then: Any) -> None:
+    exact, tolerant = made(), made(tolerance={"*": 0.0})
+    assert same(exact, first, then) <= same(tolerant, first, then)

@@ -1,0 +1,100 @@
+"""Packs go together: which entry of which pack holds, and that all of them are alive at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard, Session
+from policyguard.compiler import compile_policy
+from policyguard.engines.yaml_tree import Mapping
+
+PACKS = ("core", "loop-brake", "loop-controller", "narrowing", "reasoning-loop", "sentinel")
+
+
+def _policy(folder: Path, *packs: str) -> Path:
+    file = folder / "team.yaml"
+    file.write_text(f"policyguard: 1\nname: team\nextends: [{', '.join(packs)}]\n")
+    return file
+
+
+def _session(folder: Path, *packs: str) -> Session:
+    guard = Guard.load(_policy(folder, *packs), clock=lambda: 1_772_800_000 * 10**9)
+    return guard.session("s")
+
+
+def _refusals(session: Session, tool: str, result: str, most: int = 30) -> tuple[int, list[str]]:
+    """How often one call with one result gets through, and what refuses it then."""
+    for count in range(most):
+        decision = session.check(tool, {"q": "x"})
+        if not decision.allowed:
+            return count, [violation.id for violation in decision.violations]
+        session.record(decision, result=result)
+    return most, []
+
+
+@pytest.mark.parametrize("packs", list(permutations(PACKS, 2)), ids=" ".join)
+def test_any_two_packs_go_together(tmp_path: Path, packs: tuple[str, str]) -> None:
+    assert compile_policy(_policy(tmp_path, *packs)).diagnostics == ()
+
+
+def test_each_limit_is_that_of_the_last_pack_that_has_it(tmp_path: Path) -> None:
+    layered = compile_policy(_policy(tmp_path, "core", "sentinel", "reasoning-loop")).layered
+
+    def holds(*path: str) -> str:
+        assert layered.has(path), path
+        return layered.origin(path).removeprefix("pack:").rpartition("/")[0]
+
+    default = ("limits", "default")
+    assert holds(*default, "repeat") == "packs/reasoning-loop"
+    assert holds(*default, "cycle") == "packs/sentinel"
+    assert holds(*default, "failures") == "core"
+    assert holds(*default, "outage") == "packs/sentinel"
+    assert holds("limits", "tools", "search_web", "repeat") == "packs/sentinel"
+    assert holds("limits", "tools", "poll_*", "polling") == "packs/reasoning-loop"
+    assert holds("limits", "tools", "BashOutput", "polling") == "core"
+    assert holds("classify", "fingerprint", "ignore") == "packs/reasoning-loop"
+    assert holds("classify", "state_changing") == "core"
+    assert holds("outcomes", "envelope") == "packs/reasoning-loop"
+    assert holds("learn") == "core"
+
+
+def test_all_of_them_are_alive_at_once(tmp_path: Path) -> None:
+    session = _session(tmp_path, "core", "sentinel", "reasoning-loop")
+    assert _refusals(session, "find", "SUCCESS: x") == (2, ["limits/default/repeat"])
+    assert _refusals(session, "search_web", "SUCCESS: x") == (2, ["limits/tools:search_web/repeat"])
+    assert _refusals(session, "get_user_profile", "SUCCESS: x")[0] == 5
+    session.check("confirm_reservation", {"room": "1"})
+    refused = session.check("confirm_reservation", {"room": "2"})
+    assert [one.id for one in refused.violations] == ["budgets/confirm_reservation"]
+    for number in range(2):
+        decision = session.check("read_file", {"path": "a"})
+        assert decision.allowed, number
+        session.record(decision, error="ENOENT: no such file or directory, open 'a'")
+    (learned, *_) = session.check("read_file", {"path": "a"}).violations
+    assert learned.id.startswith("constraints/")
+    for number in range(5):
+        decision = session.check("quote", {"q": str(number)})
+        session.record(decision, error="HTTP 503")
+    assert session.check("quote", {"q": "x"}).violations[0].id == "limits/default/outage"
+
+
+def test_the_order_says_whether_repetitions_are_refused_or_noted(tmp_path: Path) -> None:
+    noted = _session(tmp_path, "core", "loop-controller")
+    assert _refusals(noted, "read_file", "x", most=11) == (11, [])
+    refused = _session(tmp_path, "loop-controller", "core")
+    assert _refusals(refused, "read_file", "x", most=11) == (4, ["limits/default/repeat"])
+
+
+def test_no_two_packs_share_the_name_of_a_param_or_budget() -> None:
+    """A later one would take the earlier one's place, and change it without a word."""
+    for section in ("params", "budgets"):
+        names: Counter[str] = Counter()
+        for pack in PACKS:
+            entries = compile_policy(pack).layered.tree.get(section)
+            if isinstance(entries, Mapping):
+                names.update(key.text for key, _ in entries.entries)
+        assert [name for name, count in names.items() if count > 1] == [], section

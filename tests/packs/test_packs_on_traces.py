@@ -1,0 +1,44 @@
+"""What the packs' READMEs say of false alarms is what is measured on the recorded runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.false_alarms import measured
+from policyguard.simulate.proportions import wilson
+
+ROOT = Path(__file__).parents[2]
+TRACES = Path(os.environ.get("POLICYGUARD_TRACES", ROOT / ".." / "shared" / "traces"))
+PACKS = sorted(file.parent.name for file in (ROOT / "policies" / "packs").glob("*/README.md"))
+pytestmark = pytest.mark.skipif(
+    not TRACES.is_dir(), reason=f"no recorded traces at {TRACES} (POLICYGUARD_TRACES names them)"
+)
+FOLDERS = (
+    sorted(folder for folder in TRACES.iterdir() if folder.is_dir()) if TRACES.is_dir() else []
+)
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_the_figures_of_a_pack_are_true(pack: str) -> None:
+    text = (ROOT / "policies" / "packs" / pack / "README.md").read_text()
+    alarms = " ".join(text[text.index("False alarms:") :].split())
+    figures = measured(pack, FOLDERS, TRACES / "labels.jsonl")
+    harm, catch = figures.harm, figures.catch
+    if harm.refused:
+        assert f"it refuses calls in {harm.refused} of {harm.succeeded} successful" in alarms
+        low, high = wilson(harm.refused, harm.succeeded)
+        assert f"(95 %: {low * 100:.1f} – {high * 100:.1f} %)" in alarms
+    else:
+        assert re.search(rf"none in {harm.succeeded} successful|refuses nothing", alarms)
+    if caught := re.search(r"in (\d+) of (\d+) failed", alarms):
+        assert (int(caught[1]), int(caught[2])) == (catch.refused, catch.failed)
+    if noted := re.search(
+        r"notes something in (\d+) of (\d+) .*?\(95 %: (\d+) – (\d+) %\)", alarms
+    ):
+        counts = (sum(1 for run in figures.sessions if run.success and run.advised), harm.succeeded)
+        assert (int(noted[1]), int(noted[2])) == counts
+        assert (int(noted[3]), int(noted[4])) == tuple(round(100 * end) for end in wilson(*counts))

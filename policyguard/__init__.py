@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from policyguard.model.decision import Decision, Violation
     from policyguard.model.diagnostic import Diagnostic, PolicyError
     from policyguard.model.effect import Effect
-    from policyguard.model.errors import CallRefused
+    from policyguard.model.errors import CallRefused, ToolTimeoutError
     from policyguard.model.outcome import Outcome, Recorded
 
 _HOMES = {
@@ -33,6 +33,7 @@ _HOMES = {
     "PolicyError": "policyguard.model.diagnostic",
     "Recorded": "policyguard.model.outcome",
     "Session": "policyguard.guard",
+    "ToolTimeoutError": "policyguard.model.errors",
     "Violation": "policyguard.model.decision",
 }
 
@@ -46,6 +47,7 @@ __all__ = [
     "PolicyError",
     "Recorded",
     "Session",
+    "ToolTimeoutError",
     "Violation",
 ]
 

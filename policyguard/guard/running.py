@@ -1,120 +1,191 @@
-"""Running a tool under a session: check, run, record in one step."""
+"""Running a tool under a session: check, run, record in one step, in the time that it has.
+
+A call that runs out of its time has failed, whatever it does next. What still runs then ends
+without its caller; that it has, and how, is an event of its own, and counts nowhere.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from concurrent import futures
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import msgspec
-
-from policyguard.model.decision import Decision
-from policyguard.model.errors import CallRefused
+from policyguard.guard.deadline import ends_within, error_of, in_task, in_thread, stop
+from policyguard.guard.results import Given, read
+from policyguard.model.errors import CallRefused, ToolTimeoutError
+from policyguard.model.event import Completed, Ended
 
 if TYPE_CHECKING:
-    from policyguard.guard.guard import Guard
     from policyguard.guard.session import Session
 
-P = ParamSpec("P")
 R = TypeVar("R")
+Running = futures.Future[R] | asyncio.Future[R]
 
-entered: ContextVar[tuple[Session, ...]] = ContextVar("policyguard_sessions", default=())
-"""The sessions of the surrounding `with guard.session(...):` blocks, innermost last."""
+_UNBEGUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
+"""Results that are work still to be done."""
 
 
 def run(session: Session, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
     """Check, run `fn`, record. See `Session.run`."""
-    decision = _admitted(session, tool, args)
-    begun = time.monotonic()
+    call = _Call(session, tool, args)
+    if call.timeout is None:
+        with call:
+            result = fn()
+        return call.done(result)
+    over: futures.Future[R] = futures.Future()
     try:
-        result = fn()
-    except Exception as error:
-        session.record(decision, error=error, duration=time.monotonic() - begun)
+        in_thread(fn, over, f"policyguard {call.id}")
+        in_time = ends_within(over, call.timeout - call.took())
+    except BaseException:  # the caller was interrupted: the call goes on, or could not begin
+        over.add_done_callback(call.report)
         raise
-    except BaseException:  # the program is being stopped: the call has no outcome to learn from
-        session.release(decision)
-        raise
-    return _recorded(session, decision, result, begun)
+    if not in_time:
+        error = call.out_of_time()
+        over.add_done_callback(call.ended)
+        raise error
+    with call:
+        result = over.result()
+    return call.done(result)
 
 
 async def arun(
     session: Session, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], Awaitable[R]]
 ) -> R:
     """Check, await `fn`, record. See `Session.arun`."""
-    decision = _admitted(session, tool, args)
-    begun = time.monotonic()
+    call = _Call(session, tool, args)
+    with call:
+        awaitable = fn()
+    if not inspect.isawaitable(awaitable):
+        raise call.misused("gave nothing that can be awaited: use `run`")
+    if call.timeout is None:
+        with call:
+            result = await awaitable
+        return call.done(result)
+    task = in_task(awaitable)
+    patience = session.guard.evaluator.bounds.cleanup / 1e9
     try:
-        result = await fn()
-    except asyncio.CancelledError:
-        session.release(decision)
+        await asyncio.wait((task,), timeout=call.timeout - call.took())
+    except asyncio.CancelledError:  # the caller is cancelled, and the call with it
+        task.add_done_callback(call.report)
+        await stop(task, patience)
         raise
-    except Exception as error:
-        session.record(decision, error=error, duration=time.monotonic() - begun)
-        raise
-    except BaseException:
-        session.release(decision)
-        raise
-    return _recorded(session, decision, result, begun)
+    if not task.done():
+        error = call.out_of_time()
+        task.add_done_callback(call.ended)
+        await stop(task, patience)
+        raise error
+    with call:
+        result = task.result()
+    return call.done(result)
 
 
-def guarded(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that each call goes through the current session. See `Guard.tool`."""
-    signature = inspect.signature(fn)
-    name = fn.__name__
+class _Call:
+    """An admitted call, until what came of it is reported. A refused one raises `CallRefused`.
 
-    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
-        session = next((one for one in reversed(entered.get()) if one.guard is guard), None)
-        if session is None:
-            raise RuntimeError(
-                f"`{name}` was called outside a session of its guard; "
-                "put `with guard.session(...):` around the agent's run"
+    As a context manager it reports what is raised inside.
+    """
+
+    __slots__ = ("_begun", "_decision", "_session", "id", "timeout")
+
+    def __init__(self, session: Session, tool: str, args: Mapping[str, Any] | None) -> None:
+        decision = session.check(tool, args)
+        if not decision.allowed:
+            raise CallRefused(decision)
+        self._session = session
+        self._decision = decision
+        self._begun = time.monotonic()
+        self.id = decision.id
+        self.timeout = decision.timeout
+        if self.timeout is not None and self.timeout <= 0:
+            raise self.out_of_time(running=False)
+
+    def took(self) -> float:
+        """Seconds since the call began."""
+        return time.monotonic() - self._begun
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._failed(error)
+
+    def done(self, result: R) -> R:
+        """Report a result, and give it back: if it is text, as the model is to see it."""
+        if isinstance(result, _UNBEGUN):
+            raise self._unbegun(result)
+        recorded = self._session.record(self.id, result=result, duration=self.took())
+        if isinstance(result, str) and (recorded.advice or recorded.outcome.payload is not None):
+            return cast("R", recorded.text)  # text for text: the type stays what it was
+        return result
+
+    def _unbegun(self, result: object) -> TypeError:
+        if isinstance(result, CoroutineType):
+            result.close()
+            return self.misused("gave a coroutine, which has not run: use `arun`")
+        return self.misused("gave a generator, which has not run: give all that it yields")
+
+    def misused(self, what: str) -> TypeError:
+        """Report a function that does not fit how it is run: it is the program's fault."""
+        error = TypeError(f"`{self._decision.tool}` {what}")
+        self._session.record(self.id, error=error, blame="harness", duration=self.took())
+        return error
+
+    def out_of_time(self, *, running: bool = True) -> ToolTimeoutError:
+        """Report that the call has used up its time."""
+        error = ToolTimeoutError(self._decision)
+        self._session.replay(
+            Completed(
+                session=self._session.id,
+                at=self._session.guard.clock(),
+                call=self.id,
+                ok=False,
+                error=str(error),
+                duration=self.took(),
+                timeout_by=self._decision.timeout_by,
+                running=running,
             )
-        named = signature.bind(*args, **kwargs).arguments
-        return session, {name: _json_like(value) for name, value in named.items()}
+        )
+        return error
 
-    if inspect.iscoroutinefunction(fn):
+    def ended(self, over: Running[Any]) -> None:
+        """Tell that a call that had run out of time is over: an event, no result."""
+        error = error_of(over)
+        session = self._session
+        harness = session.guard.evaluator.observer.harness
+        given = read(over.result(), harness) if error is None else Given("", failed=True)
+        event = Ended(
+            session=session.id,
+            at=session.guard.clock(),
+            call=self.id,
+            ok=None if given.pending else not given.failed,
+            text=given.text,
+            error=None if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
+            duration=self.took(),
+        )
+        with session.guard.lock:
+            if not session.closed:  # its id may be another session's by now
+                session.replay(event)
 
-        @functools.wraps(fn)
-        async def guarded_async(*args: P.args, **kwargs: P.kwargs) -> Any:
-            session, named = bind(args, kwargs)
-            return await arun(session, name, named, lambda: fn(*args, **kwargs))
+    def report(self, over: Running[Any]) -> None:
+        """Report what came of a call that its caller did not wait for."""
+        error = error_of(over)
+        if error is not None:
+            self._failed(error)
+        else:
+            self._session.record(self.id, result=over.result(), duration=self.took())
 
-        return cast("Callable[P, R]", guarded_async)
-
-    @functools.wraps(fn)
-    def guarded_plain(*args: P.args, **kwargs: P.kwargs) -> R:
-        session, named = bind(args, kwargs)
-        return run(session, name, named, lambda: fn(*args, **kwargs))
-
-    return guarded_plain
-
-
-def _json_like(value: object) -> Any:
-    """An argument of a Python function as JSON; what is none (a client, a file) by its type."""
-    try:
-        return msgspec.to_builtins(value, enc_hook=_named)
-    except (TypeError, ValueError, RecursionError):
-        return _named(value)
-
-
-def _named(value: object) -> str:
-    return f"<{type(value).__qualname__}>"
-
-
-def _admitted(session: Session, tool: str, args: Mapping[str, Any] | None) -> Decision:
-    decision = session.check(tool, args)
-    if not decision.allowed:
-        raise CallRefused(decision)
-    return decision
-
-
-def _recorded(session: Session, decision: Decision, result: R, begun: float) -> R:
-    recorded = session.record(decision, result=result, duration=time.monotonic() - begun)
-    if recorded.advice and isinstance(result, str):
-        # Text plus text is text: the type of the result stays what it was.
-        return cast("R", f"{result}\n\n{recorded.advice}")
-    return result
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            self._session.record(self.id, error=error, duration=self.took())
+        else:  # cancelled, or the program is being stopped: nothing to learn from
+            self._session.release(self.id)

@@ -1,7 +1,7 @@
 """What is written of a call: `journal.args`, `journal.results` and `journal.redact` of a policy.
 
 Only what a tool or a model said is redacted: arguments, targets, results, errors, metadata. What
-policyguard derived from them (class, fingerprints, `keys`, `numbers`, `charges`, signature, blame,
+policyguard derived from them (class, fingerprints, `keys`, `charges`, signature, blame,
 lessons but for the error that they quote) is what state is rebuilt from, and stays; so does what
 the host says of itself (names, tags).
 """
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from policyguard.model.constraint import Lesson
-from policyguard.model.event import Admitted, Completed, Event, Refused
+from policyguard.model.event import Admitted, Completed, Ended, Event, Refused
 from policyguard.model.policy import Kept
 
 Redact = Callable[[Event], Event]
@@ -54,6 +54,8 @@ class Redaction:
             return self._attempt(event)
         if isinstance(event, Completed):
             return self._result(event)
+        if isinstance(event, Ended):
+            return self._end(event)
         return event
 
     def digest(self, value: object) -> str:
@@ -74,9 +76,16 @@ class Redaction:
                 targets = event.targets if targets == event.targets else targets
             else:
                 targets = () if self._args == "drop" else tuple(map(self.digest, targets))
-        if args is event.args and targets is event.targets:
+        like, numbers = event.like, event.numbers
+        if like and self._args != "keep":
+            # Tolerant numbers are arguments too. Whoever goes on from this journal takes a call
+            # with close numbers for a new one.
+            like, numbers = "", ()
+        if args is event.args and targets is event.targets and like is event.like:
             return event
-        return msgspec.structs.replace(event, args=args, targets=targets)
+        return msgspec.structs.replace(
+            event, args=args, targets=targets, like=like, numbers=numbers
+        )
 
     def _result(self, event: Completed) -> Event:
         text: Any = self._hidden(event.text, self._results) if event.text else event.text
@@ -89,6 +98,13 @@ class Redaction:
         return msgspec.structs.replace(
             event, text=text or "", error=error, meta=meta or {}, lessons=lessons
         )
+
+    def _end(self, event: Ended) -> Event:
+        text = self._hidden(event.text, self._results) if event.text else event.text
+        error = self._hidden(event.error, self._results) if event.error else event.error
+        if text is event.text and error is event.error:
+            return event
+        return msgspec.structs.replace(event, text=text or "", error=error)
 
     def _lesson(self, lesson: Lesson) -> Lesson:
         """A lesson is derived, but for what it quotes: of the error, and of the arguments."""

@@ -25,3 +25,24 @@ class CallRefused(Exception):  # noqa: N818 - a refusal is an answer, not an err
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
         super().__init__(decision.message)
+
+    def __reduce__(self) -> tuple[type[CallRefused], tuple[Decision]]:
+        return type(self), (self.decision,)
+
+
+class ToolTimeoutError(TimeoutError):
+    """A call made through `Session.run`, `arun` or a guarded tool ran out of its time.
+
+    `decision` says how much it had (`timeout`, seconds) and who says so (`timeout_by`). The call
+    has been recorded as failed. An async function was cancelled; a plain one cannot be stopped,
+    and may still be running. `str()` of it is the text for the model.
+    """
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        given = decision.timeout or 0.0
+        shown = f"{given:.3g}" if given < 1000 else f"{given:.0f}"
+        super().__init__(f"timed out after {shown} s ({decision.timeout_by})")
+
+    def __reduce__(self) -> tuple[type[ToolTimeoutError], tuple[Decision]]:
+        return type(self), (self.decision,)

@@ -264,14 +264,16 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """Caps on what policyguard itself may hold. The least recently used goes first.
 
     `in_flight` counts admitted calls of one session that nobody has reported; one that stays
-    `unreported` this long (nanoseconds) is reclaimed. `window_entries`, `budget_keys` are for one
-    window and one budget.
+    `unreported` this long (nanoseconds) is reclaimed. A cancelled async call has `cleanup`
+    (nanoseconds) before it is left to itself. `window_entries`, `budget_keys` are for one window
+    and one budget.
     """
 
     sessions: int
     plans: int
     in_flight: int
     unreported: int
+    cleanup: int
     window_entries: int
     budget_keys: int
     argument_bytes: int

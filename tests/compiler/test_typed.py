@@ -24,9 +24,10 @@ def test_an_empty_policy_has_all_defaults_of_the_schema():
     found = policy("")
     assert (found.mode, found.on_internal_error) == ("enforce", "block")
     bounds = schema.document()["properties"]["bounds"]["properties"]
-    assert found.bounds.unreported == 3600 * SECOND
-    assert {name: getattr(found.bounds, name) for name in bounds if name != "unreported"} == {
-        name: bounds[name]["default"] for name in bounds if name != "unreported"
+    assert (found.bounds.unreported, found.bounds.cleanup) == (3600 * SECOND, 5 * SECOND)
+    counts = bounds.keys() - {"unreported", "cleanup"}
+    assert {name: getattr(found.bounds, name) for name in counts} == {
+        name: bounds[name]["default"] for name in counts
     }
     assert found.classify.shell.arguments == ("command", "cmd")
     assert (found.journal.args, found.journal.durability) == ("hash", "process")

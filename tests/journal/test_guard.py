@@ -55,7 +55,8 @@ def seen(value: Any, known: dict[int, int]) -> Any:
             return f"<{known[id(value)]}>"
         known[id(value)] = len(known)
         names = getattr(type(value), "__slots__", None) or sorted(vars(value))
-        hidden = {"args", "targets"}  # what was said; nothing is counted by it
+        # What was said, and what is found again when it is wanted: nothing is counted by it.
+        hidden = {"args", "targets", "ground", "_tracked", "_view", "_seen"}
         return {
             name: seen(getattr(value, name), known)
             for name in names

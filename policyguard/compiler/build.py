@@ -12,10 +12,10 @@ from policyguard.compiler.expressions import Expressions, reads_any
 from policyguard.compiler.plans import Planner
 from policyguard.compiler.sameness import Envelope, Errors, Signatures, results
 from policyguard.compiler.tags import checker
-from policyguard.engines.fingerprint import Fingerprinter, NotJson
-from policyguard.evaluator.evaluator import Evaluator, Identity
+from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.observe import Observer
-from policyguard.model.errors import ArgumentsError
+from policyguard.evaluator.view import Ground
 from policyguard.model.limits import RepeatLimit
 from policyguard.model.policy import Policy
 
@@ -25,6 +25,7 @@ def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
     planner = Planner(policy, expressions, fingerprinter.text)
     reads = expressions.all_reads()
     plans = policy.bounds.plans
+    plan = lru_cache(plans)(planner.plan)
     return Evaluator(
         name=policy.name,
         digest=policy.digest,
@@ -32,24 +33,26 @@ def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
         allow_on_internal_error=policy.on_internal_error == "allow",
         bounds=policy.bounds,
         candidates=lru_cache(plans)(planner.candidates),
-        plan=lru_cache(plans)(planner.plan),
-        identify=_identify(fingerprinter),
+        plan=plan,
+        known=lru_cache(plans)(planner.known(plan)),
+        identify=fingerprinter.call,
         close=fingerprinter.close,
-        targets=_targets(policy, reads),
-        derive=_derive(policy, reads),
+        ground=Ground(
+            lists={name: list(items) for name, items in policy.lists.items()},
+            params={name: param.value for name, param in policy.params.items()},
+            targets=_targets(policy, reads),
+            derive=_derive(policy, reads),
+            reads_previous=reads_any(reads, "call.previous"),
+            instant=Timestamp.from_ns,
+            span=Duration.from_ns,
+        ),
         observer=_observer(policy, expressions, fingerprinter),
         budgets=planner.budgets,
         approvals=planner.approvals(),
         refusals=planner.refusals(),
-        lists={name: list(items) for name, items in policy.lists.items()},
-        params={name: param.value for name, param in policy.params.items()},
         check_tags=checker(policy),
-        reads_elapsed="session.elapsed" in reads,
         reads_counts=_counts(expressions),
-        reads_previous=reads_any(reads, "call.previous"),
         reads_changed=reads_any(reads, "outcome.changed"),
-        instant=Timestamp.from_ns,
-        span=Duration.from_ns,
     )
 
 
@@ -64,16 +67,6 @@ def fingerprinter_for(policy: Policy) -> Fingerprinter:
         depth=policy.bounds.argument_depth,
         size=policy.bounds.argument_bytes,
     )
-
-
-def _identify(fingerprinter: Fingerprinter) -> Any:
-    def identify(tool: str, server: str, args: dict[str, Any]) -> Identity:
-        try:
-            return Identity(*fingerprinter.call(tool, server, args))
-        except NotJson as error:
-            raise ArgumentsError(str(error)) from None
-
-    return identify
 
 
 def _targets(policy: Policy, reads: frozenset[str]) -> Any:
@@ -110,6 +103,7 @@ def _observer(policy: Policy, expressions: Expressions, fingerprinter: Fingerpri
         non_advancing=policy.outcomes.meta.non_advancing,
         harness=policy.outcomes.meta.harness,
         signature=Signatures(policy.signatures).first,
+        success_signed=any(one.on != "error" for one in policy.signatures),
         blame_rules=tuple(rules),
         same_result=results(fingerprinter, policy.classify.fingerprint.result_chars),
         same_error=Errors(fingerprinter).same,

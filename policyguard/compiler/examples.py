@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from policyguard.compiler.layers import Layered
-from policyguard.evaluator.evaluator import Evaluator, Request
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
-from policyguard.evaluator.view import View
 from policyguard.model.decision import Fault
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.entry import Example
@@ -44,8 +44,8 @@ def run_examples(policy: Policy, layered: Layered, evaluator: Evaluator) -> Iter
                     )
 
 
-def prepared(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Plan, View]:
-    """What applies to the call of an example, and what expressions see of it.
+def prepared(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Plan, Attempt]:
+    """What applies to the call of an example, and the call.
 
     Raises `ArgumentsError` for arguments that cannot be judged.
     """
@@ -60,24 +60,21 @@ def prepared(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Pl
     )
     session = SessionState(started, None, most=policy.bounds.window_entries)
     session.facts.update(example.session)
-    _, plan, view = evaluator.prepare(
-        session, Request(example.tool, _arguments(policy, example)), started.at
-    )
-    return plan, view
+    attempt = Attempt(example.tool, _arguments(policy, example), started.at)
+    return evaluator.prepare(session, attempt), attempt
 
 
 def _matches(
     policy: Policy, rule: Rule, example: Example, evaluator: Evaluator
-) -> tuple[bool, list[Fault]]:
+) -> tuple[bool, tuple[Fault, ...]]:
     try:
-        plan, view = prepared(policy, example, evaluator)
+        plan, attempt = prepared(policy, example, evaluator)
     except ArgumentsError:
-        return True, []  # refused before any rule is asked
+        return True, ()  # refused before any rule is asked
     judge = next((one for one in plan.rules if one.id == f"rules/{rule.id}"), None)
     if judge is None:
-        return False, []
-    faults: list[Fault] = []
-    return judge.judge(view, faults) is not None, faults
+        return False, ()
+    return judge.judge(attempt) is not None, attempt.faults
 
 
 def _arguments(policy: Policy, example: Example) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from policyguard.evaluator.polling import Polling
 from policyguard.evaluator.refusals import Refusals
 from policyguard.evaluator.repeat import Repeat
 from policyguard.evaluator.rule import Rule
-from policyguard.evaluator.view import Expression, View
+from policyguard.evaluator.view import Expression
 from policyguard.evaluator.wording import Template
 from policyguard.model.entry import Entry, Selecting
 from policyguard.model.limits import Budget as BudgetEntry
@@ -79,6 +79,7 @@ class Planner:
             for number, entry in enumerate(policy.classify.classes)
         ]
         self._changing = self._state_changing()
+        self._variable = self._varies()
 
     def candidates(self, tool: str, server: str) -> Candidates:
         """The classes that calls of a tool may have, first match first."""
@@ -89,6 +90,17 @@ class Planner:
                 if when is None:
                     break
         return Candidates(tuple(options))
+
+    def known(
+        self, plan: Callable[[str, str, str, str], Plan]
+    ) -> Callable[[str, str, str], Plan | None]:
+        """Find the plan of all calls of a tool; None where their class depends on the arguments."""
+
+        def known(tool: str, server: str, agent: str) -> Plan | None:
+            fixed = self.candidates(tool, server).fixed
+            return None if fixed is None else plan(tool, server, agent, fixed)
+
+        return known
 
     def plan(self, tool: str, server: str, agent: str, class_: str) -> Plan:
         """What the policy has to say on calls of a tool in a class, made by an agent."""
@@ -110,6 +122,7 @@ class Planner:
                 if selected(tool, server, class_) and agents(agent)
             ),
             changing=changing(class_) if isinstance(changing, _ByClass) else changing,
+            variable=self._variable,
             refusals=next(refusals, None),
             timeout=timeout,
             timeout_by=timeout_by,
@@ -135,18 +148,20 @@ class Planner:
 
     def _limits_for(self, levels: list[str]) -> tuple[Limit, ...]:
         """The limit of each kind at the most specific level: tool, then class, then default."""
-        chosen: dict[str, Limit] = {}
+        chosen: dict[str, tuple[int, Limit]] = {}
         for kind in KINDS:
-            for level in levels:
+            for place, level in enumerate(levels):
                 if kind in self._limits.get(level, ()):
                     limit = self._limits[level][kind]
                     if limit is not None:
-                        chosen[kind] = limit
+                        chosen[kind] = (place, limit)
                     break
         if "polling" in chosen:  # to poll is to repeat: polling's own rule takes over
-            chosen.pop("repeat", None)
-            chosen.pop("cycle", None)
-        return tuple(chosen.values())
+            for kind in ("repeat", "cycle"):
+                # … but for what is said of the tool more specifically than that it polls.
+                if kind in chosen and chosen[kind][0] >= chosen["polling"][0]:
+                    del chosen[kind]
+        return tuple(limit for _, limit in chosen.values())
 
     def _limit(self, level: str, kind: str, limits: LimitLevel) -> Limit | None:
         """One limit, compiled; None where it is switched off."""
@@ -186,7 +201,7 @@ class Planner:
         window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
         path = ("limits", *level.split(":", 1), "repeat", "key")
         expression = self._expressions.get(*path)
-        key: Callable[[Attempt, View], str] | None = None
+        key: Callable[[Attempt], str] | None = None
         if expression is not None:
             key = _value_key(expression, self._digest)
         elif entry.same == "error":
@@ -277,12 +292,29 @@ class Planner:
 
         return fits
 
+    def _varies(self) -> frozenset[str] | None:
+        """The arguments that calls of one plan may differ in, as far as `state_changing` cares.
+
+        None where it reads more than the kind of call, and the command in a shell argument.
+        """
+        for read in self._expressions.reads("classify", "state_changing"):
+            root, _, field = read.partition(".")
+            if root == "call" and field.partition(".")[0] not in (*_OF_THE_KIND, "command"):
+                return None
+            if root not in ("call", "lists", "params"):
+                return None
+        return frozenset(self._policy.classify.shell.arguments)
+
     def _state_changing(self) -> Expression | _ByClass | bool:
         changing = self._policy.classify.state_changing
         if isinstance(changing, str):
             return self._expressions.get("classify", "state_changing") or True
         # A policy that does not say what changes state must not call anything harmless.
         return True if changing is None else _ByClass(frozenset(changing))
+
+
+_OF_THE_KIND = ("tool", "server", "class", "agent", "hints")
+"""Fields of `call` that all calls of one plan share, where they have no hints."""
 
 
 class _ByClass:
@@ -346,21 +378,19 @@ def _reads_time(reads: frozenset[str]) -> bool:
     return any(f"{read}.".startswith(("now.", "session.elapsed.")) for read in reads)
 
 
-def _value_key(
-    expression: Expression, digest: Callable[[str], str]
-) -> Callable[[Attempt, View], str]:
-    def key(attempt: Attempt, view: View) -> str:
-        return digest(json.dumps(expression(view), sort_keys=True, default=str))
+def _value_key(expression: Expression, digest: Callable[[str], str]) -> Callable[[Attempt], str]:
+    def key(attempt: Attempt) -> str:
+        return digest(json.dumps(expression(attempt.view), sort_keys=True, default=str))
 
     return key
 
 
-def _tool_key(attempt: Attempt, view: View) -> str:
+def _tool_key(attempt: Attempt) -> str:
     return attempt.tool
 
 
-def _target_key(digest: Callable[[str], str]) -> Callable[[Attempt, View], str]:
-    def key(attempt: Attempt, view: View) -> str:
+def _target_key(digest: Callable[[str], str]) -> Callable[[Attempt], str]:
+    def key(attempt: Attempt) -> str:
         targets = sorted(attempt.targets)
         return digest(json.dumps([attempt.tool, targets])) if targets else attempt.fingerprint
 

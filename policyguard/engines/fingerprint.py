@@ -11,15 +11,25 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
 
+from policyguard.model.errors import ArgumentsError
+
 _packer = msgspec.msgpack.Encoder(order="deterministic")
 _FLAT = frozenset({str, int, bool, type(None)})
+_NAMES = frozenset({str})
+_EVERY = "*"
+"""In `fold` and `tolerance`: every argument that is not named."""
+_LARGE = 2**1023
+"""Integers beyond are no floats, and are not tolerated but compared."""
+_MOST = 64
+"""Numbers of one call that are tolerated; with more of them, they are compared."""
 
 
-class NotJson(ValueError):  # noqa: N818 - names what the value is
+class NotJson(ArgumentsError, ValueError):  # noqa: N818 - names what the value is
     """A value that JSON cannot hold, or that is too large or too deep."""
 
 
@@ -28,7 +38,8 @@ class Fingerprinter:
 
     `ignore` and `fold` name arguments: a plain name at any depth, a dotted one from the top.
     `tolerance` names top-level arguments whose numbers are left out and returned beside the
-    fingerprint. `depth` and `size` (bytes, packed) bound the arguments.
+    fingerprint. `*` in `fold` is every text, in `tolerance` every number that is not named, at any
+    depth. `depth` and `size` (bytes, packed) bound the arguments.
     """
 
     def __init__(
@@ -41,17 +52,24 @@ class Fingerprinter:
         depth: int,
         size: int,
     ) -> None:
-        self.key = key[:64]
         self._ignore = frozenset(ignore)
         self._fold = frozenset(fold)
+        self._fold_all = _EVERY in fold
+        self._as_is = _FLAT - {str} if self._fold_all else _FLAT
         self._names = self._ignore | self._fold
-        self._tolerance = dict(sorted(tolerance.items()))
+        self._tolerance = {
+            name: share for name, share in sorted(tolerance.items()) if name != _EVERY
+        }
+        self._tolerance_of_all = tolerance.get(_EVERY)
+        self._tolerates = bool(tolerance)
         self._depth = depth
         self._size = size
+        self.rekey(key)
 
     def rekey(self, key: bytes) -> None:
         """Use another key from now on: what was told apart before cannot be compared any more."""
         self.key = key[:64]
+        self._keyed = hashlib.blake2b(digest_size=16, key=self.key)
 
     def call(
         self, tool: str, server: str, args: dict[str, Any]
@@ -61,14 +79,13 @@ class Fingerprinter:
         Raises `NotJson` with the reason.
         """
         told: Any = args
-        for name, value in args.items():
-            if value.__class__ not in _FLAT or name.__class__ is not str:
-                told = self._tidy(args, 1, "")
-                break
-        else:
-            if self._names and not self._names.isdisjoint(args):
-                told = self._tidy(args, 1, "")
-        if self._tolerance:
+        if not (
+            self._as_is.issuperset(map(type, args.values()))
+            and _NAMES.issuperset(map(type, args))
+            and self._names.isdisjoint(args)
+        ):
+            told = self._tidy(args, 1, "")
+        if self._tolerates:
             return self._tolerant(tool, server, told)
         return self._digest(self._pack((tool, server, told))), "", ()
 
@@ -79,20 +96,24 @@ class Fingerprinter:
     def _tolerant(
         self, tool: str, server: str, args: dict[str, Any]
     ) -> tuple[str, str, tuple[float, ...]]:
-        present = [name for name in self._tolerance if args.get(name).__class__ in (int, float)]
         exact = self._digest(self._pack((tool, server, args)))
-        if not present:
+        present = [name for name in self._tolerance if _tolerable(args.get(name))]
+        numbers = [float(args[name]) if name in present else 0.0 for name in self._tolerance]
+        rest: Any = {name: value for name, value in args.items() if name not in present}
+        if self._tolerance_of_all is not None:
+            rest = _without_numbers(rest, "", present, numbers)
+        if not present or len(present) > _MOST:
             return exact, "", ()
-        rest = {name: value for name, value in args.items() if name not in present}
-        like = self._digest(self._pack((tool, server, rest, present)))
-        numbers = (float(args[name]) if name in present else 0.0 for name in self._tolerance)
-        return exact, like, tuple(numbers)
+        return exact, self._digest(self._pack((tool, server, rest, present))), tuple(numbers)
 
     def close(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
         """Whether each number lies within the tolerance of the one that came first."""
+        shares = chain(self._tolerance.values(), repeat(self._tolerance_of_all or 0.0))
         return all(
             abs(number - anchor) <= share * abs(anchor)
-            for anchor, number, share in zip(like, numbers, self._tolerance.values(), strict=True)
+            for (anchor, number), share in zip(
+                zip(like, numbers, strict=True), shares, strict=False
+            )
         )
 
     def _pack(self, value: Any) -> bytes:
@@ -107,13 +128,15 @@ class Fingerprinter:
         return packed
 
     def _digest(self, data: bytes) -> str:
-        return hashlib.blake2b(data, digest_size=16, key=self.key).hexdigest()
+        keyed = self._keyed.copy()
+        keyed.update(data)
+        return keyed.hexdigest()
 
     def _tidy(self, value: Any, depth: int, path: str) -> Any:
         """Check that a value is JSON, leave out what is ignored, fold what is folded."""
         kind = value.__class__
         if kind in _FLAT:
-            return value
+            return _folded(value) if self._fold_all else value
         if kind is float:
             if not math.isfinite(value):
                 raise NotJson(f"`{path or 'a value'}` is {value}, which JSON does not know")
@@ -130,8 +153,8 @@ class Fingerprinter:
                     self._tidy(item, depth + 1, inner)  # ignored, but JSON all the same
                     continue
                 told = self._tidy(item, depth + 1, inner)
-                if (name in self._fold or inner in self._fold) and told.__class__ is str:
-                    told = " ".join(told.casefold().split())
+                if name in self._fold or inner in self._fold:
+                    told = _folded(told)
                 tidy[name] = told
             return tidy
         if isinstance(value, (list, tuple)):
@@ -139,6 +162,37 @@ class Fingerprinter:
         if isinstance(value, (str, int, float)):  # a subclass: an enum, numpy's str …
             return self._tidy(_plain(value), depth, path)
         raise NotJson(f"`{path or 'a value'}` is a Python `{kind.__name__}`, not JSON")
+
+
+def _folded(value: Any) -> Any:
+    """A text without regard to case and white space; anything else as it is."""
+    return " ".join(value.casefold().split()) if value.__class__ is str else value
+
+
+def _tolerable(value: Any) -> bool:
+    return value.__class__ is float or (value.__class__ is int and abs(value) < _LARGE)
+
+
+def _without_numbers(value: Any, path: str, present: list[str], numbers: list[float]) -> Any:
+    """The same with each number left out: added to `numbers`, and to `present` where it stood.
+
+    In the order of the keys' names, so that the order they are given in makes no difference.
+    """
+    if _tolerable(value):
+        present.append(path)
+        numbers.append(float(value))
+        return None
+    if isinstance(value, Mapping):
+        return {
+            name: _without_numbers(value[name], f"{path}.{name}", present, numbers)
+            for name in sorted(value)
+        }
+    if isinstance(value, (list, tuple)):
+        return [
+            _without_numbers(item, f"{path}.{place}", present, numbers)
+            for place, item in enumerate(value)
+        ]
+    return value
 
 
 def _plain(value: str | int | float) -> str | int | float:

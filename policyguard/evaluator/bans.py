@@ -94,5 +94,9 @@ class Bans:
         return [ban for _, ban in lifted]
 
     def end_turn(self) -> None:
-        """Lift what lasts for a turn."""
-        self.held = {name: ban for name, ban in self.held.items() if ban.until != "turn"}
+        """Lift what lasts for a turn, and what waits for progress in what was counted per turn."""
+        self.held = {
+            name: ban
+            for name, ban in self.held.items()
+            if ban.until != "turn" and not (ban.until == "progress" and ban.limit.per_turn)
+        }

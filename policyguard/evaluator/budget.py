@@ -15,9 +15,9 @@ from policyguard.evaluator.account import UNIT, Account, Book
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.ladder import Ladder
 from policyguard.evaluator.session import SessionState
-from policyguard.evaluator.view import Expression, View
+from policyguard.evaluator.view import Expression
 from policyguard.evaluator.wording import Template, seconds, show
-from policyguard.model.decision import Fault, Violation
+from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Charge
@@ -114,9 +114,7 @@ class Budget:
         """What an approval adds, in the budget's own unit."""
         return (self.extend or 0) / UNIT
 
-    def judge(
-        self, book: Book, session: SessionState, attempt: Attempt, view: View, faults: list[Fault]
-    ) -> Violation | None:
+    def judge(self, book: Book, attempt: Attempt) -> Violation | None:
         """What the budget has against the attempt; where nothing, its charges join the attempt's.
 
         What cannot be decided counts against the call: an error in `when` counts as true, one in
@@ -124,64 +122,64 @@ class Budget:
         """
         if self.reads_time and attempt.at is None:
             return None  # a record without times: no window can be told, and the report says so
-        if self.when is not None and not self.when_post_paid and not self._counts(view, faults):
+        if self.when is not None and not self.when_post_paid and not self._counts(attempt):
             return None
         try:
-            amount = self._ahead(attempt, view)
-            suffix = self._suffix(view)
+            amount = self._ahead(attempt)
+            suffix = self._suffix(attempt)
         except ExpressionError as error:
-            faults.append(Fault(self.id, str(error)))
+            attempt.fault(self.id, error)
             text = f"the budget cannot be reckoned: {error}"
-            return self._violation(view, None, 0, self.ladder.effect, text)
+            return self._violation(attempt, None, 0, self.ladder.effect, text)
         found: Violation | None = None
-        for owner, scope in self.scopes(session):
+        for owner, scope in self.scopes(attempt.session):
             key = scope + suffix
             account = book.get(self.id, key)
             if account is None and suffix and self._keys(book, owner) >= self.most_keys:
                 text = "the budget has too many different keys"
-                return self._violation(view, None, 0, self.ladder.effect, text)
+                return self._violation(attempt, None, 0, self.ladder.effect, text)
             granted = self._granted(book, scope, suffix)
             charge = Charge(self.id, key, amount)
-            violation = self._over(account, granted, charge, owner, session, attempt, view)
+            violation = self._over(account, granted, charge, owner, attempt)
             if violation is not None:
                 if found is None or violation.effect > found.effect:
                     found = violation
                 if violation.effect is Effect.ASK and self.extend is not None:
-                    attempt.asks.append(charge)
+                    attempt.asks = (*attempt.asks, charge)
             if self.kind == "calls" and self.ladder.steps:
-                attempt.insisted.append(charge)
+                attempt.insisted = (*attempt.insisted, charge)
             # Also where it is over: with the effect *advise* the call runs, and is paid.
-            attempt.charges.append(charge)
+            attempt.charges = (*attempt.charges, charge)
         return found
 
-    def _counts(self, view: View, faults: list[Fault]) -> bool:
+    def _counts(self, attempt: Attempt) -> bool:
         assert self.when is not None  # noqa: S101 - both callers have asked
         try:
-            answer = self.when(view)
+            answer = self.when(attempt.view)
         except ExpressionError as error:
-            faults.append(Fault(self.id, str(error)))
+            attempt.fault(self.id, error)
             return True
         if answer is False:
             return False
         if answer is not True:
-            faults.append(Fault(self.id, "`when` is not a bool"))
+            attempt.fault(self.id, "`when` is not a bool")
         return True
 
-    def _ahead(self, attempt: Attempt, view: View) -> int:
+    def _ahead(self, attempt: Attempt) -> int:
         """What the call draws at admission."""
         if self.kind in ("calls", "at_once"):
             return 0 if self.post_paid else UNIT
         if self.kind == "sum" and self.sum is not None and not self.post_paid:
-            return _amount(self.sum(view))
+            return _amount(self.sum(attempt.view))
         if self.kind in ("tokens", "cost"):
             estimate = attempt.estimate.get(self.kind)
             return self.reserve if estimate is None else _amount(estimate)
         return 0
 
-    def _suffix(self, view: View) -> str:
+    def _suffix(self, attempt: Attempt) -> str:
         parts = []
         for key in self.keys:
-            value = key(view)
+            value = key(attempt.view)
             if not isinstance(value, str):
                 raise ExpressionError("a key of `per` is not a string")
             parts.append(f"\x1f{self.digest(value)}")
@@ -219,15 +217,13 @@ class Budget:
         granted: int,
         charge: Charge,
         owner: SessionState,
-        session: SessionState,
         attempt: Attempt,
-        view: View,
     ) -> Violation | None:
         extended = granted + (account.granted if account is not None else 0)
         limit = self.max + extended
         used = self._used(account, owner, attempt)
         if used is None:  # a clock that has not begun, or is not told
-            return None if limit else self._violation(view, 0, limit, self.ladder.effect)
+            return None if limit else self._violation(attempt, 0, limit, self.ladder.effect)
         amount = charge.amount
         height = used
         if self.kind == "time":
@@ -239,8 +235,8 @@ class Budget:
         else:
             over = used + amount > limit
             height += amount
-            if self.kind == "calls" and session.insisted:
-                height += UNIT * session.insists_on(self.id, charge.key)
+            if self.kind == "calls" and attempt.session.insisted:
+                height += UNIT * attempt.session.insists_on(self.id, charge.key)
         # What was granted lifts the steps as it lifts the limit.
         effect = self.ladder.answer(height - extended, over=over)
         if effect is None:
@@ -249,7 +245,7 @@ class Budget:
         if over and account is not None and self.within is not None and attempt.at is not None:
             frees = account.frees_at(used + max(amount, 1) - limit, self.within)
             retry = (frees - attempt.at) / 1e9 if frees is not None else None
-        return self._violation(view, used, limit, effect, retry_after=retry, over=over)
+        return self._violation(attempt, used, limit, effect, retry_after=retry, over=over)
 
     def _used(self, account: Account | None, owner: SessionState, attempt: Attempt) -> int | None:
         """What counts now; None for a time that cannot be told."""
@@ -262,14 +258,14 @@ class Budget:
             return account.open * UNIT
         return account.used_at(attempt.at, self.within)
 
-    def left(self, book: Book, session: SessionState, attempt: Attempt, view: View) -> float | None:
+    def left(self, book: Book, attempt: Attempt) -> float | None:
         """What is left for a call like this, in the budget's unit (seconds for `time`)."""
         try:
-            suffix = self._suffix(view)
+            suffix = self._suffix(attempt)
         except ExpressionError:
             return None
         least: int | None = None
-        for owner, scope in self.scopes(session):
+        for owner, scope in self.scopes(attempt.session):
             account = book.get(self.id, scope + suffix)
             limit = self.max + self._granted(book, scope, suffix)
             limit += account.granted if account is not None else 0
@@ -284,7 +280,7 @@ class Budget:
 
     def _violation(
         self,
-        view: View,
+        attempt: Attempt,
         used: int | None,
         limit: int,
         effect: Effect,
@@ -301,8 +297,8 @@ class Budget:
         instead = _INSTEAD if over else _SOON
         if self.message is not None or self.instead is not None:
             values = {
-                "call": view.call,
-                "tags": view.tags,
+                "call": attempt.view.call,
+                "tags": attempt.view.tags,
                 "rule": self.id,
                 "limit": shown_limit,
                 "used": shown_used,
@@ -333,27 +329,25 @@ class Budget:
         figures = f"{show(used / UNIT)} of {show(limit / UNIT)} {what}{span} per {self.scope}"
         return f"budget `{name}` {how}: {figures}"
 
-    def settle(
-        self, charge: Charge, view: View, outcome: Outcome, faults: list[Fault]
-    ) -> Charge | None:
+    def settle(self, charge: Charge, attempt: Attempt, outcome: Outcome) -> Charge | None:
         """What the completed call draws beyond what it drew ahead; None for nothing."""
         if not self.post_paid:
             return None
-        if self.when is not None and self.when_post_paid and not self._counts(view, faults):
+        if self.when is not None and self.when_post_paid and not self._counts(attempt):
             return Charge(self.id, charge.key, -charge.amount) if charge.amount else None
         try:
-            amount = self._behind(view, outcome)
+            amount = self._behind(attempt, outcome)
         except ExpressionError as error:
-            faults.append(Fault(self.id, str(error)))
+            attempt.fault(self.id, error)
             amount = self.max  # what cannot be reckoned has used everything
         left = amount - charge.amount
         return Charge(self.id, charge.key, left) if left else None
 
-    def _behind(self, view: View, outcome: Outcome) -> int:
+    def _behind(self, attempt: Attempt, outcome: Outcome) -> int:
         if self.kind == "calls":
             return UNIT
         if self.kind == "sum" and self.sum is not None:
-            return _amount(self.sum(view))
+            return _amount(self.sum(attempt.view))
         return _amount((outcome.tokens if self.kind == "tokens" else outcome.cost) or 0)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.limits import Limit, Terms
@@ -20,64 +22,104 @@ class Step:
         self.result: str | None = None
 
 
+class Steps:
+    """The latest steps, and the calls of the very latest, as many as a cycle may be long."""
+
+    __slots__ = ("calls", "steps")
+
+    def __init__(self, longest: int) -> None:
+        self.steps: list[Step] = []
+        self.calls: deque[str] = deque(maxlen=longest)
+
+
 class Cycle(Limit):
     """Refuses the call that would begin round `max + 1` of a cycle of 2 to `longest` calls.
 
-    One call repeated is no cycle but a repetition, which is `repeat`'s (and `polling`'s) business.
+    The calls that would go on with that round are refused too, until a call that leaves it. One
+    call repeated is no cycle but a repetition, which is `repeat`'s (and `polling`'s) business.
     """
 
-    __slots__ = ("least", "longest")
+    __slots__ = ("longest",)
 
     def __init__(self, terms: Terms, *, longest: int, max: int) -> None:  # noqa: A002 - the field's name
         super().__init__(terms, max)
         self.longest = longest
-        lowest = terms.ladder.lowest
-        self.least = max if lowest is None else min(max, lowest - 1)
 
-    def tracker(self) -> list[Step]:
+    def tracker(self) -> Steps:
         """No steps yet."""
-        return []
+        return Steps(self.longest)
 
     def judge(
-        self, tracker: list[Step], attempt: Attempt, changes: Changes, insisted: int
+        self, tracker: Steps, attempt: Attempt, changes: Changes, insisted: int
     ) -> Violation | None:
         """Looks for a period that the steps so far keep and the attempt would continue."""
         call = attempt.fingerprint
+        if call not in tracker.calls:
+            return None
         rounds = max(1, min(2, self.least), self.least - insisted)
+        length = self._length(tracker.steps, call, rounds)
+        if length is None:
+            return None
+        count = rounds
+        while count < self.max and _keeps(tracker.steps, length, count + 1):
+            count += 1
+        effect = self.answer(count, insisted)
+        if effect is None:
+            return None
+        return Violation(
+            self.id,
+            effect,
+            "cycle",
+            f"the same {length} calls have come round {times(count)}, results unchanged",
+            "leave this sequence: change the approach, or finish with what you have",
+            count,
+            self.max,
+        )
+
+    def admit(self, tracker: Steps, attempt: Attempt) -> Step:
+        """The call is the latest step."""
+        return self._add(tracker, Step(attempt.fingerprint))
+
+    def refuse(self, tracker: Steps, attempt: Attempt) -> None:
+        """A call that goes round once more stands there as if it had come back as before.
+
+        Else an agent that skips the refused call would go round as often again.
+        """
+        length = self._length(tracker.steps, attempt.fingerprint, self.max)
+        if length is not None:
+            before = tracker.steps[-length]
+            self._add(tracker, Step(before.call)).result = before.result
+
+    def _length(self, steps: list[Step], call: str, rounds: int) -> int | None:
+        """How many calls the cycle has that the last `rounds` keep and `call` would continue."""
         for length in range(2, self.longest + 1):
-            if len(tracker) < length * rounds:
+            if len(steps) < length * rounds:
                 return None
-            if tracker[-length].call == call and _keeps(tracker, length, rounds):
-                count = rounds
-                while count < self.max and _keeps(tracker, length, count + 1):
-                    count += 1
-                return self.violation(
-                    count,
-                    insisted,
-                    "cycle",
-                    f"the same {length} calls have come round {times(count)}, results unchanged",
-                    "leave this sequence: change the approach, or finish with what you have",
-                )
+            if steps[-length].call == call and _keeps(steps, length, rounds):
+                return length
         return None
 
-    def admit(self, tracker: list[Step], attempt: Attempt) -> Step:
-        """The call is the latest step; what can no longer matter is dropped."""
-        step = Step(attempt.fingerprint)
-        tracker.append(step)
-        if len(tracker) > 2 * self.longest * self.max:
-            del tracker[: -self.longest * self.max]
+    def _add(self, tracker: Steps, step: Step) -> Step:
+        """Append a step; what can no longer matter is dropped."""
+        tracker.calls.append(step.call)
+        steps = tracker.steps
+        steps.append(step)
+        if len(steps) > 2 * self.longest * self.max:
+            del steps[: -self.longest * self.max]
         return step
 
     def complete(
-        self, tracker: list[Step], mark: Step, attempt: Attempt, outcome: Outcome, seq: int
+        self, tracker: Steps, mark: Step, attempt: Attempt, outcome: Outcome, seq: int
     ) -> None:
         """The step's result is known."""
         mark.result = outcome.result
 
-    def release(self, tracker: list[Step], mark: Step, attempt: Attempt) -> None:
+    def release(self, tracker: Steps, mark: Step, attempt: Attempt) -> None:
         """The step is taken out."""
-        if mark in tracker:
-            tracker.remove(mark)
+        if mark in tracker.steps:
+            tracker.steps.remove(mark)
+            tracker.calls.clear()
+            tracker.calls.extend(step.call for step in tracker.steps[-self.longest :])
 
 
 def _keeps(steps: list[Step], length: int, rounds: int) -> bool:

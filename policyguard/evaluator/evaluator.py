@@ -12,13 +12,12 @@ from typing import Any, Literal, NamedTuple
 from policyguard.evaluator.account import UNIT
 from policyguard.evaluator.approvals import Terms
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.bans import Ban
 from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.observe import Observer
 from policyguard.evaluator.plan import Candidates, Plan
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.state import State
-from policyguard.evaluator.view import Expression, View
+from policyguard.evaluator.view import Ground
 from policyguard.model.decision import Fault, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
@@ -26,29 +25,11 @@ from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 
+Identity = tuple[str, str, tuple[float, ...]]
+"""What makes a call the same as another: its fingerprint.
 
-class Identity(NamedTuple):
-    """What makes a call the same as another: its fingerprint.
-
-    For a call with tolerant numbers also the fingerprint without them (`like`), and them.
-    """
-
-    fingerprint: str
-    like: str = ""
-    numbers: tuple[float, ...] = ()
-
-
-class Request(NamedTuple):
-    """A call as its caller puts it."""
-
-    tool: str
-    args: dict[str, Any]
-    server: str = ""
-    batch: str = ""
-    tags: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
-    hints: dict[str, bool] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
-    estimate: dict[str, float] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
-
+For a call with tolerant numbers also the fingerprint without them, and them.
+"""
 
 Attendance = Literal["nobody", "somebody", "never"]
 """Who may be asked: nobody is there, somebody is, or (in a replay) it is not asked at all."""
@@ -68,15 +49,20 @@ class Verdict(NamedTuple):
     passes: bool = False
     left: dict[str, float] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
 
+    @property
+    def allowed(self) -> bool:
+        """Whether the call may run."""
+        return self.effect is Effect.ALLOW or self.effect is Effect.ADVISE or self.passes
+
 
 class Evaluator:
     """A compiled policy.
 
-    `candidates` and `plan` look up what applies to a tool (and server, agent, class); `identify`
+    `candidates` and `plan` look up what applies to a tool (and server, agent, class), `known` the
+    plan of a tool whose calls are all of one class; `identify`
     gives a call's identity or raises `ArgumentsError`; `close` tells whether tolerant numbers are
     close to an earlier call's; `approvals` are the terms of rules that ask, `refusals` the ids of
-    limits of that kind; `derive` computes what expressions read of a call beyond its plain fields;
-    `instant` and `span` turn nanoseconds into what expressions see as times.
+    limits of that kind; `ground` is what expressions see of every call.
     """
 
     def __init__(
@@ -89,23 +75,17 @@ class Evaluator:
         bounds: Bounds,
         candidates: Callable[[str, str], Candidates],
         plan: Callable[[str, str, str, str], Plan],
+        known: Callable[[str, str, str], Plan | None],
         identify: Callable[[str, str, dict[str, Any]], Identity],
         close: Callable[[tuple[float, ...], tuple[float, ...]], bool],
-        targets: Callable[[dict[str, Any]], tuple[str, ...]] | None,
-        derive: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...],
+        ground: Ground,
         observer: Observer,
         budgets: dict[str, Budget],
         approvals: dict[str, Terms],
         refusals: tuple[str, ...],
-        lists: dict[str, Any],
-        params: dict[str, Any],
         check_tags: Callable[[dict[str, Any]], dict[str, Any]],
-        reads_elapsed: bool,
         reads_counts: bool,
-        reads_previous: bool,
         reads_changed: bool,
-        instant: Callable[[int], Any],
-        span: Callable[[int], Any],
     ) -> None:
         self.name = name
         self.digest = digest
@@ -114,118 +94,74 @@ class Evaluator:
         self.bounds = bounds
         self.candidates = candidates
         self.plan = plan
+        self.known = known
         self.identify = identify
         self.close = close
-        self.targets = targets
-        self.derive = derive
+        self.ground = ground
         self.observer = observer
         self.budgets = budgets
         self.approvals = approvals
         self.refusals = refusals
-        self.lists = lists
-        self.params = params
         self.check_tags = check_tags
-        self.reads_elapsed = reads_elapsed
         self.reads_counts = reads_counts
-        self.reads_previous = reads_previous
         self.reads_changed = reads_changed
-        self.instant = instant
-        self.span = span
 
-    def prepare(
-        self, session: SessionState, request: Request, at: int | None
-    ) -> tuple[Attempt, Plan, View]:
+    def prepare(self, session: SessionState, attempt: Attempt) -> Plan:
         """Classify a call. Raises `ArgumentsError` for arguments that cannot be judged."""
-        attempt = Attempt()
-        attempt.at = at = session.clamp(at)
-        attempt.tool = tool = request.tool
-        attempt.args = args = request.args
-        attempt.server = request.server
-        attempt.batch = request.batch
-        attempt.tags = request.tags
-        attempt.hints = request.hints
-        attempt.estimate = request.estimate
-        attempt.previous = session.previous.get(tool, {}) if self.reads_previous else {}
-        attempt.keys = {}
-        attempt.charges = []
-        attempt.asks = []
-        attempt.insisted = []
-        attempt.faults = []
-        attempt.trials = ()
-        attempt.radius = ""
-        identity = self.identify(tool, request.server, args)
-        attempt.like, attempt.numbers = identity.like, identity.numbers
-        attempt.fingerprint = self._anchored(session, identity)
-        attempt.targets = self.targets(args) if self.targets is not None else ()
-        view = self._view(session, attempt, at)
-        candidates = self.candidates(tool, request.server)
-        class_ = candidates.fixed
-        if class_ is None:
-            class_ = candidates.choose(view, attempt.faults)
-        view.call["class"] = attempt.class_ = class_
-        plan = self.plan(tool, request.server, session.agent, class_)
-        attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
-        changing = plan.changing
-        attempt.changing = changing if isinstance(changing, bool) else _may_change(changing, view)
-        for limit in plan.keyed:
-            assert limit.key is not None  # noqa: S101 - that is what makes it keyed
-            try:
-                attempt.keys[limit.id] = limit.key(attempt, view)
-            except ExpressionError as error:
-                attempt.faults.append(Fault(limit.id, str(error)))
-        return attempt, plan, view
+        attempt.session = session
+        attempt.ground = ground = self.ground
+        tool, server, args = attempt.tool, attempt.server, attempt.args
+        at, now = attempt.at, session.now
+        if at is not None and now is not None and at < now:
+            attempt.at = now
+        if ground.reads_previous:
+            attempt.previous = session.previous.get(tool, attempt.previous)
+        fingerprint, like, numbers = self.identify(tool, server, args)
+        if like:
+            attempt.like, attempt.numbers = like, numbers
+            attempt.exact = fingerprint
+            fingerprint = self._anchored(session, fingerprint, like, numbers)
+        attempt.fingerprint = fingerprint
+        if ground.targets is not None:
+            attempt.targets = ground.targets(args)
+        plan = self.known(tool, server, session.agent)
+        if plan is None:
+            attempt.class_ = class_ = self.candidates(tool, server).choose(attempt)
+            if attempt.views:
+                attempt.view.call["class"] = class_
+            plan = self.plan(tool, server, session.agent, class_)
+        else:
+            attempt.class_ = plan.class_
+        if plan.timeout is not None:
+            attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
+        attempt.changing = plan.changes(attempt)
+        if plan.keyed:
+            attempt.keys = {}
+            for limit in plan.keyed:
+                assert limit.key is not None  # noqa: S101 - that is what makes it keyed
+                try:
+                    attempt.keys[limit.id] = limit.key(attempt)
+                except ExpressionError as error:
+                    attempt.fault(limit.id, error)
+        return plan
 
-    def _anchored(self, session: SessionState, identity: Identity) -> str:
+    def _anchored(
+        self, session: SessionState, fingerprint: str, like: str, numbers: tuple[float, ...]
+    ) -> str:
         """A call with numbers close to those of an earlier one has that one's fingerprint.
 
         Closeness is always to the first call of its kind, so it cannot drift step by step.
         """
-        if identity.like:
-            for numbers, fingerprint in session.anchors.get(identity.like, ()):
-                if self.close(numbers, identity.numbers):
-                    return fingerprint
-        return identity.fingerprint
-
-    def _view(self, session: SessionState, attempt: Attempt, at: int | None) -> View:
-        view = View()
-        tags = session.facts["tags"]
-        view.tags = tags = {**tags, **attempt.tags} if attempt.tags else tags
-        view.call = call = {
-            "tool": attempt.tool,
-            "server": attempt.server,
-            "class": "",
-            "agent": session.agent,
-            "session": session.id,
-            "batch": attempt.batch,
-            "args": attempt.args,
-            "tags": tags,
-            "hints": attempt.hints,
-            "targets": list(attempt.targets),
-        }
-        if self.reads_previous:
-            call["previous"] = attempt.previous
-        for name, derive in self.derive:
-            call[name] = derive(attempt.args)
-        view.session = facts = session.facts
-        facts["running"] = len(session.flights)
-        view.lists = self.lists
-        view.params = self.params
-        view.outcome = None
-        view.now = self.instant(at) if at is not None else None
-        if self.reads_elapsed:
-            begun = session.started_at
-            facts["elapsed"] = (
-                self.span(at - begun) if at is not None and begun is not None else None
-            )
-        return view
+        for known, anchor in session.anchors.get(like, ()):
+            if self.close(known, numbers):
+                return anchor
+        return fingerprint
 
     def judge(
         self,
         state: State,
-        session: SessionState,
         attempt: Attempt,
         plan: Plan,
-        view: View,
         learned: list[Violation],
         *,
         observe: bool,
@@ -236,20 +172,57 @@ class Evaluator:
         `learned` is what constraints have against the call.
         With `observe` nothing is refused: what would have been stands in `would`.
         """
-        found, would = self._collect(state, session, attempt, plan, view, learned)
-        if found and session.approvals.given:
-            fingerprint, at = attempt.fingerprint, attempt.at
-            found = [one for one in found if not self.waived(session, fingerprint, one, at)]
+        session = attempt.session
+        found = learned
+        would: list[Violation] = []
+        if session.halted or session.parent is not None:
+            found += _halted(session.halted_by())
+        changes, insisting = session.changes, session.insisted
+        for limit, tracker in session.tracked(plan).limits:
+            insisted = session.insists(limit, attempt) if insisting and limit.climbs else 0
+            violation = limit.judge(tracker, attempt, changes, insisted)
+            if violation is not None:
+                (would if limit.observe else found).append(violation)
+        if session.bans.held:
+            self._banned(session, attempt, found, would)
+        for budget in plan.budgets:
+            violation = budget.judge(state.book, attempt)
+            if violation is not None:
+                (would if budget.observe else found).append(violation)
+        for rule in plan.rules:
+            if attempt.at is None and rule.reads_time:
+                continue
+            violation = rule.judge(attempt)
+            if violation is not None:
+                (would if rule.observe else found).append(violation)
+        if not (found or would or attempt.faults):
+            return ALLOWED
         if observe:
             would, found = found + would, []
-        faults = attempt.faults
+        return self._weigh(state, attempt, plan, found, would, attendance)
+
+    def _weigh(
+        self,
+        state: State,
+        attempt: Attempt,
+        plan: Plan,
+        found: list[Violation],
+        would: list[Violation],
+        attendance: Attendance,
+    ) -> Verdict:
+        """The verdict on what was found: what is waived goes, the strongest effect wins."""
+        session = attempt.session
+        if session.approvals.given:
+            fingerprint, at = attempt.own, attempt.at
+            found = [one for one in found if not self.waived(session, fingerprint, one, at)]
         if not found:
-            return Verdict(Effect.ALLOW, (), tuple(would), tuple(faults))
+            return Verdict(Effect.ALLOW, (), tuple(would), attempt.faults)
         effect = max(found, key=_strength).effect
         if effect < Effect.ASK:
-            return Verdict(effect, _ordered(found), tuple(would), tuple(faults))
-        if plan.refusals is not None:
-            insisting = plan.refusals.judge(session.tracker(plan.refusals), attempt)
+            return Verdict(effect, _ordered(found), tuple(would), attempt.faults)
+        refused = session.tracked(plan).refused
+        if plan.refusals is not None and refused is not None:
+            insisting = plan.refusals.judge(refused, attempt)
             if insisting is not None:
                 (would if plan.refusals.observe else found).append(insisting)
         ordered = _ordered(found)
@@ -261,9 +234,9 @@ class Evaluator:
         left = {
             budget.id: left
             for budget in plan.budgets
-            if (left := budget.left(state.book, session, attempt, view)) is not None
+            if (left := budget.left(state.book, attempt)) is not None
         }
-        return Verdict(ordered[0].effect, ordered, tuple(would), tuple(faults), passes, left)
+        return Verdict(ordered[0].effect, ordered, tuple(would), attempt.faults, passes, left)
 
     def waived(
         self, session: SessionState, fingerprint: str, violation: Violation, at: int | None
@@ -286,67 +259,43 @@ class Evaluator:
             return False
         if attendance == "nobody":
             return True
-        return session.approvals.expired(attempt.fingerprint, terms.within, attempt.at)
+        return session.approvals.expired(attempt.own, terms.within, attempt.at)
 
-    def _collect(
+    def _banned(
         self,
-        state: State,
         session: SessionState,
         attempt: Attempt,
-        plan: Plan,
-        view: View,
-        learned: list[Violation],
-    ) -> tuple[list[Violation], list[Violation]]:
-        """Everything there is against the attempt, and what observing entries have."""
-        faults = attempt.faults
-        found = learned
-        would: list[Violation] = []
-        halted = session.halted_by()
-        if halted:
-            found.append(_halted(halted))
-        for limit in plan.limits:
-            insisted = session.insists(limit, attempt) if limit.climbs and session.insisted else 0
-            tracker = session.tracker(limit)
-            violation = limit.judge(tracker, attempt, session.changes, insisted)
-            if violation is not None:
-                (would if limit.observe else found).append(violation)
-        if session.bans.held:
-            told = {violation.id for violation in found}
-            for ban in session.bans.held.values():
-                violation = self._banned(ban, session, attempt)
-                if violation is not None and violation.id not in told:
-                    (would if ban.limit.observe else found).append(violation)
-        for budget in plan.budgets:
-            violation = budget.judge(state.book, session, attempt, view, faults)
-            if violation is not None:
-                (would if budget.observe else found).append(violation)
-        for rule in plan.rules:
-            if attempt.at is None and rule.reads_time:
+        found: list[Violation],
+        would: list[Violation],
+    ) -> None:
+        """Add what limits have shut off, where they do not speak against the call themselves."""
+        told = {violation.id for violation in found}
+        for ban in session.bans.held.values():
+            if ban.limit.id in told or not ban.binds(attempt):
                 continue
-            violation = rule.judge(view, faults)
+            violation = ban.violation(session.insists_on(ban.limit.id, ban.subject))
             if violation is not None:
-                (would if rule.observe else found).append(violation)
-        return found, would
-
-    def _banned(self, ban: Ban, session: SessionState, attempt: Attempt) -> Violation | None:
-        if not ban.binds(attempt):
-            return None
-        return ban.violation(session.insists_on(ban.limit.id, ban.subject))
+                (would if ban.limit.observe else found).append(violation)
 
     def settle(
-        self, session: SessionState, attempt: Attempt, event: Completed, last: str | None
-    ) -> tuple[Outcome, tuple[Charge, ...], View, list[Fault]]:
-        """Judge a result: the outcome, what it draws from post-paid budgets, and the view of it."""
-        faults: list[Fault] = []
-        view = self._view(session, attempt, session.clamp(event.at))
-        view.call["class"] = attempt.class_
-        outcome = self.observer.observe(event, view, last, faults)
+        self, attempt: Attempt, event: Completed, at: int | None
+    ) -> tuple[Outcome, tuple[Charge, ...]]:
+        """Judge a result that came at `at` (ns), and say what it draws from post-paid budgets.
+
+        What fails meanwhile are the attempt's faults from then on.
+        """
+        session = attempt.session
+        attempt.look_again(at)
+        last = session.results.get(attempt.fingerprint) if self.reads_changed else None
+        outcome = self.observer.observe(event, attempt, last)
+        if not attempt.charges:
+            return outcome, ()
         charges = []
         for charge in attempt.charges:
-            further = self.budgets[charge.budget].settle(charge, view, outcome, faults)
+            further = self.budgets[charge.budget].settle(charge, attempt, outcome)
             if further is not None:
                 charges.append(further)
-        return outcome, tuple(charges), view, faults
+        return outcome, tuple(charges)
 
     def spend(self, session: SessionState, tokens: int, cost: float) -> tuple[Charge, ...]:
         """What tokens and cost used between calls draw.
@@ -370,18 +319,18 @@ def _strength(violation: Violation) -> int:
     return violation.effect.strength
 
 
-def _halted(by: str) -> Violation:
-    return Violation(
+def _halted(by: str) -> list[Violation]:
+    if not by:
+        return []
+    halted = Violation(
         "session/halted",
         Effect.HALT,
         "halted",
         f"the run was halted by {by}",
         "tell the person what was done and what is left to do",
     )
+    return [halted]
 
 
-def _may_change(changing: Expression, view: View) -> bool:
-    try:
-        return changing(view) is not False
-    except ExpressionError:
-        return True  # what cannot be told may have changed something
+ALLOWED = Verdict(Effect.ALLOW, (), (), ())
+"""To a call that nothing has anything against."""

@@ -57,17 +57,23 @@ class Failures(Limit):
         self, tracker: Row, attempt: Attempt, changes: Changes, insisted: int
     ) -> Violation | None:
         """Whether the row is full, and the attempt one of those that it stops."""
-        if tracker.count < self.max and not (self.climbs and tracker.count):
+        count = tracker.count
+        if not count or (count < self.least and not insisted):
             return None
         if (self.same_error or self.signature) and attempt.tool not in tracker.tools:
             return None
+        effect = self.answer(count, insisted)
+        if effect is None:
+            return None
         what = "with the same error" if self.same_error else "in a row"
-        return self.violation(
-            tracker.count,
-            insisted,
+        return Violation(
+            self.id,
+            effect,
             "failures",
-            f"calls have failed {times(tracker.count)} {what}",
+            f"calls have failed {times(count)} {what}",
             "find the cause by other means before you try again, or finish with what you have",
+            count,
+            self.max,
         )
 
     def complete(

@@ -14,6 +14,7 @@ from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.ladder import Ladder
 from policyguard.model.decision import Violation
+from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
@@ -33,9 +34,12 @@ class Terms(NamedTuple):
 
 
 class Limit(ABC):
-    """A kind of limit: repeat, cycle, no_progress, failures, outage, polling."""
+    """A kind of limit: repeat, cycle, no_progress, failures, outage, polling.
 
-    __slots__ = ("bans", "climbs", "id", "ladder", "max", "observe", "per_turn", "terms")
+    With fewer than `least` of what it counts it has nothing to say, unless somebody insists.
+    """
+
+    __slots__ = ("bans", "climbs", "id", "ladder", "least", "max", "observe", "per_turn", "terms")
 
     def __init__(self, terms: Terms, max: int) -> None:  # noqa: A002 - the field's name
         self.terms = terms
@@ -46,6 +50,8 @@ class Limit(ABC):
         self.climbs = bool(terms.ladder.steps)
         self.bans = terms.refuse_tool or bool(terms.until)
         self.max = max
+        lowest = terms.ladder.lowest
+        self.least = max if lowest is None else min(max, lowest - 1)
 
     @abstractmethod
     def tracker(self) -> Any:
@@ -74,20 +80,14 @@ class Limit(ABC):
     ) -> None:
         """Take the call's outcome into account. `seq` numbers the session's completions."""
 
+    def refuse(self, tracker: Any, attempt: Attempt) -> None:
+        """Take into account that an attempt was refused which this limit had something against."""
+        return
+
     def release(self, tracker: Any, mark: Any, attempt: Attempt) -> None:
         """Forget the admission: the call did not run."""
         return
 
-    def violation(
-        self,
-        count: int,
-        insisted: int,
-        reason: str,
-        text: str,
-        instead: str,
-    ) -> Violation | None:
+    def answer(self, count: int, insisted: int) -> Effect | None:
         """What the ladder says where `count` of at most `max` have been; None for nothing."""
-        effect = self.ladder.answer(count + insisted + 1, over=count >= self.max)
-        if effect is None:
-            return None
-        return Violation(self.id, effect, reason, text, instead, count, self.max)
+        return self.ladder.answer(count + insisted + 1, over=count >= self.max)

@@ -50,14 +50,19 @@ class NoProgress(Limit):
         """Whether the tool's row is full."""
         row = tracker.get(self.subject(attempt)) if tracker else None
         count = row.count if row is not None else 0
-        if count < self.max and not self.climbs:
+        if count < self.least and not insisted:
             return None
-        return self.violation(
-            count,
-            insisted,
+        effect = self.answer(count, insisted)
+        if effect is None:
+            return None
+        return Violation(
+            self.id,
+            effect,
             "no_progress",
             f"this tool has made no progress {times(count)} in a row",
             "say what is missing instead of asking on, or try another tool",
+            count,
+            self.max,
         )
 
     def complete(

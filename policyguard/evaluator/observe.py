@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from policyguard.evaluator.view import Expression, View
-from policyguard.model.decision import Fault
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.view import Expression
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Completed
 from policyguard.model.outcome import Outcome
@@ -18,12 +18,12 @@ class Observer:
     """The policy's `outcomes`, `signatures` and `blame`, compiled.
 
     `signature` gives the first signature that fits a text, out of those for failures (True) or
-    for successes (False): its id and blame. `envelope` gives the first state that a result's text
-    has and the text without its mark, None for a text that has none (or a policy without states).
-    `non_advancing` and `harness` are the keys in a result's metadata that flag it. `blame_rules`
-    are first match. `same_result` and
-    `same_error` are the fingerprints of texts; `span` turns nanoseconds into what expressions
-    see as a duration. With `told` some expression reads the outcome, and is shown it.
+    for successes (False, where any is `success_signed`): its id and blame. `envelope` gives the
+    first state that a result's text has and the text without its mark, None for a text that has
+    none (or a policy without states). `non_advancing` and `harness` are the keys in a result's
+    metadata that flag it. `blame_rules` are first match. `same_result` and `same_error` are the
+    fingerprints of texts; `span` turns nanoseconds into what expressions see as a duration. With
+    `told` some expression reads the outcome, and is shown it.
     """
 
     __slots__ = (
@@ -32,10 +32,12 @@ class Observer:
         "failed_when",
         "harness",
         "non_advancing",
+        "plain",
         "same_error",
         "same_result",
         "signature",
         "span",
+        "success_signed",
         "told",
     )
 
@@ -47,6 +49,7 @@ class Observer:
         non_advancing: tuple[str, ...],
         harness: tuple[str, ...],
         signature: Callable[[str, bool], tuple[str, str] | None],
+        success_signed: bool,
         blame_rules: tuple[tuple[str, Expression, str], ...],
         same_result: Callable[[str], str],
         same_error: Callable[[str], str],
@@ -58,31 +61,40 @@ class Observer:
         self.non_advancing = non_advancing
         self.harness = harness
         self.signature = signature
+        self.success_signed = success_signed
         self.blame_rules = blame_rules
         self.same_result = same_result
         self.same_error = same_error
         self.span = span
         self.told = told
+        # A success of which nothing in the policy says anything.
+        self.plain = not (told or envelope or failed_when or success_signed)
 
-    def observe(
-        self, event: Completed, view: View | None, last: str | None, faults: list[Fault]
-    ) -> Outcome:
-        """Judge a result. `last` is the fingerprint of this call's previous result, if known."""
+    def observe(self, event: Completed, attempt: Attempt | None, last: str | None) -> Outcome:
+        """Judge a result: of an attempt, or (None) of a call that is not known any more.
+
+        `last` is the fingerprint of this call's previous result, if known.
+        """
+        told = attempt if self.told else None
         failed = event.ok is False or event.error is not None
         if event.ok is None and not failed:
             failed = bool(event.exit_code) or (event.status or 0) >= FIRST_ERROR_STATUS
+        result = self.same_result(event.text or event.error or "")
+        if not failed and self.plain and not event.meta and not event.state:
+            return _succeeded(event, result, changed=result != last)
         state, payload = self._enveloped(event.text) if self.envelope is not None else ("", None)
-        failed = failed or state == "failure"
-        state = event.state or state
         meta = event.meta
         infra = bool(meta) and any(meta.get(key) for key in self.harness)
-        result = self.same_result(event.text or event.error or "")
+        failed = failed or state == "failure" or infra
+        state = event.state or state
         changed = result != last
         error = event.error if event.error is not None else event.text
-        if not failed and self.failed_when is not None and view is not None:
-            self._tell(view, event, ok=True, error="", state=state, changed=changed)
-            failed = self._holds("outcomes/failed_when", self.failed_when, view, faults)
-        found = self.signature(error if failed else event.text, failed)
+        if not failed and self.failed_when is not None and told is not None:
+            self._tell(told, event, ok=True, error="", state=state, changed=changed)
+            failed = self._holds("outcomes/failed_when", self.failed_when, told)
+        found = None
+        if failed or self.success_signed:
+            found = self.signature(error if failed else event.text, failed)
         signature, blame = found if found is not None else ("", "unknown" if failed else "")
         if failed:
             state = "failure"
@@ -92,9 +104,9 @@ class Observer:
                 payload = error
         elif state != "pending":
             state = "success"
-        if failed and view is not None:
+        if failed and self.blame_rules and told is not None:
             self._tell(
-                view,
+                told,
                 event,
                 ok=False,
                 error=error,
@@ -104,36 +116,36 @@ class Observer:
                 changed=changed,
             )
             for id_, when, whose in self.blame_rules:
-                if self._holds(id_, when, view, faults):
+                if self._holds(id_, when, told):
                     blame = whose
                     break
         if failed and event.blame:
             blame = event.blame
         outcome = Outcome(
-            ok=not failed,
-            state=state,
-            text=event.text,
-            error=error if failed else "",
-            signature=signature,
-            blame=blame if failed else "",
-            exit_code=event.exit_code,
-            status=event.status,
-            retry_after=event.retry_after,
-            duration=event.duration,
-            tokens=event.tokens,
-            cost=event.cost,
-            score=event.score,
-            meta=event.meta,
-            changed=changed,
-            payload=payload,
-            advancing=not (meta and any(meta.get(key) for key in self.non_advancing)),
-            infra=infra,
-            result=result,
-            failure=self.same_error(error) if failed else "",
+            not failed,
+            state,
+            event.text,
+            error if failed else "",
+            signature,
+            blame if failed else "",
+            event.exit_code,
+            event.status,
+            event.retry_after,
+            event.duration,
+            event.tokens,
+            event.cost,
+            event.score,
+            meta,
+            changed,
+            payload,
+            not (meta and any(meta.get(key) for key in self.non_advancing)),
+            infra,
+            result,
+            self.same_error(error) if failed else "",
         )
-        if view is not None:
+        if told is not None:
             self._tell(
-                view,
+                told,
                 event,
                 ok=outcome.ok,
                 error=outcome.error,
@@ -149,11 +161,11 @@ class Observer:
         found = self.envelope(text) if self.envelope is not None else None
         return found if found is not None else ("", text)
 
-    def _holds(self, id_: str, when: Expression, view: View, faults: list[Fault]) -> bool:
+    def _holds(self, id_: str, when: Expression, attempt: Attempt) -> bool:
         try:
-            answer = when(view)
+            answer = when(attempt.view)
         except ExpressionError as error:
-            faults.append(Fault(id_, str(error)))
+            attempt.fault(id_, error)
             # An undecided `failed_when` must not make failures of successes (a missing field is
             # the common case), and an undecided blame rule must not put blame on anyone.
             return False
@@ -161,7 +173,7 @@ class Observer:
 
     def _tell(
         self,
-        view: View,
+        attempt: Attempt,
         event: Completed,
         *,
         ok: bool,
@@ -171,9 +183,7 @@ class Observer:
         signature: str = "",
         blame: str = "",
     ) -> None:
-        """Show expressions the `outcome` (POLICY_LANGUAGE §5), if any looks at it."""
-        if not self.told:
-            return
+        """Show expressions the `outcome` (POLICY_LANGUAGE §5)."""
         seen: dict[str, object] = {
             "ok": ok,
             "state": state or ("success" if ok else "failure"),
@@ -193,4 +203,29 @@ class Observer:
         }
         if event.score is not None:
             seen["score"] = event.score
-        view.outcome = seen
+        attempt.view.outcome = seen
+
+
+def _succeeded(event: Completed, result: str, *, changed: bool) -> Outcome:
+    """A success as it was reported."""
+    return Outcome(
+        True,
+        "success",
+        event.text,
+        "",
+        "",
+        "",
+        event.exit_code,
+        event.status,
+        event.retry_after,
+        event.duration,
+        event.tokens,
+        event.cost,
+        event.score,
+        event.meta,
+        changed,
+        None,
+        True,
+        False,
+        result,
+    )

@@ -110,8 +110,12 @@ class Outage(Limit):
         count = len(row.failures)
         if not self.climbs or count >= self.max:  # as many, but too far apart
             return None
+        effect = self.answer(count, insisted)
+        if effect is None:
+            return None
         text = f"this tool has failed {times(count)}, not by your fault"
-        return self.violation(count, insisted, "outage", text, "take another tool if there is one")
+        instead = "take another tool if there is one"
+        return Violation(self.id, effect, "outage", text, instead, count, self.max)
 
     def admit(self, tracker: dict[str, Row], attempt: Attempt) -> Trial | None:
         """The first call after a rest is the trial."""

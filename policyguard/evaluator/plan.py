@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.limits import Limit
 from policyguard.evaluator.refusals import Refusals
 from policyguard.evaluator.repeat import Repeat
 from policyguard.evaluator.rule import Rule
-from policyguard.evaluator.view import Expression, View
-from policyguard.model.decision import Fault
+from policyguard.evaluator.view import Expression
 from policyguard.model.errors import ExpressionError
 
 
@@ -16,11 +16,14 @@ class Plan:
     """Class, limits, budgets and rules of calls of one tool, by one kind of agent.
 
     `keyed` are the limits that need a key beside the fingerprint. `changing` tells whether a
-    success may change state: a fixed answer, or an expression. `refusals` is asked about attempts
+    success may change state: a fixed answer, or an expression. All calls without hints and without
+    the arguments that are named by `variable` have one answer; where it is None, none have.
+    `refusals` is asked about attempts
     that something else refuses. `timeout` is how long a call may take (ns), and who says so.
     """
 
     __slots__ = (
+        "_changes",
         "banning",
         "budgets",
         "changing",
@@ -33,6 +36,7 @@ class Plan:
         "timeout",
         "timeout_by",
         "tool",
+        "variable",
     )
 
     def __init__(
@@ -44,6 +48,7 @@ class Plan:
         budgets: tuple[Budget, ...],
         rules: tuple[Rule, ...],
         changing: bool | Expression,
+        variable: frozenset[str] | None = frozenset(),
         refusals: Refusals | None = None,
         timeout: int | None = None,
         timeout_by: str = "",
@@ -54,14 +59,36 @@ class Plan:
         self.budgets = budgets
         self.rules = rules
         self.changing = changing
+        self.variable = variable
         self.refusals = refusals
         self.timeout = timeout
         self.timeout_by = timeout_by
         self.climbing = tuple(limit for limit in limits if limit.climbs)
         self.banning = tuple(limit for limit in limits if limit.bans)
+        self._changes: bool | None = None
         self.keyed: tuple[Repeat, ...] = tuple(
             limit for limit in limits if isinstance(limit, Repeat) and limit.key is not None
         )
+
+    def changes(self, attempt: Attempt) -> bool:
+        """Whether a success of this call may change state. What cannot be told may."""
+        changing = self.changing
+        if changing is True or changing is False:
+            return changing
+        plain = (
+            self.variable is not None
+            and not attempt.hints
+            and self.variable.isdisjoint(attempt.args)
+        )
+        if plain and self._changes is not None:
+            return self._changes
+        try:
+            answer = changing(attempt.view) is not False
+        except ExpressionError:
+            return True
+        if plain:
+            self._changes = answer
+        return answer
 
 
 class Candidates:
@@ -81,15 +108,15 @@ class Candidates:
         elif options[0][1] is None:
             self.fixed = options[0][0]
 
-    def choose(self, view: View, faults: list[Fault]) -> str:
+    def choose(self, attempt: Attempt) -> str:
         """The first class whose condition holds, or cannot be decided; empty where none does."""
         for name, condition in self.options:
             if condition is None:
                 return name
             try:
-                if condition(view) is not False:
+                if condition(attempt.view) is not False:
                     return name
             except ExpressionError as error:
-                faults.append(Fault(f"classify/classes/{name}", str(error)))
+                attempt.fault(f"classify/classes/{name}", error)
                 return name
         return ""

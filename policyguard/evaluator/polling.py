@@ -13,22 +13,25 @@ from policyguard.model.outcome import Outcome
 class Poll:
     """One call being polled: when it was last admitted, and how often its result stayed.
 
-    `wait` is how long its last result asks to wait for the next one (ns).
+    `wait` is how long its last result asks to wait for the next one (ns), `seq` the number of its
+    completion.
     """
 
-    __slots__ = ("at", "result", "unchanged", "wait")
+    __slots__ = ("at", "result", "seq", "unchanged", "wait")
 
     def __init__(self) -> None:
         self.at: int | None = None
         self.result: str | None = None
         self.unchanged = 0
+        self.seq = 0
         self.wait = 0
 
 
 class Polling(Limit):
     """Asks for `cooldown` nanoseconds between the same polls, and for a change after `unchanged`.
 
-    Where a result says when to come back (`retry_after`), that holds if it is longer. Steps count
+    What another call has changed meanwhile may be what is waited for: then it counts anew. Where a
+    result says when to come back (`retry_after`), that holds if it is longer. Steps count
     the polls with one and the same result, the first of them included.
 
     At most `most` different polls are remembered, the least recently used is forgotten first.
@@ -60,8 +63,11 @@ class Polling(Limit):
         poll = tracker.get(attempt.fingerprint)
         if poll is None:
             return None
-        over = poll.unchanged >= self.max
-        height = (0 if poll.result is None else poll.unchanged + 1) + insisted + 1
+        same = 0 if poll.result is None else poll.unchanged + 1
+        if changes.since(attempt.fingerprint) > poll.seq:
+            same = insisted = 0
+        over = same > self.max
+        height = same + insisted + 1
         left = self._left(poll, attempt)
         effect = self.ladder.answer(height, over=over or left > 0)
         if effect is None:
@@ -79,9 +85,9 @@ class Polling(Limit):
             f"{self.id}/unchanged",
             effect,
             "polling",
-            f"this poll's result has stayed the same {times(poll.unchanged)}",
+            f"this poll's result has stayed the same {times(max(same - 1, 0))}",
             "stop waiting for it: look at what it waits for, or finish with what you have",
-            poll.unchanged,
+            max(same - 1, 0),
             self.unchanged,
         )
 
@@ -99,6 +105,9 @@ class Polling(Limit):
             poll = Poll()
             if len(tracker) >= self.most:
                 del tracker[next(iter(tracker))]
+        elif attempt.session.changes.since(attempt.fingerprint) > poll.seq:
+            poll.result = None
+            poll.unchanged = 0
         tracker[attempt.fingerprint] = poll
         poll.at = attempt.at
         return poll
@@ -114,6 +123,7 @@ class Polling(Limit):
         """Its result is the same as before, or new."""
         mark.unchanged = mark.unchanged + 1 if outcome.result == mark.result else 0
         mark.result = outcome.result
+        mark.seq = seq
         mark.wait = round((outcome.retry_after or 0.0) * 1e9)
 
     def release(self, tracker: dict[str, Poll], mark: Poll, attempt: Attempt) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.limits import Limit, Terms
-from policyguard.evaluator.view import View
 from policyguard.evaluator.wording import times
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
@@ -58,7 +57,7 @@ class Repeat(Limit):
         max: int,  # noqa: A002 - the field's name in the language
         window: int,
         same: str,
-        key: Callable[[Attempt, View], str] | None = None,
+        key: Callable[[Attempt], str] | None = None,
     ) -> None:
         super().__init__(terms, max)
         self.size = window
@@ -85,7 +84,7 @@ class Repeat(Limit):
             return Violation(self.id, self.ladder.effect, "repeat", _UNTOLD, _INSTEAD)
         entries = tracker.by_key.get(key)
         count = len(entries) if entries is not None else 0
-        if count < self.max and not self.climbs:
+        if count < self.least and not insisted:
             return None
         if entries is not None:
             if self.by is not None:
@@ -93,21 +92,24 @@ class Repeat(Limit):
                 insisted = insisted if count else 0  # what was refused before a change is void
             elif tracker.pending:
                 count -= sum(1 for entry in entries if entry.moves)
-        if not count and insisted:
+        effect = self.answer(count, insisted)
+        if effect is None:
+            return None
+        if not count:
             text = f"this call has been refused {times(insisted)}"
         else:
             text = _TEXT[self.same].format(times=times(count), max=self.max)
-        return self.violation(count, insisted, "repeat", text, _INSTEAD)
+        return Violation(self.id, effect, "repeat", text, _INSTEAD, count, self.max)
 
     def admit(self, tracker: Window, attempt: Attempt) -> Entry:
         """The call takes its place; the oldest leaves the window."""
-        key = self.subject(attempt)
+        key = attempt.fingerprint if self.key is None else self.subject(attempt)
         entry = Entry(key)
-        ring = tracker.ring
+        ring, by_key = tracker.ring, tracker.by_key
         ring.append(entry)
-        entries = tracker.by_key.get(key)
+        entries = by_key.get(key)
         if entries is None:
-            tracker.by_key[key] = [entry]
+            by_key[key] = [entry]
         else:
             entries.append(entry)
         if len(ring) > self.size:
@@ -117,8 +119,12 @@ class Repeat(Limit):
     def complete(
         self, tracker: Window, mark: Entry, attempt: Attempt, outcome: Outcome, seq: int
     ) -> None:
-        """The call's result is known. One that the harness is to blame for tells nothing of it."""
-        if self.by is not None and not outcome.infra:
+        """The call's result is known. One that the harness is to blame for has told nothing."""
+        if outcome.infra:
+            self.release(tracker, mark, attempt)
+            return
+        # To try again after an outage is no loop; how long it may go on, other limits say.
+        if self.by is not None and outcome.blame != "harness":
             mark.result = self.by(outcome)
             mark.seq = seq
         if outcome.state == "pending":
@@ -137,7 +143,7 @@ class Repeat(Limit):
 
 
 def _result(outcome: Outcome) -> str:
-    return outcome.result
+    return outcome.result if outcome.ok else f"!{outcome.result}"  # failed with the same words
 
 
 def _failure(outcome: Outcome) -> str:

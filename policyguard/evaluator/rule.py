@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from policyguard.evaluator.approvals import Terms
-from policyguard.evaluator.view import Expression, View
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.view import Expression
 from policyguard.evaluator.wording import Template
-from policyguard.model.decision import Fault, Violation
+from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 
@@ -55,7 +56,7 @@ class Rule:
         self.reads_time = reads_time
         self.approval = approval
 
-    def judge(self, view: View, faults: list[Fault]) -> Violation | None:
+    def judge(self, attempt: Attempt) -> Violation | None:
         """The rule's violation, if it matches.
 
         What cannot be decided counts against the call, with the effect `on_error`: an error in
@@ -64,7 +65,7 @@ class Rule:
         error = ""
         if self.when is not None:
             try:
-                answer = self.when(view)
+                answer = self.when(attempt.view)
             except ExpressionError as failure:
                 error = str(failure)
             else:
@@ -74,7 +75,7 @@ class Rule:
                     error = "`when` is not a bool"
         if self.unless is not None:
             try:
-                answer = self.unless(view)
+                answer = self.unless(attempt.view)
             except ExpressionError as failure:
                 error = error or str(failure)
             else:
@@ -84,21 +85,23 @@ class Rule:
                     error = error or "`unless` is not a bool"
         effect = self.effect
         if error:
-            faults.append(Fault(self.id, error))
+            attempt.fault(self.id, error)
             effect = self.on_error
             if effect is Effect.ALLOW:
                 return None
-        return Violation(self.id, effect, "rule", self._text(view, error), self._instead(view))
+        return Violation(
+            self.id, effect, "rule", self._text(attempt, error), self._instead(attempt)
+        )
 
-    def _text(self, view: View, error: str) -> str:
+    def _text(self, attempt: Attempt, error: str) -> str:
         if self.message is not None:
-            text = self.message.render(self._values(view))
+            text = self.message.render(self._values(attempt))
         else:
             text = f"rule `{self.id.partition('/')[2]}` forbids this call"
         return f"{text} (the rule could not be decided: {error})" if error else text
 
-    def _instead(self, view: View) -> str:
-        return self.instead.render(self._values(view)) if self.instead is not None else ""
+    def _instead(self, attempt: Attempt) -> str:
+        return self.instead.render(self._values(attempt)) if self.instead is not None else ""
 
-    def _values(self, view: View) -> dict[str, object]:
-        return {"call": view.call, "tags": view.tags, "rule": self.id}
+    def _values(self, attempt: Attempt) -> dict[str, object]:
+        return {"call": attempt.view.call, "tags": attempt.view.tags, "rule": self.id}

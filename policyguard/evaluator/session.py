@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policyguard.evaluator.approvals import Approvals
 from policyguard.evaluator.attempt import Attempt
@@ -10,25 +10,27 @@ from policyguard.evaluator.bans import Bans
 from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.ladder import Insisted
 from policyguard.evaluator.limits import Limit
-from policyguard.evaluator.refusals import Refusals
+from policyguard.evaluator.refusals import Refusals, Row
 from policyguard.model.event import Started
+
+if TYPE_CHECKING:
+    from policyguard.evaluator.plan import Plan
 
 PROGRESSING = "progressing"
 """What `session.progress` is as long as nothing says otherwise."""
 
 
-class Flight:
-    """An admitted call whose result has not come yet.
+class Tracked:
+    """A session's trackers of the limits of one plan, in the plan's order.
 
-    `limits` are those it came under, `marks` what they gave for it.
+    `refused` is that of `refusals`, None where the plan has no such limit.
     """
 
-    __slots__ = ("attempt", "limits", "marks")
+    __slots__ = ("limits", "refused")
 
-    def __init__(self, attempt: Attempt, limits: tuple[Limit, ...], marks: list[Any]) -> None:
-        self.attempt = attempt
+    def __init__(self, limits: tuple[tuple[Limit, Any], ...], refused: Row | None) -> None:
         self.limits = limits
-        self.marks = marks
+        self.refused = refused
 
 
 class SessionState:
@@ -36,13 +38,15 @@ class SessionState:
 
     `confirmed` is the number of the completion that last taught a learned constraint, by its id.
     `facts` is at the same time what expressions see as `session`. `trackers` belong to the
-    session, `turn_trackers` to the turn; `insisted` are the refused attempts by limit, since the
-    turn began. At most `most` of whatever an agent can make up are remembered. Times are
+    session, `turn_trackers` to the turn; `flights` are admitted calls whose results have not come,
+    `overdue` those that ran out of time and go on; `insisted` are the refused attempts by limit,
+    since the turn began. At most `most` of whatever an agent can make up are remembered. Times are
     nanoseconds; they never run backwards. A session that stands `apart` shares no agent, user or
     project that its start does not name.
     """
 
     __slots__ = (
+        "_tracked",
         "accounts",
         "agent",
         "anchors",
@@ -56,6 +60,7 @@ class SessionState:
         "id",
         "insisted",
         "now",
+        "overdue",
         "parent",
         "previous",
         "results",
@@ -86,9 +91,11 @@ class SessionState:
         self.turn = 0
         self.halted = ""
         self.changes = Changes()
+        self._tracked: dict[Plan, Tracked] = {}
         self.trackers: dict[str, Any] = {}
         self.turn_trackers: dict[str, Any] = {}
-        self.flights: dict[str, Flight] = {}
+        self.flights: dict[str, Attempt] = {}
+        self.overdue: dict[str, Attempt] = {}
         self.successes = 0
         self.insisted: dict[str, Insisted] = {}
         self.bans = Bans(most)
@@ -146,14 +153,29 @@ class SessionState:
             insisted = self.insisted[entry] = Insisted(self.bans.most)
         insisted.add(subject, self.successes)
 
-    def tracker(self, limit: Limit | Refusals) -> Any:
-        """The limit's tracker in this session or turn; a fresh one, not kept, where it has none."""
-        trackers = self.turn_trackers if limit.per_turn else self.trackers
-        tracker = trackers.get(limit.id)
-        return limit.tracker() if tracker is None else tracker
+    def tracked(self, plan: Plan) -> Tracked:
+        """The trackers of a plan's limits in this session or turn, made where there are none.
 
-    def keep_tracker(self, limit: Limit | Refusals) -> Any:
-        """The same, kept from now on."""
+        At most `most` plans are remembered so; the trackers themselves are found again by id.
+        """
+        found = self._tracked.get(plan)
+        if found is None:
+            if len(self._tracked) >= self.bans.most:
+                self._tracked.clear()
+            refusals = plan.refusals
+            found = self._tracked[plan] = Tracked(
+                tuple((limit, self.tracker(limit)) for limit in plan.limits),
+                self.tracker(refusals) if refusals is not None else None,
+            )
+        return found
+
+    def forget_turn(self) -> None:
+        """What was counted per turn is over."""
+        self.turn_trackers = {}
+        self._tracked.clear()
+
+    def tracker(self, limit: Limit | Refusals) -> Any:
+        """One limit's tracker in this session or turn."""
         trackers = self.turn_trackers if limit.per_turn else self.trackers
         tracker = trackers.get(limit.id)
         if tracker is None:

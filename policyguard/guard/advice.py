@@ -11,15 +11,15 @@ class Advice:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: dict[str, list[str]] = {}
+        self.waiting: dict[str, list[str]] = {}
 
     def give(self, to: str, text: str) -> None:
         """Keep a text for the results of a call or batch."""
-        self._waiting.setdefault(to, []).append(text)
-        if len(self._waiting) > self._most:
-            del self._waiting[next(iter(self._waiting))]
+        self.waiting.setdefault(to, []).append(text)
+        if len(self.waiting) > self._most:
+            del self.waiting[next(iter(self.waiting))]
 
     def take(self, to: str, *, last: bool) -> str:
         """Return the texts for a result; forget them where it is the last that wants them."""
-        texts = self._waiting.pop(to, None) if last else self._waiting.get(to)
+        texts = self.waiting.pop(to, None) if last else self.waiting.get(to)
         return "\n".join(texts) if texts else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.evaluator import Request, Verdict
+from policyguard.evaluator.evaluator import ALLOWED, Verdict
 from policyguard.model.constraint import Lesson
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
@@ -14,46 +14,49 @@ from policyguard.model.event import Admitted, Charge, Completed, Refused
 from policyguard.model.outcome import Outcome
 
 
-def request(
+def attempt(
     tool: str,
     args: Mapping[str, Any] | None,
+    at: int | None,
     batch: str | None,
     tags: Mapping[str, Any] | None,
     server: str,
     hints: Mapping[str, bool] | None,
     estimate: Mapping[str, float] | None,
-) -> Request:
+) -> Attempt:
     """A call as its caller puts it, with copies of what the caller may go on to change."""
-    return Request(
-        tool,
-        dict(args) if args else {},
-        server,
-        batch or "",
-        dict(tags) if tags else {},
-        dict(hints) if hints else {},
-        dict(estimate) if estimate else {},
-    )
+    made = Attempt(tool, dict(args) if args else {}, at)
+    if batch:
+        made.batch = batch
+    if tags:
+        made.tags = dict(tags)
+    if server:
+        made.server = server
+    if hints:
+        made.hints = dict(hints)
+    if estimate:
+        made.estimate = dict(estimate)
+    return made
 
 
-def decision(
-    session: str, tool: str, call: str, verdict: Verdict, attempt: Attempt | None
-) -> Decision:
+def decision(session: str, verdict: Verdict, attempt: Attempt) -> Decision:
     """A verdict as the caller gets it."""
-    effect = verdict.effect
-    allowed = effect is Effect.ALLOW or effect is Effect.ADVISE or verdict.passes
-    timeout = attempt.timeout if attempt is not None and allowed else None
+    if verdict is ALLOWED and attempt.timeout is None:
+        return Decision(attempt.id, session, attempt.tool, Effect.ALLOW, True, attempt.own)
+    allowed = verdict.allowed
+    timeout = attempt.timeout if allowed else None
     return Decision(
-        id=call,
+        id=attempt.id,
         session=session,
-        tool=tool,
-        effect=effect,
+        tool=attempt.tool,
+        effect=verdict.effect,
         allowed=allowed,
         violations=verdict.violations,
-        fingerprint=attempt.fingerprint if attempt is not None else "",
+        fingerprint=attempt.own,
         errors=verdict.faults,
         would=verdict.would,
         timeout=timeout / 1e9 if timeout is not None else None,
-        timeout_by=attempt.timeout_by if attempt is not None and timeout is not None else "",
+        timeout_by=attempt.timeout_by if timeout is not None else "",
         left=verdict.left,
     )
 
@@ -100,50 +103,49 @@ def admitted(session: str, attempt: Attempt, decision: Decision) -> Admitted:
         attempt.args,
         attempt.server,
         attempt.batch,
-        attempt.tags,
-        attempt.hints,
-        attempt.estimate,
+        dict(attempt.tags),
+        dict(attempt.hints),
+        dict(attempt.estimate),
         attempt.class_,
         attempt.fingerprint,
         attempt.like,
         attempt.numbers,
         attempt.targets,
+        attempt.exact,
         attempt.changing,
-        attempt.keys,
+        dict(attempt.keys),
         attempt.trials,
-        tuple(attempt.charges),
+        attempt.charges,
         attempt.radius,
         decision.effect,
-        tuple(violation.id for violation in decision.violations),
+        tuple([violation.id for violation in decision.violations]),
     )
 
 
-def refused(
-    decision: Decision,
-    request: Request,
-    attempt: Attempt | None,
-    at: int | None,
-) -> Refused:
+def refused(decision: Decision, attempt: Attempt) -> Refused:
     """The event of a call that was not."""
     return Refused(
         decision.session,
-        at,
-        decision.id,
-        request.tool,
-        request.args,
-        request.server,
-        request.batch,
-        request.tags,
-        request.hints,
-        request.estimate,
-        attempt.class_ if attempt is not None else "",
-        decision.fingerprint,
+        attempt.at,
+        attempt.id,
+        attempt.tool,
+        attempt.args,
+        attempt.server,
+        attempt.batch,
+        dict(attempt.tags),
+        dict(attempt.hints),
+        dict(attempt.estimate),
+        attempt.class_,
+        attempt.fingerprint,
+        like=attempt.like,
+        numbers=attempt.numbers,
+        targets=attempt.targets,
+        exact=attempt.exact,
         effect=decision.effect,
-        violations=tuple(violation.id for violation in decision.violations),
-        keys=attempt.keys if attempt is not None else {},
-        insisted=tuple(attempt.insisted) if attempt is not None else (),
-        asks=tuple(attempt.asks) if attempt is not None else (),
-        targets=attempt.targets if attempt is not None else (),
+        violations=tuple([violation.id for violation in decision.violations]),
+        keys=dict(attempt.keys),
+        insisted=attempt.insisted,
+        asks=attempt.asks,
     )
 
 

@@ -1,6 +1,7 @@
 """The way of a call through one session: judged, admitted or refused, completed.
 
 Each step turns what happened into an event, folds it, and writes it down, under the guard's lock.
+Where nobody reads events none is made: the fold takes what the event would have said.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.evaluator import Request, Verdict
+from policyguard.evaluator.evaluator import ALLOWED, Verdict
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
 from policyguard.guard import answers
 from policyguard.guard.advice import Advice
+from policyguard.guard.purse import repeatable
 from policyguard.journal.errors import JournalError
-from policyguard.model.decision import Decision, Fault
+from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.errors import ArgumentsError
 from policyguard.model.event import Completed, Event, Released, Spent
 from policyguard.model.outcome import Recorded
@@ -37,102 +39,116 @@ class Calls:
         self._advice = Advice(guard.evaluator.bounds.in_flight)
         self.closed = False
 
-    def judge(self, request: Request, at: int | None, *, admit: bool, call: str = "") -> Decision:
+    def judge(self, attempt: Attempt, *, admit: bool) -> Decision:
         """Answer an attempt; with `admit` an allowed one is counted, a refused one noted."""
-        guard, evaluator = self._guard, self._guard.evaluator
-        attempt: Attempt | None = None
+        guard = self._guard
         plan: Plan | None = None
         with guard.lock:
             if admit:
                 guard.touch(self._state.id)
                 self._made += 1
-                call = call or f"c{self._made}"
+                attempt.id = attempt.id or f"c{self._made}"
             try:
                 if self.closed:
                     verdict = answers.CLOSED
                 else:
                     if guard.keeper is not None:
                         guard.keeper.look()
-                    attempt, plan, view = evaluator.prepare(self._state, request, at)
-                    learned = guard.world.judge(self._state, attempt, view)
-                    verdict = evaluator.judge(
-                        guard.world.state,
-                        self._state,
-                        attempt,
-                        plan,
-                        view,
-                        learned,
-                        observe=guard.observe,
-                        attendance=guard.attendance,
-                    )
+                    plan = guard.evaluator.prepare(self._state, attempt)
+                    learned = guard.world.judge(attempt)
+                    purser = guard.purser
+                    if purser is None or not purser.concerns(plan):
+                        verdict = self._verdict(attempt, plan, learned)
+                    else:
+                        judge = partial(self._verdict, attempt, plan)
+                        again = repeatable(attempt, plan, learned, judge)
+                        verdict = purser.judge(attempt, again, admit=admit)
             except ArgumentsError as error:
                 verdict = answers.unfit(str(error))
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
-                verdict = answers.broken(error, allow=evaluator.allow_on_internal_error)
-            decision = answers.decision(self._state.id, request.tool, call, verdict, attempt)
+                allow = guard.evaluator.allow_on_internal_error
+                verdict = answers.broken(error, allow=allow)
+            if admit and plan is not None and verdict is ALLOWED and not guard.heard:
+                guard.world.admit(attempt, plan)  # the common case: nothing to say, nobody to tell
+                return answers.decision(self._state.id, verdict, attempt)
+            decision = answers.decision(self._state.id, verdict, attempt)
             if admit:
                 try:
-                    self._settle(decision, request, attempt, plan, at)
+                    self._settle(decision, attempt, plan)
                 except (JournalError, StoreError) as error:
-                    return self._unwritten(decision, error)
+                    return self._unwritten(decision, attempt, error)
         return decision
 
-    def _settle(
-        self,
-        decision: Decision,
-        request: Request,
-        attempt: Attempt | None,
-        plan: Plan | None,
-        at: int | None,
-    ) -> None:
+    def _verdict(self, attempt: Attempt, plan: Plan, learned: list[Violation]) -> Verdict:
+        guard = self._guard
+        return guard.evaluator.judge(
+            guard.world.state,
+            attempt,
+            plan,
+            learned,
+            observe=guard.observe,
+            attendance=guard.attendance,
+        )
+
+    def _settle(self, decision: Decision, attempt: Attempt, plan: Plan | None) -> None:
         """Count an admitted call, note a refused one."""
         guard = self._guard
         if not decision.allowed:
-            refused = answers.refused(decision, request, attempt, at)
+            refused = answers.refused(decision, attempt)
             guard.world.refuse(self._state, refused)
             guard.emit(refused)
-        elif attempt is not None and plan is not None:
-            attempt.id = decision.id
-            admitted = answers.admitted(self._state.id, attempt, decision)
-            guard.world.admit(self._state, admitted, attempt, plan)
-            guard.emit(admitted)
+        elif plan is not None:
+            guard.world.admit(attempt, plan)
+            if guard.heard:
+                guard.emit(answers.admitted(self._state.id, attempt, decision))
             if decision.violations:
                 self._advice.give(attempt.batch or decision.id, decision.message)
 
-    def _unwritten(self, decision: Decision, error: Exception) -> Decision:
+    def _unwritten(self, decision: Decision, attempt: Attempt, error: Exception) -> Decision:
         """The answer where an event could not be written down: as `on_internal_error` says."""
         fault = Fault("journal", str(error))
         if decision.allowed and not self._guard.evaluator.allow_on_internal_error:
             self._guard.world.fold(Released(session=self._state.id, call=decision.id))
             verdict: Verdict = answers.broken(error, allow=False)._replace(faults=(fault,))
-            refused = answers.decision(self._state.id, decision.tool, decision.id, verdict, None)
-            return msgspec.structs.replace(refused, fingerprint=decision.fingerprint)
+            return answers.decision(self._state.id, verdict, attempt)
         return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
 
     def complete(self, event: Completed) -> Recorded:
         """Judge a result and count it; one of a call that is not in flight is only judged."""
-        guard, evaluator = self._guard, self._guard.evaluator
+        guard = self._guard
         with guard.lock:
-            flight = self._state.flights.get(event.call)
-            if flight is None:
-                outcome = evaluator.observer.observe(event, None, None, [])
+            attempt = self._state.flights.get(event.call)
+            if attempt is None:
+                outcome = guard.evaluator.observer.observe(event, None, None)
                 return Recorded(outcome=outcome, counted=False)
-            attempt = flight.attempt
-            last = self._state.results.get(attempt.fingerprint)
-            outcome, charges, view, faults = evaluator.settle(self._state, attempt, event, last)
-            lessons = guard.world.lessons(self._state, attempt, view, event, outcome, faults)
-            at = self._state.clamp(event.at)
-            folded = answers.completed(event, at, outcome, charges, lessons)
-            fold = partial(guard.world.complete, self._state, folded, flight, outcome)
-            keeper = guard.keeper
-            learned = fold() if keeper is None else keeper.complete(fold, folded, faults)
-            try:
-                guard.emit(folded)
-            except (JournalError, StoreError) as error:
-                faults.append(Fault("journal", str(error)))
-            advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
+            at = event.at
+            now = self._state.now
+            if at is not None and now is not None and at < now:
+                at = now
+            outcome, charges = guard.evaluator.settle(attempt, event, at)
+            world = guard.world
+            lessons = world.lessons(attempt, event, outcome)
+            if guard.keeper is None or not lessons:
+                learned = world.complete(attempt, event, outcome, charges, lessons, at)
+            else:
+                learned = guard.keeper.complete(
+                    lambda: world.complete(attempt, event, outcome, charges, lessons, at),
+                    attempt,
+                    lessons,
+                    at,
+                )
+            if guard.heard:
+                try:
+                    guard.emit(answers.completed(event, at, outcome, charges, lessons))
+                except (JournalError, StoreError) as error:
+                    attempt.fault("journal", error)
+            advice = ""
+            if self._advice.waiting:
+                advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
+        if not (advice or learned or attempt.faults):
+            return Recorded(outcome=outcome)
         return Recorded(
-            outcome=outcome, advice=advice, learned=tuple(learned), errors=tuple(faults)
+            outcome=outcome, advice=advice, learned=tuple(learned), errors=attempt.faults
         )
 
     def spend(self, event: Spent) -> None:

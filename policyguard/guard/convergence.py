@@ -5,7 +5,7 @@ from __future__ import annotations
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import PROGRESSING, SessionState
 from policyguard.learned.progress import Course
-from policyguard.model.event import Admitted, Completed, Refused
+from policyguard.model.event import Refused
 from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Learn, Policy
 
@@ -23,12 +23,25 @@ class Convergence:
         self._aim = policy.progress
         self._learns = policy.learn is not None
         self._unit = _unit(policy.learn)
+        self._by_call = self._unit not in ("tool", "class")
         self._resets = policy.learn is not None and policy.learn.reset_on != "none"
 
-    def admit(self, session: SessionState, event: Admitted) -> None:
+    def admit(self, attempt: Attempt) -> None:
         """A call was let through: its way is not banned, or on trial."""
-        if self._learns:
-            self._meet(session, self._way(event), banned=False)
+        if not self._learns:
+            return
+        session = attempt.session
+        course = session.trackers.get(TRACKER)
+        if course is None or course.banned or session.facts["progress"] != PROGRESSING:
+            self._meet(session, self._way(attempt), banned=False)
+            return
+        # Without bans only scores matter, and they have not changed: the way is the latest.
+        ways = course.ways
+        way = attempt.fingerprint if self._by_call else self._way(attempt)
+        ways.pop(way, None)
+        ways[way] = False
+        if len(ways) > self._aim.space:
+            del ways[next(iter(ways))]
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """A call was refused: by a constraint, which bans its way, or by something else.
@@ -42,23 +55,16 @@ class Convergence:
         if banned or way in _course(session).ways:
             self._meet(session, way, banned=banned)
 
-    def complete(
-        self,
-        session: SessionState,
-        event: Completed,
-        attempt: Attempt,
-        outcome: Outcome,
-        *,
-        taught: bool,
-    ) -> None:
+    def complete(self, attempt: Attempt, outcome: Outcome, *, taught: bool) -> None:
         """A call has its outcome; `taught`: it has taught or confirmed a constraint."""
+        session = attempt.session
         if taught:
             self._meet(session, self._way(attempt), banned=True)
         changed = outcome.ok and attempt.changing and self._resets
-        if event.score is None and not changed:
+        if outcome.score is None and not changed:
             return
         course = _course(session)
-        course.score(self._aim, event.score)
+        course.score(self._aim, outcome.score)
         if changed:
             course.lift()
         session.facts["progress"] = course.standing(self._aim)
@@ -71,7 +77,7 @@ class Convergence:
         if course.banned or facts["progress"] != PROGRESSING:
             facts["progress"] = course.standing(self._aim)
 
-    def _way(self, call: Attempt | Admitted | Refused) -> str:
+    def _way(self, call: Attempt | Refused) -> str:
         if self._unit == "tool":
             return call.tool
         return (call.class_ if self._unit == "class" else "") or call.fingerprint

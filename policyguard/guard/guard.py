@@ -15,6 +15,7 @@ from policyguard.evaluator.fold import start
 from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.log import journal_of
+from policyguard.guard.purse import purser_of
 from policyguard.guard.session import Session
 from policyguard.guard.tool import guarded
 from policyguard.guard.world import World
@@ -56,13 +57,19 @@ class Guard:
         self.lock = threading.RLock()
         self.world = World(compiled)
         self.keeper = Keeper(store, self.world.memory) if store is not None else None
+        if self.keeper is not None:
+            self.world.learner.share()
         self.journal = journal_of(compiled.policy, store, clock()) if store is not None else None
+        purses = store.purses if store is not None else None
+        self.purser = self.world.purser = purser_of(purses, self.evaluator, self.world.state.book)
         self._leases: dict[str, Lease] = {}
         self.approver = approver
         self.attendance: Attendance = "never" if replaying else "somebody" if approver else "nobody"
         self._listeners = Listeners()
         if listener is not None:
             self._listeners.add(listener, ())
+        self._hearing()
+        self._latest = ""
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     @classmethod
@@ -98,7 +105,9 @@ class Guard:
         order, under the guard's lock: it should be quick, and hand on what takes time. What it
         raises is logged, and stops nothing. Returns what takes the listener off again.
         """
-        return self._listeners.add(listener, kinds)
+        off = self._listeners.add(listener, kinds)
+        self._hearing()
+        return off
 
     @property
     def policy(self) -> str:
@@ -131,7 +140,7 @@ class Guard:
         with self.lock:
             known = self._sessions.get(id)
             if known is not None:
-                self._sessions.move_to_end(id)
+                self.touch(id)
                 return known
             return self.start(
                 Started(
@@ -166,6 +175,7 @@ class Guard:
             state = start(self.evaluator, self.world.state, event, apart=apart)
             session = Session(self, state, calls)
             self._sessions[event.session] = session
+            self._latest = event.session
             if not resumed:
                 self.emit(event)
             return session
@@ -179,11 +189,14 @@ class Guard:
         for event in self.journal.events(session) if self.journal is not None else ():
             calls += isinstance(event, (Admitted, Refused))
             self.world.rebuild(event)
+        if calls and self.purser is not None:
+            self.purser.doubt()
         return calls
 
     def touch(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""
-        if session in self._sessions:
+        if session != self._latest and session in self._sessions:
+            self._latest = session
             self._sessions.move_to_end(session)
 
     def forget(self, session: Session) -> None:
@@ -246,6 +259,10 @@ class Guard:
         cannot be a tool, such as a generator.
         """
         return guarded(self, fn)
+
+    def _hearing(self) -> None:
+        """Note whether anybody reads events: a journal, or a listener."""
+        self.heard = self.journal is not None or self._listeners.any
 
     def emit(self, event: Event) -> None:
         """Write down what has happened, and tell the listener."""

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.evaluator.attempt import Attempt
 from policyguard.learned.memory import Memory, constraint_id
 from policyguard.model.constraint import Evidence, Lesson
-from policyguard.model.decision import Fault
-from policyguard.model.event import Completed
 from policyguard.model.policy import Policy
 from policyguard.store.errors import StoreError
 from policyguard.store.learned import constraint_of, record
@@ -75,7 +74,11 @@ class Keeper:
             self._pull_constraints()
 
     def complete(
-        self, fold: Callable[[], list[str]], event: Completed, faults: list[Fault]
+        self,
+        fold: Callable[[], list[str]],
+        attempt: Attempt,
+        lessons: tuple[Lesson, ...],
+        at: int | None,
     ) -> list[str]:
         """Fold a result and keep what it taught.
 
@@ -84,11 +87,11 @@ class Keeper:
         """
         taught: list[str] | None = None
         try:
-            with self._learning(event.lessons, event.at):
+            with self._learning(lessons, at):
                 taught = fold()
         except StoreError as error:
             self._owing = True
-            faults.append(Fault("store", str(error)))
+            attempt.fault("store", error)
         return fold() if taught is None else taught
 
     @contextmanager

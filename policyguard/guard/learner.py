@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from policyguard.compiler.learning import LearnEntry
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import SessionState
-from policyguard.evaluator.view import View
 from policyguard.evaluator.wording import show, times
 from policyguard.learned.binding import ask
 from policyguard.learned.memory import Memory
@@ -45,20 +44,31 @@ class Learner:
         redact: Callable[[str], str],
     ) -> None:
         self._entries = entries
+        plain = all(
+            entry.ban == "call"
+            and not (entry.key or entry.scope_key or entry.count_by or entry.parameters)
+            for entry in entries.values()
+        )
+        # The scopes in which calls alone are banned: then one look-up each tells all.
+        self._plain = tuple({entry.scope for entry in entries.values()}) if plain else ()
+        self._alone = True
         self._patience = patience
         self._digest = digest
         self._redact = redact
 
-    def judge(
-        self, memory: Memory, session: SessionState, attempt: Attempt, view: View
-    ) -> tuple[list[Violation], list[str]]:
+    def share(self) -> None:
+        """Other processes learn too: what is not known here may be known to them."""
+        self._alone = self._plain == ("session",)
+
+    def judge(self, memory: Memory, attempt: Attempt) -> tuple[list[Violation], list[str]]:
         """Return the constraints that refuse the call, and those that let it through on trial."""
         violations: list[Violation] = []
         trials: list[str] = []
-        if not len(memory):
+        if self.knows_nothing(memory, attempt):
             return violations, trials
+        session = attempt.session
         since = session.changes.since(attempt.fingerprint)
-        for bound in self._bounds(session, attempt, view, attempt.faults):
+        for bound in self._bounds(attempt):
             for constraint in memory.about(bound.scope, bound.key):
                 if constraint.learn != bound.entry.name:
                     continue
@@ -79,17 +89,16 @@ class Learner:
 
     def lessons(
         self,
-        session: SessionState,
+        memory: Memory,
         attempt: Attempt,
-        view: View,
         outcome: Outcome,
-        faults: list[Fault],
     ) -> Iterator[Lesson]:
         """What an outcome teaches. The fault of the harness teaches nothing, whatever else."""
+        session = attempt.session
         seq = session.changes.seq + 1
         since = session.changes.since(attempt.fingerprint)
         if outcome.ok:
-            for bound in self._bounds(session, attempt, view, faults):
+            for bound in self._bounds(attempt):
                 yield Lesson(
                     learn=bound.entry.name,
                     scope=bound.scope,
@@ -106,12 +115,12 @@ class Learner:
             return
         # An error that no signature knows is known by itself.
         signature = outcome.signature or f"error:{outcome.failure}"
-        for bound in self._taught(entry, session, attempt, view, outcome.signature, faults):
+        for bound in self._taught(entry, attempt, outcome.signature):
             yield Lesson(
                 learn=entry.name,
                 scope=bound.scope,
                 key=bound.key,
-                counted=self._counted(entry, bound, view, faults),
+                counted=self._counted(entry, bound, attempt),
                 ok=False,
                 signature=signature,
                 tool=attempt.tool,
@@ -124,9 +133,20 @@ class Learner:
                 error=show(outcome.error, self._redact),
             )
 
-    def _bounds(
-        self, session: SessionState, attempt: Attempt, view: View, faults: list[Fault]
-    ) -> Iterator[Bound]:
+    def knows_nothing(self, memory: Memory, attempt: Attempt, *, evidence: bool = False) -> bool:
+        """Whether nothing is known that could be about a call, where that is cheap to tell."""
+        if not memory.constraints and not (evidence and memory.pieces):
+            return not evidence or self._alone
+        if not self._plain or not (self._alone or not evidence):
+            return False
+        key = f"call:{attempt.fingerprint}"
+        for kind in self._plain:
+            scope = _scope_of(kind, attempt.session)
+            if memory.about(scope, key) or (evidence and memory.evidence_of(scope, key)):
+                return False
+        return True
+
+    def _bounds(self, attempt: Attempt) -> Iterator[Bound]:
         """Everything about a call that some entry of the policy could have banned.
 
         An entry whose scope or key cannot be told for this call says nothing about it, and the
@@ -135,11 +155,10 @@ class Learner:
         seen: set[tuple[str, str, str]] = set()
         for entry in self._entries.values():
             try:
-                found = list(self._of(entry, session, attempt, view, entry.parameters))
+                found = list(self._of(entry, attempt, entry.parameters))
             except ExpressionError as error:
-                fault = Fault("learn", str(error))
-                if fault not in faults:  # entries inherit their keys from one another
-                    faults.append(fault)
+                if Fault("learn", str(error)) not in attempt.faults:
+                    attempt.fault("learn", error)  # entries inherit their keys from one another
                 continue
             for bound in found:
                 place = (entry.name, bound.scope, bound.key)
@@ -150,17 +169,14 @@ class Learner:
     def _taught(
         self,
         entry: LearnEntry,
-        session: SessionState,
         attempt: Attempt,
-        view: View,
         signature: str,
-        faults: list[Fault],
     ) -> Iterable[Bound]:
         """What a failure speaks against: its region of parameters, or else what `ban` says."""
         try:
-            found = list(self._of(entry, session, attempt, view, [signature]))
+            found = list(self._of(entry, attempt, [signature]))
         except ExpressionError as error:
-            faults.append(Fault("learn", str(error)))
+            attempt.fault("learn", error)
             return []
         regions = [bound for bound in found if bound.point]
         if regions:
@@ -171,26 +187,24 @@ class Learner:
     def _of(
         self,
         entry: LearnEntry,
-        session: SessionState,
         attempt: Attempt,
-        view: View,
         signatures: Iterable[str],
     ) -> Iterator[Bound]:
-        scope = _scope(entry, session, view)
+        scope = _scope(entry, attempt)
         for signature in signatures:
             names = entry.parameters.get(signature, ())
             point = {name: attempt.args[name] for name in names if name in attempt.args}
             if point:
                 yield Bound(entry, scope, f"parameters:{attempt.tool}:{signature}", point)
-        for key in self._keys(entry, attempt, view):
+        for key in self._keys(entry, attempt):
             yield Bound(entry, scope, *key)
 
     def _keys(
-        self, entry: LearnEntry, attempt: Attempt, view: View
+        self, entry: LearnEntry, attempt: Attempt
     ) -> Iterator[tuple[str, dict[str, Any], str]]:
         """What `ban` or `key` makes of a call: keys, without what the call says, and a label."""
         if entry.key is not None:
-            value = str(entry.key(view))
+            value = str(entry.key(attempt.view))
             yield f"key:{self._digest(value)}", {}, value
         elif entry.ban == "call":
             yield f"call:{attempt.fingerprint}", {}, ""
@@ -203,20 +217,23 @@ class Learner:
             for target in attempt.targets:
                 yield f"target:{self._digest(target)}", {}, target
 
-    def _counted(self, entry: LearnEntry, bound: Bound, view: View, faults: list[Fault]) -> str:
+    def _counted(self, entry: LearnEntry, bound: Bound, attempt: Attempt) -> str:
         if entry.count_by is None:
             return bound.key
         try:
-            return f"by:{self._digest(str(entry.count_by(view)))}"
+            return f"by:{self._digest(str(entry.count_by(attempt.view)))}"
         except ExpressionError as error:
-            faults.append(Fault("learn/count_by", str(error)))
+            attempt.fault("learn/count_by", error)
             return bound.key
 
 
-def _scope(entry: LearnEntry, session: SessionState, view: View) -> str:
-    name = session.id if entry.scope == "session" else session.scopes[entry.scope]
-    narrowed = "" if entry.scope_key is None else f"\x1f{entry.scope_key(view)}"
-    return f"{entry.scope}:{name}{narrowed}"
+def _scope(entry: LearnEntry, attempt: Attempt) -> str:
+    scope = _scope_of(entry.scope, attempt.session)
+    return scope if entry.scope_key is None else f"{scope}\x1f{entry.scope_key(attempt.view)}"
+
+
+def _scope_of(kind: str, session: SessionState) -> str:
+    return f"{kind}:{session.id if kind == 'session' else session.scopes[kind]}"
 
 
 def _violation(constraint: Constraint, confidence: float) -> Violation:

@@ -18,6 +18,11 @@ class Listeners:
     def __init__(self) -> None:
         self._all: tuple[tuple[Listener, tuple[type[Event], ...]], ...] = ()
 
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self._all)
+
     def add(self, listener: Listener, kinds: tuple[type[Event], ...]) -> Callable[[], None]:
         """Tell a listener of events of these kinds (none: of all). Returns what ends that."""
         entry = (listener, kinds)

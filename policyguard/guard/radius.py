@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from policyguard.compiler.radius import RadiusEntry
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.session import SessionState
-from policyguard.evaluator.view import View
 from policyguard.learned.radius import Reach
-from policyguard.model.decision import Fault, Violation
+from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 from policyguard.model.outcome import Outcome
@@ -23,14 +21,14 @@ class Radius:
         self._entries = entries
         self._schedules = {entry.id: entry.schedule for entry in entries}
 
-    def judge(self, session: SessionState, attempt: Attempt, view: View) -> list[Violation]:
+    def judge(self, attempt: Attempt) -> list[Violation]:
         """Return what the radius has against the call; note which schedule the call is under."""
         if not self._entries or not attempt.targets:
             return []
-        id_ = attempt.radius = self._choose(attempt, view)
+        id_ = attempt.radius = self._choose(attempt)
         if not id_:
             return []
-        reach: Reach | None = session.trackers.get(id_)
+        reach: Reach | None = attempt.session.trackers.get(id_)
         allowed = self._schedules[id_].steps[reach.step if reach is not None else 0]
         if allowed is None or len(attempt.targets) <= allowed:
             return []
@@ -51,14 +49,15 @@ class Radius:
             )
         ]
 
-    def complete(self, session: SessionState, attempt: Attempt, outcome: Outcome) -> None:
+    def complete(self, attempt: Attempt, outcome: Outcome) -> None:
         """Part of the fold: a call under a schedule has its outcome."""
         schedule = self._schedules.get(attempt.radius)
         if schedule is None:
             return
-        reach = session.trackers.get(attempt.radius)
+        trackers = attempt.session.trackers
+        reach = trackers.get(attempt.radius)
         if reach is None:
-            reach = session.trackers[attempt.radius] = Reach()
+            reach = trackers[attempt.radius] = Reach()
         reach.observe(
             schedule,
             ok=outcome.ok,
@@ -67,15 +66,15 @@ class Radius:
             batch=attempt.batch,
         )
 
-    def _choose(self, attempt: Attempt, view: View) -> str:
+    def _choose(self, attempt: Attempt) -> str:
         for entry in self._entries:
             if entry.when is None:
                 return entry.id
             try:
-                if entry.when(view) is not False:
+                if entry.when(attempt.view) is not False:
                     return entry.id
             except ExpressionError as error:
                 # What cannot be decided counts as a match, as in any other first-match list.
-                attempt.faults.append(Fault(entry.id, str(error)))
+                attempt.fault(entry.id, error)
                 return entry.id
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from policyguard.evaluator.evaluator import Request
+from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import PROGRESSING, SessionState
 from policyguard.guard import answers, running
 from policyguard.guard.calls import Calls
@@ -86,15 +86,17 @@ class Session:
         A call that is answered with *ask* is put to the guard's approver; where it says yes at
         once, the call is checked again, and that answer is returned.
         """
-        request = answers.request(tool, args, batch, tags, server, hints, estimate)
-        decision = self._calls.judge(request, self._now(at), admit=True)
+        at = self.guard.clock() if at is None else at
+        attempt = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
+        decision = self._calls.judge(attempt, admit=True)
         if decision.effect is not Effect.ASK or decision.allowed or self.guard.approver is None:
             return decision
         self.guard.approver(self, decision)
         with self.guard.lock:
             if not self._agreed(decision):
                 return decision
-        return self._calls.judge(request, self._now(at), admit=True)
+        again = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
+        return self._calls.judge(again, admit=True)
 
     def decide(
         self,
@@ -109,8 +111,9 @@ class Session:
         estimate: Mapping[str, float] | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
-        request = answers.request(tool, args, batch, tags, server, hints, estimate)
-        return self._calls.judge(request, self._now(at), admit=False)
+        at = self.guard.clock() if at is None else at
+        attempt = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
+        return self._calls.judge(attempt, admit=False)
 
     def record(
         self,
@@ -143,24 +146,26 @@ class Session:
         """
         if isinstance(error, BaseException):
             error = f"{type(error).__name__}: {error}"
-        given = read(result, self.guard.evaluator.observer.harness)
+        guard = self.guard
+        given = read(result, guard.evaluator.observer.harness)
         return self._calls.complete(
             Completed(
-                session=self.id,
-                at=self._now(at),
-                call=_id(decision),
-                ok=False if error is not None or given.failed else None,
-                text=given.text,
-                error=error,
-                exit_code=exit_code,
-                status=status,
-                retry_after=retry_after,
+                self.id,
+                guard.clock() if at is None else at,
+                decision if isinstance(decision, str) else decision.id,
+                False if error is not None or given.failed else None,
+                "explicit",
+                given.text,
+                error,
+                exit_code,
+                status,
+                retry_after,
+                duration,
+                tokens,
+                cost,
+                score,
+                {**given.meta, **meta} if meta else given.meta,
                 blame=blame or "",
-                duration=duration,
-                tokens=tokens,
-                cost=cost,
-                score=score,
-                meta={**given.meta, **meta} if meta else given.meta,
                 state="pending" if given.pending else "",
             )
         )
@@ -287,16 +292,14 @@ class Session:
         """
         match event:
             case Admitted() | Refused():
-                request = Request(
-                    event.tool,
-                    event.args or {},
-                    event.server,
-                    event.batch,
-                    event.tags,
-                    event.hints,
-                    event.estimate,
-                )
-                return self._calls.judge(request, event.at, admit=True, call=event.call)
+                attempt = Attempt(event.tool, event.args or {}, event.at)
+                attempt.id = event.call
+                attempt.server = event.server
+                attempt.batch = event.batch
+                attempt.tags = event.tags
+                attempt.hints = event.hints
+                attempt.estimate = event.estimate
+                return self._calls.judge(attempt, admit=True)
             case Completed():
                 return self._calls.complete(event)
             case Spent():

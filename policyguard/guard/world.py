@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from policyguard.compiler import Compiled
 from policyguard.compiler.redaction import redactor
+from policyguard.evaluator import calls
 from policyguard.evaluator import fold as folding
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.plan import Plan
-from policyguard.evaluator.session import Flight, SessionState
+from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.state import State
-from policyguard.evaluator.view import View
 from policyguard.guard.convergence import Convergence
 from policyguard.guard.learner import Learner
+from policyguard.guard.purse import Purser
 from policyguard.guard.radius import Radius
 from policyguard.learned.memory import Memory, constraint_id
 from policyguard.model.constraint import Lesson
-from policyguard.model.decision import Fault, Violation
+from policyguard.model.decision import Violation
 from policyguard.model.errors import ExpressionError
-from policyguard.model.event import Admitted, Completed, Event, Refused, Released
+from policyguard.model.event import Admitted, Charge, Completed, Event, Refused, Released
 from policyguard.model.outcome import Outcome
 
 
@@ -31,15 +32,17 @@ class World:
             most=evaluator.bounds.constraints, most_evidence=evaluator.bounds.evidence
         )
         self.radius = Radius(compiled.radius)
+        self._narrows = bool(compiled.radius)
         self._convergence = Convergence(compiled.policy)
         self._learning = compiled.learning
-        self._learner = Learner(
+        self.learner = Learner(
             compiled.learning,
             evaluator.bounds.unreported,
             compiled.fingerprinter.text,
             redactor(compiled.policy),
         )
-        self._learned_before = False
+        self._rebuilding = False
+        self.purser: Purser | None = None
 
     def fold(self, event: Event) -> None:
         """Bring everything up to date with one event that carries its derived fields."""
@@ -50,97 +53,113 @@ class World:
                     plan = self.evaluator.plan(
                         event.tool, event.server, session.agent, event.class_
                     )
-                    self.admit(session, event, folding.rebuild(event), plan)
+                    self.admit(calls.rebuild(self.evaluator, session, event), plan)
                     return
                 case Completed():
-                    flight = session.flights.get(event.call)
-                    if flight is not None:
-                        self.complete(session, event, flight, folding.recall(event))
+                    attempt = session.flights.get(event.call)
+                    if attempt is not None:
+                        attempt.look_again(event.at)
+                        outcome = folding.recall(event)
+                        at, lessons = event.at, event.lessons
+                        self.complete(attempt, event, outcome, event.charges, lessons, at)
                     return
                 case Refused():
                     self.refuse(session, event)
                     return
                 case Released():
-                    flight = session.flights.get(event.call)
-                    for id_ in flight.attempt.trials if flight is not None else ():
+                    attempt = session.flights.get(event.call)
+                    for id_ in attempt.trials if attempt is not None else ():
                         self.memory.end_trial(id_)
+            if self.purser is not None and not self._rebuilding:
+                self.purser.follow(session, event)
         folding.fold(self.evaluator, self.state, event)
 
-    def judge(self, session: SessionState, attempt: Attempt, view: View) -> list[Violation]:
+    def judge(self, attempt: Attempt) -> list[Violation]:
         """What has been learned speaks against a call; bans that let it through go on trial."""
-        radius = self.radius.judge(session, attempt, view)
-        if not self._learning:
+        radius = self.radius.judge(attempt) if self._narrows else []
+        if not self._learning or not self.memory.constraints:
             return radius
         try:
-            violations, trials = self._learner.judge(self.memory, session, attempt, view)
+            violations, trials = self.learner.judge(self.memory, attempt)
         except ExpressionError as error:
             # Whether a constraint binds cannot be told: that is no constraint's evidence.
-            attempt.faults.append(Fault("learn", str(error)))
+            attempt.fault("learn", error)
             return radius
-        attempt.trials = tuple(trials)
-        return [*radius, *violations]
+        if trials:
+            attempt.trials = tuple(trials)
+        return [*radius, *violations] if radius else violations
 
-    def lessons(
-        self,
-        session: SessionState,
-        attempt: Attempt,
-        view: View,
-        event: Completed,
-        outcome: Outcome,
-        faults: list[Fault],
-    ) -> tuple[Lesson, ...]:
+    def lessons(self, attempt: Attempt, event: Completed, outcome: Outcome) -> tuple[Lesson, ...]:
         """What a result teaches; nothing where its failure was only read out of a text."""
         if not self._learning or event.known != "explicit":
             return ()
-        return tuple(self._learner.lessons(session, attempt, view, outcome, faults))
+        if outcome.ok and self.learner.knows_nothing(self.memory, attempt, evidence=True):
+            return ()
+        return tuple(self.learner.lessons(self.memory, attempt, outcome))
 
-    def admit(self, session: SessionState, event: Admitted, attempt: Attempt, plan: Plan) -> None:
+    def admit(self, attempt: Attempt, plan: Plan) -> None:
         """A call takes its place; a ban that let it through is on trial with it."""
-        folding.admit(self.evaluator, self.state, session, event, attempt, plan)
-        for id_ in event.trials:
-            self.memory.begin_trial(id_, event.at)
-        self._convergence.admit(session, event)
+        given_up = calls.admit(self.evaluator, self.state, attempt, plan)
+        if self.purser is not None and not self._rebuilding:
+            self.purser.admit(attempt, given_up)
+        if attempt.trials:
+            for id_ in attempt.trials:
+                self.memory.begin_trial(id_, attempt.at)
+        self._convergence.admit(attempt)
 
     def rebuild(self, event: Event) -> None:
-        """Fold an event of a journal whose lessons have been learned long ago, and kept."""
-        self._learned_before = True
+        """Fold an event of a journal: what it taught has been learned, what it drew is drawn."""
+        self._rebuilding = True
         try:
             self.fold(event)
         finally:
-            self._learned_before = False
+            self._rebuilding = False
 
-    def _learn(self, lesson: Lesson, session: SessionState, event: Completed) -> str:
+    def _learn(self, lesson: Lesson, attempt: Attempt, at: int | None) -> str:
         """The id of the constraint that a lesson has taught or confirmed; empty for none."""
         entry = self._learning.get(lesson.learn)
         if entry is None:
             return ""
-        if self._learned_before:
+        if self._rebuilding:
             known = self.memory.get(constraint_id(lesson)) if not lesson.ok else None
             return known.id if known is not None else ""
-        return self.memory.learn(lesson, entry.teaching, session.id, event.call, event.at)
+        return self.memory.learn(lesson, entry.teaching, attempt.session.id, attempt.id, at)
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """A call did not get through."""
-        folding.refuse(self.evaluator, session, event)
+        given_up = calls.refuse(self.evaluator, self.state, session, event)
+        if given_up is not None and self.purser is not None and not self._rebuilding:
+            self.purser.give_up(given_up, event.at)
         self._convergence.refuse(session, event)
 
     def complete(
-        self, session: SessionState, event: Completed, flight: Flight, outcome: Outcome
+        self,
+        attempt: Attempt,
+        event: Completed,
+        outcome: Outcome,
+        charges: tuple[Charge, ...],
+        lessons: tuple[Lesson, ...],
+        at: int | None,
     ) -> list[str]:
         """A call has its result. Returns the ids of the constraints that it taught or confirmed."""
-        for id_ in flight.attempt.trials:
-            self.memory.end_trial(id_)
-        folding.complete(self.evaluator, self.state, session, event, flight, outcome)
-        taught = []
-        for lesson in event.lessons:
-            id_ = self._learn(lesson, session, event)
-            if id_:
-                taught.append(id_)
-                session.confirmed[id_] = lesson.seq
-        while len(session.confirmed) > self.evaluator.bounds.window_entries:
-            del session.confirmed[next(iter(session.confirmed))]
-        attempt = flight.attempt
-        if event.known == "explicit":  # what was read out of a text is no evidence
-            self.radius.complete(session, attempt, outcome)
-        self._convergence.complete(session, event, attempt, outcome, taught=bool(taught))
+        if attempt.trials:
+            for id_ in attempt.trials:
+                self.memory.end_trial(id_)
+        calls.complete(self.evaluator, self.state, attempt, outcome, charges, at, event.running)
+        if self.purser is not None and not self._rebuilding:
+            self.purser.complete(attempt, charges, at)
+        taught: list[str] = []
+        if lessons:
+            confirmed = attempt.session.confirmed
+            for lesson in lessons:
+                id_ = self._learn(lesson, attempt, at)
+                if id_:
+                    taught.append(id_)
+                    confirmed[id_] = lesson.seq
+            while len(confirmed) > self.evaluator.bounds.window_entries:
+                del confirmed[next(iter(confirmed))]
+        if attempt.radius and event.known == "explicit":  # what was read out of a text is none
+            self.radius.complete(attempt, outcome)
+        if taught or outcome.score is not None or attempt.changing:
+            self._convergence.complete(attempt, outcome, taught=bool(taught))
         return taught

@@ -18,6 +18,7 @@ _KIND = 12
 _DERIVED = frozenset(
     {
         "fingerprint",
+        "exact",
         "like",
         "numbers",
         "keys",

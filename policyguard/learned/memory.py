@@ -23,44 +23,45 @@ REMEMBERED = 8
 class Memory:
     """Constraints and evidence, within caps: the least recently used evidence goes first.
 
-    `changed` holds the ids of constraints, and the keys of evidence, that have changed since it
-    was last emptied: whoever keeps them elsewhere looks there.
+    `constraints` has them by id, `pieces` counts the evidence. `changed` holds the ids of
+    constraints, and the keys of evidence, that have changed since it was last emptied: whoever
+    keeps them elsewhere looks there.
     """
 
     __slots__ = (
-        "_by_id",
         "_by_key",
         "_evidence",
         "_in_scope",
-        "_pieces",
         "_revoked",
         "_trials",
         "changed",
+        "constraints",
         "most",
         "most_evidence",
+        "pieces",
     )
 
     def __init__(self, *, most: int, most_evidence: int) -> None:
         self.most = most
         self.most_evidence = most_evidence
-        self._by_id: dict[str, Constraint] = {}
+        self.constraints: dict[str, Constraint] = {}
         self._by_key: dict[tuple[str, str], dict[str, Constraint]] = {}
         self._in_scope: dict[str, dict[str, None]] = {}
         self._evidence: dict[tuple[str, str], dict[str, Evidence]] = {}
-        self._pieces = 0
+        self.pieces = 0
         self._revoked: dict[str, None] = {}
         self._trials: dict[str, int | None] = {}
         self.changed: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self.constraints)
 
     def __iter__(self) -> Iterator[Constraint]:
-        return iter(tuple(self._by_id.values()))
+        return iter(tuple(self.constraints.values()))
 
     def get(self, id_: str) -> Constraint | None:
         """The constraint of an id."""
-        return self._by_id.get(id_)
+        return self.constraints.get(id_)
 
     def evidence(self) -> Iterable[Evidence]:
         """All evidence."""
@@ -73,14 +74,14 @@ class Memory:
     def put_evidence(self, piece: Evidence) -> None:
         """Remember a piece of evidence, in place of the one of its count and signature."""
         pieces = self._evidence.setdefault((piece.scope, piece.counted), {})
-        self._pieces += piece.signature not in pieces
+        self.pieces += piece.signature not in pieces
         pieces[piece.signature] = piece
-        if self._pieces > self.most_evidence:
-            self._pieces -= len(self._evidence.pop(next(iter(self._evidence))))
+        if self.pieces > self.most_evidence:
+            self.pieces -= len(self._evidence.pop(next(iter(self._evidence))))
 
     def forget_evidence(self, scope: str, counted: str) -> None:
         """Forget the evidence of one count."""
-        self._pieces -= len(self._evidence.pop((scope, counted), ()))
+        self.pieces -= len(self._evidence.pop((scope, counted), ()))
 
     def revoked(self) -> tuple[str, ...]:
         """The ids that are not learned again."""
@@ -102,13 +103,13 @@ class Memory:
     def put(self, constraint: Constraint) -> None:
         """Keep a constraint, in place of the one with its id."""
         self._in_scope.setdefault(constraint.scope, {})[constraint.id] = None
-        self._by_id[constraint.id] = constraint
+        self.constraints[constraint.id] = constraint
         self._by_key.setdefault((constraint.scope, constraint.key), {})[constraint.id] = constraint
         self.changed.add(constraint.id)
 
     def remove(self, id_: str) -> Constraint | None:
         """Forget a constraint."""
-        constraint = self._by_id.pop(id_, None)
+        constraint = self.constraints.pop(id_, None)
         if constraint is None:
             return None
         place = constraint.scope, constraint.key
@@ -177,7 +178,7 @@ class Memory:
         id_ = constraint_id(lesson)
         if id_ in self._revoked:
             return ""
-        known = self._by_id.get(id_)
+        known = self.constraints.get(id_)
         if known is not None and not expired(known, teaching.weakening, at):
             self.put(_confirmed(known, lesson, teaching, at))
             return id_
@@ -213,12 +214,12 @@ class Memory:
         held = self._in_scope.get(lesson.scope, {})
         if teaching.most is not None and len(held) >= teaching.most:
             for id_ in tuple(held):
-                constraint = self._by_id[id_]
+                constraint = self.constraints[id_]
                 if constraint.learn == lesson.learn and expired(constraint, teaching.weakening, at):
                     self.remove(id_)
             if len(self._in_scope.get(lesson.scope, {})) >= teaching.most:
                 return False
-        return constraint_id(lesson) in self._by_id or len(self._by_id) < self.most
+        return constraint_id(lesson) in self.constraints or len(self.constraints) < self.most
 
     def _gather(
         self, lesson: Lesson, teaching: Teaching, session: str, source: str
@@ -232,9 +233,9 @@ class Memory:
             evidence = pieces[lesson.signature] = Evidence(
                 scope=lesson.scope, counted=lesson.counted, signature=lesson.signature
             )
-            self._pieces += 1
-            if self._pieces > self.most_evidence:
-                self._pieces -= len(self._evidence.pop(next(iter(self._evidence))))
+            self.pieces += 1
+            if self.pieces > self.most_evidence:
+                self.pieces -= len(self._evidence.pop(next(iter(self._evidence))))
         mended = evidence.session == session and evidence.seq <= lesson.since
         another = teaching.same_error and evidence.failure != lesson.failure
         if not lesson.point and ((teaching.reset and mended) or another):
@@ -255,7 +256,7 @@ class Memory:
     def _drop(self, scope: str, counted: str, signature: str) -> None:
         pieces = self._evidence.get((scope, counted), {})
         if pieces.pop(signature, None) is not None:
-            self._pieces -= 1
+            self.pieces -= 1
         if not pieces:
             self._evidence.pop((scope, counted), None)
 

@@ -51,11 +51,13 @@ class Course:
 
     def meet(self, aim: Progress, way: str, *, banned: bool) -> None:
         """A way has been let through, or refused by a constraint."""
-        known = self.ways.pop(way, False)
-        self.ways[way] = banned
-        self.banned += banned - known
-        if len(self.ways) > aim.space:
-            self.banned -= self.ways.pop(next(iter(self.ways)))
+        ways = self.ways
+        known = ways.pop(way, False)
+        ways[way] = banned
+        if banned is not known:
+            self.banned += banned - known
+        if len(ways) > aim.space:
+            self.banned -= ways.pop(next(iter(ways)))
 
     def lift(self) -> None:
         """Something has changed that may have mended whatever was banned."""

@@ -36,7 +36,7 @@ class Fault(msgspec.Struct, frozen=True):
     error: str
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class Decision(msgspec.Struct, frozen=True):
     """The answer to `check`: may the call run, and if not, what to tell the model.
 
     `violations` holds every entry that fired, strongest effect first; `errors` every expression
@@ -52,8 +52,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     effect: Effect
     allowed: bool
-    violations: tuple[Violation, ...] = ()
     fingerprint: str = ""
+    violations: tuple[Violation, ...] = ()
     errors: tuple[Fault, ...] = ()
     would: tuple[Violation, ...] = ()
     timeout: float | None = None

@@ -35,10 +35,18 @@ class Span(msgspec.Struct, frozen=True, order=True):
     end_column: int
 
 
+class Edit(msgspec.Struct, frozen=True):
+    """A change of a file: `text` takes the place of what stands at `span`."""
+
+    span: Span
+    text: str
+
+
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `lines` are the source lines that `span` covers, as they stand in the file.
 
-    `help` says what to write instead, where that is known.
+    `help` says what to write instead, where that is known; `edits` write it, where there is no
+    doubt about it. They are made all together or not at all.
     """
 
     code: str
@@ -47,6 +55,7 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
     span: Span
     help: str | None = None
     lines: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
 
 class PolicyError(ValueError):

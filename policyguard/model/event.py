@@ -69,6 +69,7 @@ class _Attempt(_Event, frozen=True):
     like: str = ""
     numbers: tuple[float, ...] = ()
     targets: tuple[str, ...] = ()
+    exact: str = ""
 
 
 class Admitted(_Attempt, frozen=True, tag="admitted"):
@@ -76,11 +77,11 @@ class Admitted(_Attempt, frozen=True, tag="admitted"):
 
     `call` is its id, unique in the session; `args` is None where the journal kept none; `batch`
     is shared by the parallel calls of one message. `changing`: whether it may change state.
-    `like` and `numbers`: for a call with tolerant numbers, the fingerprint without them, and
-    them. `keys`: for each limit that tells sameness by something else than the fingerprint, by
-    what. `radius`: the schedule that says how many targets it may touch, if one does.
-    `violations` are the entries that had something to say and let it through, `effect` the
-    strongest of their effects.
+    `like`, `numbers` and `exact`: for a call with tolerant numbers, the fingerprint without them,
+    them, and its own fingerprint. `keys`: for each limit that tells sameness by something else
+    than the fingerprint, by what. `radius`: the schedule that says how many targets it may touch,
+    if one does. `violations` are the entries that had something to say and let it through,
+    `effect` the strongest of their effects.
     """
 
     changing: bool = True

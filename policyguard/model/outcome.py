@@ -9,7 +9,7 @@ import msgspec
 from policyguard.model.decision import Fault
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True):
     """The result of one call, judged: did it fail, with which signature, and whose fault was it.
 
     `state` is `success`, `failure` or `pending`: what is pending has not failed (`ok`), and has
@@ -46,7 +46,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 _MARKS = {"success": "SUCCESS", "failure": "FAILED", "pending": "PENDING"}
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+class Recorded(msgspec.Struct, frozen=True):
     """The answer to `record`: the outcome, text to add to the result, what was learned.
 
     `errors` are expressions of the policy that failed on this result. `counted` is False for the

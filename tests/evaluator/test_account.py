@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +33,7 @@ def test_the_first_draw_starts_the_clock() -> None:
 
 def test_what_is_given_back_is_the_draw_of_that_size() -> None:
     account = _drawn((0, 3), (5, 4), (6, 5))
-    account.give_back(4)
+    account.give_back(4, 5, WITHIN)
     assert [account.used_at(at, WITHIN) for at in (6, 10, 15, 16)] == [8, 5, 5, 0]
 
 
@@ -40,8 +42,43 @@ def test_what_matches_no_draw_is_taken_from_the_oldest() -> None:
     account.draw(-5, 6, WITHIN, 100)
     assert [account.used_at(at, WITHIN) for at in (6, 10, 15)] == [2, 2, 0]
     account = _drawn((0, 3), (5, 4))
-    account.give_back(1)
+    account.give_back(1, 5, WITHIN)
     assert [account.used_at(at, WITHIN) for at in (6, 10, 15)] == [6, 4, 0]
+
+
+def test_what_has_left_the_window_cannot_be_given_back() -> None:
+    """Else a call that is released late would take the draws of others with it."""
+    account = _drawn((0, 3), (15, 4))
+    account.give_back(3, 0, WITHIN)
+    account.draw(-3, 5, WITHIN, 100)
+    assert [account.used_at(at, WITHIN) for at in (15, 24, 25)] == [4, 4, 0]
+
+
+def test_a_draw_that_is_given_back_leaves_the_later_one_of_another() -> None:
+    account = _drawn((0, 3), (5, 3))
+    account.give_back(3, 0, WITHIN)
+    assert [account.used_at(at, WITHIN) for at in (5, 14, 15)] == [3, 3, 0]
+    account = _drawn((0, 3), (5, 3))
+    account.give_back(3, 5, WITHIN)
+    assert [account.used_at(at, WITHIN) for at in (5, 9, 10)] == [3, 3, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5)), max_size=20), st.randoms())
+def test_draws_may_be_entered_in_any_order(draws: list[tuple[int, int]], random: Random) -> None:
+    exact, entered = _drawn(*sorted(draws)), Account()
+    random.shuffle(draws)
+    for at, amount in draws:
+        entered.enter(amount, at, WITHIN, 100)
+    for at in range(30, 45):
+        assert entered.used_at(at, WITHIN) == exact.used_at(at, WITHIN)
+
+
+def test_a_copy_is_an_account_of_its_own() -> None:
+    account = _drawn((0, 3), (5, 4))
+    copy = account.copy()
+    copy.draw(5, 6, WITHIN, 100)
+    assert (account.used, copy.used, copy.start) == (7, 12, 0)
+    assert account.draws != copy.draws
 
 
 def test_when_enough_will_be_free() -> None:
@@ -73,3 +110,13 @@ def test_a_book_opens_once_and_closes() -> None:
     assert (book.size("b"), book.size("c")) == (1, 0)
     book.close("b", "k")
     assert book.get("b", "k") is None
+
+
+def test_a_book_knows_how_many_accounts_a_store_has() -> None:
+    book = Book()
+    book.put("b", "k", account := Account())
+    assert book.get("b", "k") is account
+    book.sizes["b"] = 0
+    assert book.size("b") == 0
+    book.sizes["b"] = 7
+    assert (book.size("b"), book.size("c")) == (7, 0)

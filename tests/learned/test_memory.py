@@ -465,7 +465,7 @@ def test_an_error_that_no_key_can_be_told_for_disturbs_nobody(tmp_path: Path) ->
         "learn: {key: call.args.change, reset_on: none}\n"
     )
     session = Guard.load(file).session("s")
-    recorded = session.record(session.check("tool", {"n": 1}), result="fine")
-    assert [fault.id for fault in recorded.errors] == ["learn"]
     session.record(session.check("tool", {"n": 1}), error="wrong")
+    recorded = session.record(session.check("tool", {"n": 2}), result="fine")
+    assert [fault.id for fault in recorded.errors] == ["learn"]
     assert not session.check("tool", {"n": 1}).allowed, "that entry has a key of its own"

@@ -9,6 +9,7 @@ from typing import Any
 from policyguard.cel import Duration, Timestamp
 from policyguard.compiler import derived
 from policyguard.compiler.expressions import Expressions, reads_any
+from policyguard.compiler.placeholders import told_in_messages
 from policyguard.compiler.plans import Planner
 from policyguard.compiler.sameness import Envelope, Errors, Signatures, results
 from policyguard.compiler.tags import checker
@@ -23,7 +24,7 @@ from policyguard.model.policy import Policy
 def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter) -> Evaluator:
     """Compile a policy without errors."""
     planner = Planner(policy, expressions, fingerprinter.text)
-    reads = expressions.all_reads()
+    reads = expressions.all_reads() | told_in_messages(policy)
     plans = policy.bounds.plans
     plan = lru_cache(plans)(planner.plan)
     return Evaluator(

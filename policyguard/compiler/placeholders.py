@@ -73,6 +73,17 @@ def template(text: str) -> Template:
     return Template(tuple(parts), tuple(placeholders), tuple(stray))
 
 
+def told_in_messages(policy: Policy) -> frozenset[str]:
+    """The dotted names that messages show."""
+    return frozenset(
+        placeholder.name
+        for entry in (*policy.rules, *policy.budgets)
+        for text in (entry.message, entry.instead)
+        if text is not None
+        for placeholder in template(text).placeholders
+    )
+
+
 def check_placeholders(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     """What is wrong with the placeholders of all messages."""
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):

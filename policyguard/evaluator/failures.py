@@ -58,7 +58,7 @@ class Failures(Limit):
     ) -> Violation | None:
         """Whether the row is full, and the attempt one of those that it stops."""
         count = tracker.count
-        if not count or (count < self.least and not insisted):
+        if (count < self.least and not insisted) or (not count and self.max):
             return None
         if (self.same_error or self.signature) and attempt.tool not in tracker.tools:
             return None

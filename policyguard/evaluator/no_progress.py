@@ -50,7 +50,7 @@ class NoProgress(Limit):
         """Whether the tool's row is full."""
         row = tracker.get(self.subject(attempt)) if tracker else None
         count = row.count if row is not None else 0
-        if count < self.least and not insisted:
+        if (count < self.least and not insisted) or (not count and self.max):
             return None
         effect = self.answer(count, insisted)
         if effect is None:

@@ -177,3 +177,18 @@ def test_an_approver_may_answer_at_once(tmp_path: Path, clock: Clock) -> None:
     assert session.check("pay", {"amount": 5}).allowed
     assert [type(event) for event in events][1:] == [Refused, Approved, Admitted]
     assert session.check("wire", {}).allowed is False, "two people are one too many for a program"
+
+
+def test_a_yes_to_one_number_is_no_yes_to_another_within_the_tolerance(
+    tmp_path: Path, clock: Clock
+) -> None:
+    file = tmp_path / "tolerant.yaml"
+    file.write_text(
+        "policyguard: 1\nname: t\nclassify: {fingerprint: {tolerance: {amount: 0.1}}}\n"
+        "rules: {pay: {tools: [pay], effect: ask}}\n"
+    )
+    session = Guard.load(file, clock=clock).session("s")
+    asked = session.check("pay", {"amount": 300})
+    assert session.approve(asked, by="ann")
+    assert not session.check("pay", {"amount": 301}).allowed
+    assert session.check("pay", {"amount": 300}).allowed

@@ -92,3 +92,14 @@ def test_a_message_names_the_limit_and_what_is_used() -> None:
         "Left: budgets/calls 2, budgets/money 2.5",
     ]
     assert refused.structured["remaining"] == 0
+
+
+def test_a_message_shows_what_no_expression_reads(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: m\n"
+        "classify: {shell: {arguments: [cmd]}, targets: [path]}\n"
+        'rules: {r: {tools: [x], message: "{call.command} on {call.targets}: {call.strings}"}}\n'
+    )
+    decision = Guard.load(file).session("s").check("x", {"cmd": "ls", "path": "a"})
+    assert 'ls on ["a"]: ["ls", "a"]' in decision.message

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from policyguard import Guard
+from policyguard import CallRefused, Guard
+from policyguard.guard.session import Session
 
 BUDGET = """
 policyguard: 1
@@ -16,17 +20,39 @@ budgets:
   calls: {calls: 500, per: %s}
 """
 
+STORES = ["memory", "sqlite"]
 
-@pytest.mark.parametrize("scope", ["session", "project", "global", "turn"])
-def test_sixteen_threads_share_one_budget_exactly(tmp_path: Path, scope: str) -> None:
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(BUDGET % scope)
-    session = Guard.load(policy).session("one")
-    start = threading.Barrier(16)
-    admitted: list[int] = []
 
-    def work(number: int) -> None:
+def _guard(folder: Path, policy: str, store: str = "memory") -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(policy)
+    return Guard.load(file, store=folder / "state" / "store.db" if store == "sqlite" else None)
+
+
+def _together(number: int, work: Callable[[int], int]) -> int:
+    """What threads that start at once give in all."""
+    start = threading.Barrier(number)
+    results: list[int] = []
+
+    def begin(which: int) -> None:
         start.wait()
+        results.append(work(which))
+
+    threads = [threading.Thread(target=begin, args=(which,)) for which in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == number
+    return sum(results)
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("scope", ["session", "project", "global", "turn"])
+def test_sixteen_threads_share_one_budget_exactly(tmp_path: Path, scope: str, store: str) -> None:
+    session = _guard(tmp_path, BUDGET % scope, store).session("one")
+
+    def work(number: int) -> int:
         count = 0
         for place in range(100):
             decision = session.check("tool", {"thread": number, "place": place})
@@ -34,11 +60,106 @@ def test_sixteen_threads_share_one_budget_exactly(tmp_path: Path, scope: str) ->
                 count += 1
                 if place % 2:
                     session.record(decision, result="ok")
-        admitted.append(count)
+        return count
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(admitted) == 500
+    assert _together(16, work) == 500
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("scope", ["session", "project"])
+def test_a_tree_of_agents_with_batches_draws_exactly(
+    tmp_path: Path, scope: str, store: str
+) -> None:
+    """Sixteen agents under one parent, each with a sub-agent; half of the calls never run."""
+    guard = _guard(tmp_path, BUDGET % scope, store)
+    root = guard.session("root", project="p")
+
+    def work(number: int) -> int:
+        agent = guard.session(f"agent{number}", parent=root, project="p")
+        kept = 0
+        for turn in range(8):
+            own = agent if turn % 2 else guard.session(f"sub{number}", parent=agent, project="p")
+            batch = [
+                own.check("tool", {"n": place, "turn": turn}, batch=f"b{turn}")
+                for place in range(6)
+            ]
+            for place, decision in enumerate(batch):
+                if not decision.allowed:
+                    assert decision.violations[0].id == "budgets/calls"
+                elif place % 2:
+                    own.release(decision)
+                else:
+                    kept += 1
+                    own.record(decision, result="ok")
+        return kept
+
+    kept = _together(16, work)
+    left = 0
+    while root.check("tool", {"last": left}).allowed:
+        left += 1
+    assert kept + left == 500
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_calls_at_once_are_never_more_than_the_limit(tmp_path: Path, store: str) -> None:
+    policy = "policyguard: 1\nname: at_once\nbudgets: {b: {at_once: 5, per: project}}\n"
+    guard = _guard(tmp_path, policy, store)
+    running = [0]
+    most = [0]
+    lock = threading.Lock()
+
+    def work(number: int) -> int:
+        session = guard.session(f"s{number}", project="p")
+        done = 0
+        while done < 20:
+            decision = session.check("tool", {"n": done})
+            if not decision.allowed:
+                continue
+            with lock:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+            done += 1
+            with lock:
+                running[0] -= 1
+            (session.release if done % 3 else session.record)(decision)
+        return done
+
+    assert _together(8, work) == 160
+    assert most[0] <= 5
+    session = guard.session("last", project="p")
+    assert [session.check("tool", {"n": n}).allowed for n in range(6)] == [True] * 5 + [False]
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("scope", ["session", "project"])
+def test_two_hundred_tasks_share_one_budget_exactly(tmp_path: Path, scope: str, store: str) -> None:
+    """Some calls fail, which counts; some are cancelled, which gives them back."""
+    guard = _guard(tmp_path, BUDGET % scope, store)
+    session = guard.session("one", project="p")
+    ran = [0]
+
+    async def tool(number: int) -> str:
+        await asyncio.sleep(0)
+        if number % 7 == 0:
+            await asyncio.sleep(60)
+        ran[0] += 1
+        if number % 5 == 0:
+            raise OSError("no")
+        return "fine"
+
+    async def task(which: int, session: Session) -> None:
+        for place in range(4):
+            number = which * 4 + place
+            call = session.arun("tool", {"n": number}, lambda number=number: tool(number))
+            with contextlib.suppress(CallRefused, OSError, TimeoutError):
+                await asyncio.wait_for(call, 0.5 if number % 7 == 0 else None)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(task(which, session) for which in range(200)))
+
+    asyncio.run(all_of_them())
+    left = 0
+    while session.check("tool", {"last": left}).allowed:
+        left += 1
+    assert ran[0] + left == 500
+    assert ran[0] >= 300

@@ -75,10 +75,11 @@ def template(text: str) -> Template:
 
 def told_in_messages(policy: Policy) -> frozenset[str]:
     """The dotted names that messages show."""
+    texts = [text for rule in policy.rules for text in (rule.message, rule.instead)]
+    texts += [text for budget in policy.budgets for text in (budget.message, budget.instead)]
     return frozenset(
         placeholder.name
-        for entry in (*policy.rules, *policy.budgets)
-        for text in (entry.message, entry.instead)
+        for text in texts
         if text is not None
         for placeholder in template(text).placeholders
     )

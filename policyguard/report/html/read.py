@@ -1,0 +1,54 @@
+"""What was read, and what was not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from policyguard.report.figures import Figures, SkippedFigures
+from policyguard.report.html.element import Child, Element, code, element, foreign
+from policyguard.report.html.parts import Column, left_out, section, table
+
+
+def read(figures: Figures) -> Element:
+    """Files, sessions, calls, labels, and the places that were skipped."""
+    facts = (
+        part
+        for name, value in _facts(figures)
+        for part in (element("dt", name), element("dd", value))
+    )
+    skips = figures.traces.skips
+    caption = f"Skipped places: {figures.traces.skipped:,}"
+    return section(
+        "read",
+        "What was read",
+        element("dl", *facts),
+        table(caption, [Column("Place"), Column("Reason")], map(_skip, skips), fold=True),
+        left_out(figures.traces.skipped - len(skips), "skipped place", "only the first are kept"),
+    )
+
+
+def _facts(figures: Figures) -> Iterator[tuple[str, str]]:
+    traces, labels = figures.traces, figures.labels
+    # Members of archives are files too.
+    named = f" (in {traces.given:,} named)" if traces.given not in {0, traces.files} else ""
+    yield "Files", f"{traces.files:,}{named}"
+    yield "Formats", ", ".join(f"{name} {count:,}" for name, count in traces.formats.items()) or "–"
+    yield "Sessions", f"{traces.sessions:,}"
+    yield "Calls", f"{traces.calls:,}"
+    yield "Events", f"{traces.events:,}"
+    errors = traces.errors
+    yield (
+        "Failed results",
+        f"{errors.explicit:,} recorded as such, {errors.inferred:,} inferred from text",
+    )
+    if labels.matched or labels.unmatched:
+        yield (
+            "Labels",
+            f"{labels.matched:,} matched, {labels.unmatched:,} matched no session, "
+            f"{labels.disagree:,} against the recording's own outcome",
+        )
+
+
+def _skip(skip: SkippedFigures) -> Sequence[Child]:
+    place = skip.file[-400:] + (f":{skip.line}" if skip.line else "")
+    return code(place, 160), foreign(skip.reason, 240)

@@ -1,0 +1,84 @@
+"""Which entries of the policy fired, how often, and on whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from policyguard.report import phrases
+from policyguard.report.figures import FaultFigures, Figures, RuleFigures
+from policyguard.report.html.charts import interval
+from policyguard.report.html.element import Child, Element, code, element
+from policyguard.report.html.parts import Column, percent, section, table, verdict
+
+
+def rules(figures: Figures) -> Element:
+    """The entries that fired, against the baseline where there is one, and what failed to run."""
+    before = figures.baseline.rules if figures.baseline is not None else None
+    columns = [
+        Column("Entry"),
+        Column("Effect"),
+        Column("Calls", number=True),
+        *([Column("Calls before", number=True)] if before is not None else []),
+        Column("Sessions", number=True),
+        Column("Of them succeeded", number=True),
+        Column("Of them failed", number=True),
+        Column("First to refuse", number=True),
+        Column("Share of sessions, 95 % interval"),
+    ]
+    found = table("Entries that fired, the most frequent first", columns, _rows(figures, before))
+    return section(
+        "rules",
+        "What fired",
+        element("p", "No entry of the policy had anything to say.") if found is None else found,
+        _faults(figures.faults),
+    )
+
+
+def _rows(figures: Figures, before: Sequence[RuleFigures] | None) -> Iterator[Sequence[Child]]:
+    was = {_key(rule): rule for rule in before or ()}
+    now = {_key(rule) for rule in figures.rules}
+    for rule in figures.rules:
+        earlier = was.get(_key(rule))
+        yield _cells(rule, None if before is None else earlier.hits if earlier else 0)
+    for key, rule in was.items():
+        if key not in now:
+            gone = RuleFigures(rule.id, rule.effect, rate=0.0, observed=rule.observed)
+            yield _cells(gone, rule.hits)
+
+
+def _key(rule: RuleFigures) -> tuple[str, str, bool]:
+    return rule.id, rule.effect, rule.observed
+
+
+def _cells(rule: RuleFigures, before: int | None) -> Sequence[Child]:
+    observed = " (observed: refuses nothing)" if rule.observed else None
+    return [
+        element("span", code(rule.id), observed),
+        verdict(rule.effect),
+        f"{rule.hits:,}",
+        *([f"{before:,}"] if before is not None else []),
+        f"{rule.sessions:,}",
+        f"{rule.succeeded:,}",
+        f"{rule.failed:,}",
+        f"{rule.first:,}",
+        element(
+            "span",
+            interval(rule.rate, rule.ci95),
+            percent(rule.rate, rule.ci95),
+            class_="share",
+        ),
+    ]
+
+
+def _faults(faults: Sequence[FaultFigures]) -> Element | None:
+    if not faults:
+        return None
+    told = (
+        element("li", code(one.id), f": {phrases.count(one.hits, 'time')}: ", code(one.error, 240))
+        for one in faults
+    )
+    return element(
+        "div",
+        element("h3", "Expressions that could not be decided"),
+        element("ul", *told),
+    )

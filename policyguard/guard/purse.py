@@ -16,7 +16,7 @@ from typing import NamedTuple
 from policyguard.evaluator.account import UNIT, Book
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budget import Budget
-from policyguard.evaluator.evaluator import Evaluator, Verdict
+from policyguard.evaluator.evaluator import ALLOWED, Evaluator, Verdict
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
 from policyguard.guard.keeper import EVERY
@@ -101,6 +101,9 @@ class Purser:
             for hand, amount in draws
             if hand.good < now or not (admit or hand.purse.room(amount))
         ]
+        if admit and not late and verdict is ALLOWED and self._quickly(draws, attempt.at):
+            self._paid = attempt
+            return verdict
         if late:
             self._look(late, attempt.at)
             verdict = judge()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+from policyguard.store.durable_ledger import SqliteLedger
+from policyguard.store.errors import StoreError
 from policyguard.store.leases import Leases, SessionLease
 from policyguard.store.protocol import REVOKED, Anchor, Caps, Changes, Constraint
+from policyguard.store.purses import SharedPurses
 from policyguard.store.sqlite import Database, Value
 from policyguard.store.tables import APPLICATION, MIGRATIONS
 
@@ -48,6 +51,7 @@ class SqliteStore:
         self.anchors = SqliteAnchors(self._database, caps.anchors if caps else None)
         self.constraints = SqliteConstraints(self._database, caps.constraints if caps else None)
         self.evidence = SqliteEvidence(self._database, caps.evidence if caps else None)
+        self.purses = SharedPurses(SqliteLedger(self._database, self._leases, lasting=sync))
 
     @property
     def key(self) -> bytes:
@@ -71,7 +75,9 @@ class SqliteStore:
         return self._database.transaction()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and give back what is on lease."""
+        with suppress(StoreError):  # then it is taken back when this process has ended
+            self.purses.close()
         self._database.close()
 
 

@@ -22,11 +22,12 @@ from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.place import FILE_MODE, private_folder
 
 _PLACES = 2**62
-"""Offsets that a lock may have; two sessions meet on one with a chance of 1 in 2^62."""
+"""Offsets that a session's lock may have; two meet on one with a chance of 1 in 2^62. Those of
+holders come after them."""
 
 
 class Leases:
-    """The sessions that this process holds under one file."""
+    """The sessions that this process holds under one file, and the numbers that it goes by."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -45,6 +46,37 @@ class Leases:
                     held.shared.add(place)
             held.holders[place] = holders + 1
             return SessionLease(held, place)
+
+    def hold(self, number: int) -> SessionLease:
+        """Go by a number (below 2^61, and nobody else's) until the process dies.
+
+        Raises `StoreError` where the file is no good.
+        """
+        with _lock:
+            held = _held(self._file)
+            place = _PLACES + number
+            _claim(held.descriptor, place, self._file, f"#{number}", shared=False)
+            held.holders[place] = 1
+            return SessionLease(held, place)
+
+    def alive(self, number: int) -> bool:
+        """Whether the process that goes by a number is alive.
+
+        To be asked by one process at a time: each would take the other's try for a sign of life.
+        """
+        with _lock:
+            held = _held(self._file)
+            place = _PLACES + number
+            if place in held.holders:
+                return True
+            try:
+                fcntl.lockf(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EAGAIN):
+                    return True
+                raise _unusable(self._file, error) from None
+            fcntl.lockf(held.descriptor, fcntl.LOCK_UN, 1, place)
+            return False
 
 
 class SessionLease:

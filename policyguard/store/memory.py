@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import os
-import threading
 from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self
 
 import msgspec
 
 from policyguard.store.errors import SessionBusyError
+from policyguard.store.memory_ledger import MemoryLedger
 from policyguard.store.protocol import REVOKED, Anchor, Caps, Changes, Constraint
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+from policyguard.store.purses import SharedPurses
+from policyguard.store.table import Step, Table
 
 
 class MemoryStore:
     """See `policyguard.store.protocol.Store`. A forked child goes on with a copy of its own."""
 
     def __init__(self, *, caps: Caps) -> None:
-        self._step = _Step()
+        self._step = Step()
         self.key = os.urandom(32)
-        self.anchors = MemoryAnchors(_Table(self._step, caps.anchors))
+        self.anchors = MemoryAnchors(Table(self._step, caps.anchors))
         self.constraints = MemoryConstraints(self._step, caps.constraints)
-        self.evidence = MemoryEvidence(_Table(self._step, caps.evidence))
+        self.evidence = MemoryEvidence(Table(self._step, caps.evidence))
+        self.purses = SharedPurses(MemoryLedger(self._step))
         self._leased: dict[str, list[MemoryLease]] = {}
 
     def lease(self, session: str, *, shared: bool = False) -> MemoryLease:
@@ -90,77 +88,10 @@ class MemoryLease:
         self.close()
 
 
-class _Step:
-    """A lock, and how to undo what has been done since it was taken."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._depth = 0
-        self.undo: list[Callable[[], object]] = []
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self._lock:
-            self._depth += 1
-            try:
-                yield
-            except BaseException:
-                if self._depth == 1:
-                    while self.undo:
-                        self.undo.pop()()
-                raise
-            finally:
-                self._depth -= 1
-                if not self._depth:
-                    self.undo.clear()
-
-
-class _Table(Generic[K, V]):
-    """Values by key, the least recently used first, at most `cap`.
-
-    `moved` is told of each value that goes and each that comes, also where a step is undone.
-    """
-
-    def __init__(
-        self, step: _Step, cap: int, moved: Callable[[V | None, V | None], None] | None = None
-    ) -> None:
-        self.step = step
-        self._cap = cap
-        self._moved = moved
-        self.rows: OrderedDict[K, V] = OrderedDict()
-
-    def put(self, key: K, value: V) -> bool:
-        """Set a value; whether another had to go for it."""
-        with self.step():
-            self._set(key, value)
-            crowded = len(self.rows) > self._cap
-            while len(self.rows) > self._cap:
-                self._set(next(iter(self.rows)), None)
-            return crowded
-
-    def remove(self, key: K) -> None:
-        """Remove a key, if it is there."""
-        with self.step():
-            if key in self.rows:
-                self._set(key, None)
-
-    def _set(self, key: K, value: V | None) -> None:
-        before = self._swap(key, value)
-        self.step.undo.append(partial(self._swap, key, before))
-
-    def _swap(self, key: K, value: V | None) -> V | None:
-        before = self.rows.pop(key, None)
-        if value is not None:
-            self.rows[key] = value
-        if self._moved is not None:
-            self._moved(before, value)
-        return before
-
-
 class MemoryAnchors:
     """See `policyguard.store.protocol.Anchors`."""
 
-    def __init__(self, table: _Table[str, Anchor]) -> None:
+    def __init__(self, table: Table[str, Anchor]) -> None:
         self._table = table
 
     def get(self, session: str) -> Anchor | None:
@@ -191,9 +122,9 @@ class _Kept(msgspec.Struct, frozen=True):
 class MemoryConstraints:
     """See `policyguard.store.protocol.Constraints`."""
 
-    def __init__(self, step: _Step, cap: int) -> None:
+    def __init__(self, step: Step, cap: int) -> None:
         self._step = step
-        self._table: _Table[str, _Kept] = _Table(step, cap, self._moved)
+        self._table: Table[str, _Kept] = Table(step, cap, self._moved)
         self._places: dict[tuple[str, str], set[str]] = {}
         self._version = 0
         self._floor = 0
@@ -295,7 +226,7 @@ class MemoryConstraints:
 class MemoryEvidence:
     """See `policyguard.store.protocol.Evidence`."""
 
-    def __init__(self, table: _Table[tuple[str, str], bytes]) -> None:
+    def __init__(self, table: Table[tuple[str, str], bytes]) -> None:
         self._table = table
 
     def get(self, scope: str, key: str) -> bytes | None:

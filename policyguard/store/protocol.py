@@ -1,10 +1,10 @@
 """What a store is: the promises that memory and SQLite both keep.
 
 A store keeps what must outlive a call, and most of it a process: the key of fingerprints, the
-anchors of journals, who a session belongs to, constraints, and the evidence for those to come.
-What a constraint or a piece of evidence says is not the store's business: it keeps bytes under a
-scope and a key. Times are integers, nanoseconds since 1970 in UTC, and always given: a store has
-no clock, and tells what was used last by counting.
+anchors of journals, who a session belongs to, constraints, the evidence for those to come, and what
+was used of the budgets that processes share. What a constraint or a piece of evidence says is not
+the store's business: it keeps bytes under a scope and a key. Times are integers, nanoseconds since
+1970 in UTC, and always given: a store has no clock, and tells what was used last by counting.
 
 Every method may raise `StoreError`. Each is atomic; what belongs together goes into one
 `transaction`. All are safe to use from many threads, and after a fork.
@@ -12,12 +12,14 @@ Every method may raise `StoreError`. Each is atomic; what belongs together goes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
+
+from policyguard.evaluator.account import Account
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,6 +166,105 @@ class Evidence(Protocol):
         ...
 
 
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a budget says of its purses. Amounts are integers, in units that only the budget knows.
+
+    `limit` is what may be drawn in all, or in the last `within` nanoseconds. `held`: what is drawn
+    beforehand is held until what was really used is known, and comes back where the holder dies;
+    `places`: nothing is ever used, only held. At most `draws` are remembered apart in a window;
+    `keys` is how many purses the budget may have.
+    """
+
+    limit: int
+    within: int | None = None
+    held: bool = False
+    places: bool = False
+    draws: int = 1024
+    keys: int = 10_000
+
+
+class PurseName(NamedTuple):
+    """Which purse: of which budget, under which key, in which scope (the key's first part)."""
+
+    budget: str
+    key: str
+    scope: str
+
+
+class Purse(Protocol):
+    """One holder's hand in a purse that any number of processes draw on.
+
+    What the holder has on lease it draws without asking anybody; what others have on lease and do
+    not use can be taken back from them, also where they sleep, are stopped or have died. What has
+    been drawn counts from then on, whatever becomes of the process. To be used by one thread at a
+    time, and outside transactions.
+    """
+
+    @property
+    def account(self) -> Account:
+        """What is known of the purse, as of the last `ask` or `look`: all holders' draws."""
+        ...
+
+    @property
+    def granted(self) -> int:
+        """What was granted to the whole scope, if this is the purse of one key in it."""
+        ...
+
+    @property
+    def full(self) -> int:
+        """How many purses the budget had when there was no room for this one; else 0."""
+        ...
+
+    @property
+    def holding(self) -> bool:
+        """Whether anything is held."""
+        ...
+
+    def room(self, amount: int) -> bool:
+        """Whether that much is on lease, so that `pay` will most likely do."""
+        ...
+
+    def pay(self, amount: int, at: int | None) -> bool:
+        """Draw from what is on lease. False where that does not do: then `Purses.ask`."""
+        ...
+
+    def spend(self, amount: int, at: int | None) -> None:
+        """Count what was used, however much is left. Negative: give back what was used at `at`."""
+        ...
+
+    def hold(self, amount: int) -> None:
+        """Hold something, however much is left. Negative: hold it no longer."""
+        ...
+
+
+class Purses(Protocol):
+    """What scopes that processes share have used of their budgets, exactly."""
+
+    def open(self, name: PurseName, terms: Terms) -> Purse:
+        """A hand in a purse. Nothing is written until something is drawn."""
+        ...
+
+    def ask(self, demands: Sequence[tuple[Purse, int]], at: int | None) -> bool:
+        """Draw these amounts, all or none, whoever has what is left on lease.
+
+        May take more on lease for the holder: the less, the less is left. The first draw begins
+        the purse's time. Afterwards each `account` says what stood there before the draw.
+        """
+        ...
+
+    def look(self, purses: Sequence[Purse], at: int | None, *, settle: bool = False) -> None:
+        """Bring `account` up to date; with `settle` also with what the dead held or used."""
+        ...
+
+    def grant(self, name: PurseName, amount: int) -> None:
+        """Raise the limit of a purse; of a whole scope where its key is the scope's."""
+        ...
+
+    def close(self, purses: Sequence[Purse]) -> None:
+        """Give back what is on lease. The purses may be used again."""
+        ...
+
+
 class Lease(Protocol):
     """A session is this process's own until the lease is closed, or the process has died."""
 
@@ -207,6 +308,11 @@ class Store(Protocol):
     @property
     def evidence(self) -> Evidence:
         """What may come to be learned."""
+        ...
+
+    @property
+    def purses(self) -> Purses:
+        """What shared scopes have used of their budgets."""
         ...
 
     def lease(self, session: str, *, shared: bool = False) -> Lease:

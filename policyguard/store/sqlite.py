@@ -28,7 +28,7 @@ from typing import Any
 from policyguard.store.errors import StoreError
 from policyguard.store.place import private_file
 
-Value = str | int | bytes
+Value = str | int | bytes | None
 Migration = tuple[str, ...]
 """Statements that bring a database from one version of its schema to the next."""
 

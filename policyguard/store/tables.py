@@ -45,5 +45,16 @@ _FIRST: Migration = (
     *_counted("evidence"),
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+_PURSES: Migration = (
+    # From `until` on nothing in the account counts any more. Amounts may be larger than SQLite's
+    # integers, so the account is JSON; those of shares are not.
+    "CREATE TABLE purses (budget TEXT NOT NULL, key TEXT NOT NULL, account BLOB NOT NULL, "
+    "until INTEGER, PRIMARY KEY (budget, key)) WITHOUT ROWID",
+    "CREATE TABLE shares (id INTEGER PRIMARY KEY, budget TEXT NOT NULL, key TEXT NOT NULL, "
+    "holder INTEGER NOT NULL, slot INTEGER NOT NULL UNIQUE, ceiling INTEGER NOT NULL, "
+    "moved INTEGER NOT NULL, count INTEGER NOT NULL, boot TEXT NOT NULL)",
+    "CREATE INDEX shares_place ON shares (budget, key)",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _PURSES)
 """In order; never changed once published, only added to."""

@@ -1,0 +1,640 @@
+"""Purses: what all holders together may draw is the limit, neither more nor less."""
+
+from __future__ import annotations
+
+import gc
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from policyguard.evaluator.account import UNIT
+from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import StoreError
+from policyguard.store.memory import MemoryStore
+from policyguard.store.protocol import Caps, PurseName, Store, Terms
+from policyguard.store.purse import SharedPurse
+from policyguard.store.share import COUNT, HELD, ID, USED
+from policyguard.store.sqlite import Database
+from policyguard.store.tables import APPLICATION, MIGRATIONS
+
+CAPS = Caps(constraints=4, evidence=4, anchors=4)
+NAME = PurseName("b", "p", "p")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made: Store = (
+        MemoryStore(caps=CAPS)
+        if request.param == "memory"
+        else SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
+    )
+    yield made
+    made.close()
+
+
+def draw(store: Store, purse: SharedPurse, amount: int = 1, at: int = 1) -> bool:
+    return purse.pay(amount, at) or store.purses.ask([(purse, amount)], at)
+
+
+def drain(store: Store, purse: SharedPurse, at: int = 1) -> int:
+    """How many more there are."""
+    count = 0
+    while draw(store, purse, at=at):
+        count += 1
+    return count
+
+
+def die(store: SqliteStore) -> None:
+    """As the death of its process would: its lock is free, and nothing else is done."""
+    store.purses._ledger.leave()
+    store._database.close()
+
+
+def seen(store: Store, purse: SharedPurse, at: int = 1) -> int:
+    store.purses.look([purse], at, settle=True)
+    return purse.account.used_at(at, purse.terms.within)
+
+
+def hands(store: Store, number: int, terms: Terms, name: PurseName = NAME) -> list[SharedPurse]:
+    return [store.purses.open(name, terms) for _ in range(number)]
+
+
+def test_all_holders_together_draw_the_limit(store: Store) -> None:
+    purses = hands(store, 5, Terms(limit=1000))
+    drawn = 0
+    while all([draw(store, purse) for purse in purses]):  # noqa: C419 - all of them draw
+        drawn += 1
+    assert sum(drain(store, purse) for purse in purses) == 0
+    assert seen(store, purses[0]) == 1000
+    assert drawn == 200
+
+
+def test_most_draws_ask_nobody(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=100_000))
+    asked = 0
+    for _ in range(50_000):
+        for purse in (one, two):
+            if not purse.pay(1, 1):
+                asked += 1
+                assert store.purses.ask([(purse, 1)], 1)
+    assert asked < 100
+
+
+def test_what_a_sleeper_has_on_lease_is_taken_back(store: Store) -> None:
+    sleeper, other = hands(store, 2, Terms(limit=1000))
+    used = sum(draw(store, sleeper) for _ in range(3))
+    assert sleeper.room(100)
+    assert drain(store, other) == 1000 - used
+    assert not sleeper.pay(1, 1)
+    assert drain(store, sleeper) == 0
+    other.spend(-7, 1)
+    assert drain(store, sleeper) == 7
+
+
+def test_a_first_draw_takes_no_lease(store: Store) -> None:
+    (purse,) = hands(store, 1, Terms(limit=1000))
+    assert draw(store, purse)
+    assert not purse.room(1)
+    assert draw(store, purse)
+    assert purse.room(100)
+
+
+def test_what_is_only_spent_comes_to_cost_nothing_either(store: Store) -> None:
+    (purse,) = hands(store, 1, Terms(limit=0))
+    for _ in range(3):
+        purse.spend(1, 1)
+    assert purse.words is not None
+    assert seen(store, purse) == 3
+
+
+def test_a_draw_is_all_or_none(store: Store) -> None:
+    many = store.purses.open(PurseName("many", "p", "p"), Terms(limit=100))
+    few = store.purses.open(PurseName("few", "p", "p"), Terms(limit=5))
+    places = store.purses.open(
+        PurseName("places", "p", "p"), Terms(limit=3, held=True, places=True)
+    )
+    demands = [(many, 1), (places, 1), (few, 2)]
+    assert [store.purses.ask(demands, 1) for _ in range(4)] == [True, True, False, False]
+    assert (seen(store, many), seen(store, few), places.held) == (2, 4, 2)
+
+
+def test_what_is_held_comes_back_and_what_is_used_does_not(store: Store) -> None:
+    terms = Terms(limit=10, held=True)
+    one, two = hands(store, 2, terms)
+    assert draw(store, one, 6)
+    assert not draw(store, two, 5)
+    assert seen(store, two) == 6
+    one.spend(2, 1)
+    one.hold(-6)
+    assert not one.holding
+    assert draw(store, two, 8)
+    assert not draw(store, one, 1)
+    two.hold(-8)
+    two.spend(20, 1)
+    assert seen(store, one) == 22
+    assert not draw(store, one, 1)
+
+
+def test_places_are_what_is_open(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=4 * UNIT, held=True, places=True))
+    assert [draw(store, purse, UNIT) for purse in (one, one, two, two, one)] == [True] * 4 + [False]
+    store.purses.look([one], 1)
+    assert (one.account.open, one.account.used) == (4, 0)
+    two.hold(-UNIT)
+    assert draw(store, one, UNIT)
+    assert not draw(store, two, UNIT)
+
+
+def test_a_grant_is_for_everybody(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=3))
+    assert drain(store, one) == 3
+    store.purses.grant(NAME, 4)
+    assert drain(store, two) == 4
+    store.purses.look([one], 1)
+    assert one.account.granted == 4
+
+
+def test_a_grant_to_a_scope_is_for_each_of_its_keys(store: Store) -> None:
+    terms = Terms(limit=3)
+    one = store.purses.open(PurseName("b", "p\x1fone", "p"), terms)
+    two = store.purses.open(PurseName("b", "p\x1ftwo", "p"), terms)
+    store.purses.grant(NAME, 2)
+    store.purses.grant(two.name, 1)
+    assert (drain(store, one), drain(store, two)) == (5, 6)
+    assert (two.granted, two.account.granted) == (2, 1)
+
+
+def test_the_first_draw_begins_the_time_for_all(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=0))
+    store.purses.look([one], 3)
+    assert one.account.start is None
+    assert not one.pay(0, 5)
+    assert store.purses.ask([(one, 0)], 5)
+    assert one.pay(0, 7)
+    store.purses.look([two], 9)
+    assert two.account.start == 5
+
+
+def test_a_window_gives_free_what_has_left_it_whoever_drew_it(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=100, within=10))
+    assert [draw(store, one, at=at) for at in (1, 2, 3)] == [True] * 3
+    assert drain(store, two, at=5) == 97
+    assert drain(store, one, at=10) == 0
+    store.purses.look([one], 10, settle=True)
+    assert one.account.frees_at(1, 10) == 11
+    assert [drain(store, two, at=at) for at in (11, 12, 13, 14, 15)] == [1, 1, 1, 0, 97]
+
+
+def test_many_draws_in_a_window_do_not_run_over_the_lease(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=10_000, within=1000))
+    for at in range(500):
+        assert draw(store, one, at=at)
+        if at % 3 == 0:
+            one.spend(-1, at)
+    assert seen(store, two, 999) == 333
+    assert seen(store, two, 1499) == 0
+
+
+def test_a_clock_that_runs_backwards_frees_nothing(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=10, within=100))
+    assert sum(draw(store, one, at=1000) for _ in range(4)) == 4
+    assert sum(draw(store, two, at=1) for _ in range(4)) == 4
+    assert seen(store, one, 1050) == 8
+    assert seen(store, one, 1100) == 0
+
+
+def test_a_budget_with_too_many_keys_takes_no_more(store: Store) -> None:
+    terms = Terms(limit=3, keys=3)
+    purses = [store.purses.open(PurseName("b", f"p\x1f{n}", "p"), terms) for n in range(4)]
+    assert [draw(store, purse) for purse in purses] == [True, True, True, False]
+    assert (purses[3].full, purses[0].full) == (3, 0)
+    store.purses.look([purses[3]], 1)
+    assert purses[3].full == 3
+    assert draw(store, store.purses.open(NAME, terms)), "a scope is the host's, not the agent's"
+    assert draw(store, purses[0])
+
+
+def test_keys_whose_window_is_over_make_room(store: Store) -> None:
+    terms = Terms(limit=3, keys=3, within=10)
+    for number in range(20):
+        at = number * 5
+        purse = store.purses.open(PurseName("b", f"p\x1f{number}", "p"), terms)
+        assert draw(store, purse, at=at), number
+    kept = [store.purses.open(PurseName("b", f"p\x1f{n}", "p"), terms) for n in (0, 18, 19)]
+    assert [seen(store, purse, 96) for purse in kept] == [0, 1, 1]
+
+
+def test_what_is_closed_is_given_back_and_may_be_used_again(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=1000))
+    assert sum(draw(store, one) for _ in range(10)) == 10
+    store.purses.close([one])
+    assert one.words is None
+    assert seen(store, two) == 10
+    assert draw(store, one)
+    one.spend(-1, 1)
+    assert drain(store, two) == 990
+
+
+@pytest.mark.parametrize("amount", [2**63, 10**30, 10**300])
+def test_amounts_of_any_size(store: Store, amount: int) -> None:
+    one, two = hands(store, 2, Terms(limit=3 * amount))
+    assert [draw(store, purse, amount) for purse in (one, two, one, two)] == [True] * 3 + [False]
+    one.spend(amount, 1)
+    one.spend(5, 1)
+    one.spend(-amount, 1)
+    assert seen(store, two) == 3 * amount + 5
+
+
+def test_more_than_can_be_held_is_an_error_and_holds_nothing(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=10**30, held=True))
+    assert draw(store, one, 5)
+    with pytest.raises(OverflowError):
+        draw(store, one, 10**20)
+    assert seen(store, two) == 5
+    assert draw(store, one, 5)
+    assert seen(store, two) == 10
+
+
+def test_threads_with_a_purse_each(store: Store) -> None:
+    purses = hands(store, 8, Terms(limit=2000))
+    start = threading.Barrier(8)
+    drawn: list[int] = []
+
+    def work(purse: SharedPurse) -> None:
+        start.wait()
+        drawn.append(sum(draw(store, purse) for _ in range(400)))
+
+    threads = [threading.Thread(target=work, args=(purse,)) for purse in purses]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(drawn) == 2000
+    assert seen(store, purses[0]) == 2000
+
+
+@pytest.mark.parametrize("text", ["", "a\x00b", "𝕊 'quoted' ; DROP TABLE", "\ud800"])
+def test_any_text_is_a_name(store: Store, text: str) -> None:
+    purse = store.purses.open(PurseName(text, text, text), Terms(limit=3))
+    assert drain(store, purse) == 3
+
+
+@contextmanager
+def without_room(store: Store) -> Iterator[None]:
+    """The store's transactions fail when all has been written."""
+    ledger = store.purses._ledger
+    transaction = ledger.transaction
+
+    @contextmanager
+    def failing(**more: bool) -> Iterator[None]:
+        with transaction(**more):
+            yield
+            raise StoreError(Path("x"), "is full", "make room")
+
+    ledger.transaction = failing
+    try:
+        yield
+    finally:
+        del ledger.transaction
+
+
+class Stopped:
+    """Words whose holder is stopped before it reads or writes one of them, while others go on."""
+
+    def __init__(self, words: Any, place: int, act: Callable[[], object], *, reading: bool) -> None:
+        self.words, self.place, self.act, self.reading = words, place, act, reading
+
+    def __getitem__(self, place: int) -> int:
+        if self.reading:
+            self.stop(place)
+        return int(self.words[place])
+
+    def __setitem__(self, place: int, value: int) -> None:
+        if not self.reading:
+            self.stop(place)
+        self.words[place] = value
+
+    def stop(self, place: int) -> None:
+        if place == self.place:
+            act, self.act = self.act, lambda: None
+            act()
+
+
+@pytest.mark.parametrize("within", [None, 10])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("place", ["id", "before", "count"])
+def test_who_is_stopped_in_the_middle_of_a_draw(
+    store: Store, place: str, held: bool, within: int | None
+) -> None:
+    """Stopped for long: all others do meanwhile is to draw what is left, to the last unit."""
+    stopped, other = hands(store, 2, Terms(limit=100, held=held, within=within))
+    assert draw(store, stopped)
+    assert draw(store, stopped)
+    assert stopped.room(5)
+    drawn: list[int] = []
+    word = HELD if held else COUNT if within is not None else USED
+    if place == "count" and word != COUNT:
+        pytest.skip("only draws in a window are counted")
+    stopped.words = Stopped(  # type: ignore[assignment] - the same words, with stops between them
+        stopped.words,
+        ID if place == "id" else word,
+        lambda: drawn.append(drain(store, other)),
+        reading=place == "id",
+    )
+    more = int(draw(store, stopped)) + drain(store, stopped)
+    assert drawn[0] >= 97
+    assert 2 + drawn[0] + more == 100
+    assert drain(store, other) == 0
+    assert seen(store, other) == 100
+
+
+def test_a_store_that_fails_in_the_middle_changes_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS, patience=0.05)
+    other = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    one, places = (
+        hands(store, 1, Terms(limit=100))[0],
+        store.purses.open(PurseName("places", "p", "p"), Terms(limit=100, held=True, places=True)),
+    )
+    two = other.purses.open(NAME, one.terms)
+    assert draw(store, one)
+    assert draw(store, one)
+    assert draw(store, places)
+    lease = one.ceiling - one.used
+    with other.transaction():
+        for _ in range(lease):
+            assert one.pay(1, 1), "what is on lease needs no store"
+        with pytest.raises(StoreError, match="locked"):
+            store.purses.ask([(places, 1), (one, 1)], 1)
+        one.spend(1, 1)
+        with pytest.raises(StoreError):
+            draw(store, one)
+    assert seen(other, two) == 2 + lease + 1
+    assert places.held == 1
+    assert store.purses.ask([(places, 1), (one, 1)], 1)
+    assert places.held == 2
+    assert drain(other, two) == 100 - 2 - lease - 1 - 1
+
+
+def test_who_asks_and_gets_no_answer_draws_nothing_that_was_taken_back(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=100))
+    assert draw(store, one)
+    assert draw(store, one)
+    assert one.room(20)
+    assert drain(store, two) == 98
+    with without_room(store), pytest.raises(StoreError):
+        draw(store, one, 90)
+    assert not one.pay(1, 1)
+    assert drain(store, one) == 0
+
+
+def test_who_was_taken_back_from_draws_by_itself_again(store: Store) -> None:
+    one, two = hands(store, 2, Terms(limit=100))
+    assert draw(store, one)
+    assert draw(store, one)
+    assert drain(store, two) == 98
+    store.purses.grant(NAME, 1000)
+    assert draw(store, one)
+    assert all(one.pay(1, 1) for _ in range(100))
+
+
+def test_the_words_of_the_dead_stand_until_they_are_counted(tmp_path: Path) -> None:
+    """Who joins in their place and fails must not have written over them."""
+    path = tmp_path / "store.db"
+    store, late = SqliteStore(path, caps=CAPS), SqliteStore(path, caps=CAPS)
+    (dead,), (heir,) = hands(store, 1, Terms(limit=100)), hands(late, 1, Terms(limit=100))
+    assert sum(draw(store, dead) for _ in range(10)) == 10
+    assert draw(late, heir)
+    die(store)
+    with without_room(late), pytest.raises(StoreError):
+        draw(late, heir)
+    assert drain(late, heir) == 100 - 11
+
+
+def test_the_dead_leave_no_rows_and_no_room_taken(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    for _ in range(30):
+        store = SqliteStore(path, caps=CAPS)
+        for name in ("one", "two"):
+            purse = store.purses.open(PurseName(name, "p", "p"), Terms(limit=10_000))
+            assert sum(draw(store, purse) for _ in range(3)) == 3
+        die(store)
+    late = SqliteStore(path, caps=CAPS)
+    (count,) = late._database.run("SELECT count(*), max(slot) FROM shares")
+    assert count[0] <= 2
+    assert count[1] <= 3
+    one = late.purses.open(PurseName("one", "p", "p"), Terms(limit=10_000))
+    assert drain(late, one) == 10_000 - 90
+
+
+def test_a_store_that_nobody_has_any_more_holds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    terms = Terms(limit=UNIT, held=True, places=True)
+    store, late = SqliteStore(path, caps=CAPS), SqliteStore(path, caps=CAPS)
+    (gone,), (other,) = hands(store, 1, terms), hands(late, 1, terms)
+    assert draw(store, gone, UNIT)
+    assert not draw(late, other, UNIT)
+    del store, gone
+    gc.collect()
+    assert draw(late, other, UNIT)
+
+
+def test_who_asks_once_leaves_nothing_on_lease(tmp_path: Path) -> None:
+    """A command that is started for each call takes one transaction, and no share."""
+    path = tmp_path / "store.db"
+    for _ in range(3):
+        store = SqliteStore(path, caps=CAPS)
+        (purse,) = hands(store, 1, Terms(limit=100))
+        assert draw(store, purse)
+        assert store._database.run("SELECT * FROM shares") == []
+    assert not path.with_name("store.db.purses").exists()
+
+
+def test_the_file_of_leases_is_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+        (purse,) = hands(store, 1, Terms(limit=100))
+        assert sum(draw(store, purse) for _ in range(2)) == 2
+    finally:
+        os.umask(before)
+    mode = (tmp_path / "store.db.purses").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o600
+
+
+def test_a_store_of_an_earlier_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    first = Database(path, application=APPLICATION, migrations=MIGRATIONS[:1], patience=1)
+    first.run("INSERT INTO evidence (scope, key, payload, used) VALUES ('p', 'k', x'31', 1)")
+    first.close()
+    store = SqliteStore(path, caps=CAPS)
+    (purse,) = hands(store, 1, Terms(limit=5))
+    assert drain(store, purse) == 5
+    assert store.evidence.get("p", "k") == b"1"
+
+
+@pytest.mark.parametrize("loss", ["gone", "emptied"])
+def test_where_the_file_of_leases_is_lost_they_count_in_full(tmp_path: Path, loss: str) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    (purse,) = hands(store, 1, Terms(limit=100))
+    assert sum(draw(store, purse) for _ in range(3)) == 3
+    reach = purse.ceiling
+    assert reach > 2
+    moved = 2
+    die(store)
+    file = tmp_path / "store.db.purses"
+    if loss == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(bytes(file.stat().st_size))
+    late = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    (other,) = hands(late, 1, Terms(limit=100))
+    assert drain(late, other) == 100 - moved - reach
+
+
+def test_after_a_power_loss_leases_count_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of leases may be older than the database then: what was used is not known."""
+    for sync, left in ((False, 99), (True, 50)):
+        path = tmp_path / str(sync) / "store.db"
+        store = SqliteStore(path, caps=CAPS, sync=sync)
+        (purse,) = hands(store, 1, Terms(limit=102))
+        assert sum(draw(store, purse) for _ in range(3)) == 3
+        places = store.purses.open(PurseName("o", "p", "p"), Terms(limit=1, held=True, places=True))
+        assert draw(store, places)
+        die(store)
+        with monkeypatch.context() as patch:
+            patch.setattr("policyguard.store.durable_ledger._boot", lambda: "another")
+            late = SqliteStore(path, caps=CAPS, sync=sync)
+        (other,) = hands(late, 1, Terms(limit=102))
+        assert drain(late, other) == left
+        places = late.purses.open(PurseName("o", "p", "p"), Terms(limit=1, held=True, places=True))
+        assert draw(late, places), "nobody can hold a place any more"
+
+
+def test_what_lasts_a_power_loss_is_in_the_database_at_once(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS, sync=True)
+    (purse,) = hands(store, 1, Terms(limit=10, held=True))
+    assert draw(store, purse, 5)
+    purse.spend(3, 1)
+    assert purse.words is not None
+    assert purse.words[USED] == 0
+    assert seen(store, purse) == 8
+
+
+class World:
+    """Some stores on one file, each a process of its own as far as leases go, and the truth."""
+
+    def __init__(self, path: Path, terms: Terms) -> None:
+        self.path, self.terms = path, terms
+        self.used: list[tuple[int, int]] = []
+        self.stores: dict[int, SqliteStore] = {}
+        self.purses: dict[int, SharedPurse] = {}
+        self.held: dict[int, int] = {}
+
+    def purse(self, who: int) -> SharedPurse:
+        if who not in self.stores:
+            self.stores[who] = SqliteStore(self.path, caps=CAPS)
+            self.purses[who] = self.stores[who].purses.open(NAME, self.terms)
+            self.held[who] = 0
+        return self.purses[who]
+
+    def total(self, at: int) -> int:
+        within = self.terms.within
+        return sum(self.held.values()) + sum(
+            amount for drawn, amount in self.used if within is None or drawn > at - within
+        )
+
+    def draw(self, who: int, amount: int, at: int) -> None:
+        purse = self.purse(who)
+        fits = self.total(at) + amount <= self.terms.limit
+        assert draw(self.stores[who], purse, amount, at) == fits, (self.total(at), amount)
+        if fits and self.terms.held:
+            self.held[who] += amount
+        elif fits:
+            self.used.append((at, amount))
+
+    def fail(self, who: int, amount: int, at: int) -> None:
+        """Nothing can be written down: whoever has a lease may draw on it, nobody else."""
+        purse = self.purse(who)
+        fits = self.total(at) + amount <= self.terms.limit
+        drawn = False
+        with suppress(StoreError), without_room(self.stores[who]):
+            drawn = draw(self.stores[who], purse, amount, at)
+        assert fits or not drawn
+        if drawn and self.terms.held:
+            self.held[who] += amount
+        elif drawn:
+            self.used.append((at, amount))
+
+    def finish(self, who: int, amount: int, at: int) -> None:
+        purse = self.purse(who)
+        purse.spend(amount, at)
+        self.used.append((at, amount))
+        purse.hold(-self.held[who])
+        self.held[who] = 0
+
+    def give_back(self, who: int, which: int) -> None:
+        if self.used:
+            drawn, amount = self.used.pop(which % len(self.used))
+            self.purse(who).spend(-amount, drawn)
+
+    def die(self, who: int) -> None:
+        self.purse(who)
+        die(self.stores.pop(who))
+        self.purses.pop(who)
+        self.held.pop(who)
+
+    def close(self, who: int) -> None:
+        self.purse(who)
+        self.stores[who].close()
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["draw"] * 8 + ["fail", "finish", "give_back", "die", "close", "look"]),
+        st.integers(0, 3),
+        st.integers(1, 9),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(STEPS, st.sampled_from([None, 20, 60]), st.booleans(), st.integers(0, 120))
+def test_processes_that_come_go_and_die_draw_as_one_would(
+    steps: list[tuple[str, int, int]], within: int | None, held: bool, limit: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        terms = Terms(limit=limit, within=within, held=held)
+        world = World(Path(folder) / "state" / "store.db", terms)
+        for at, (step, who, number) in enumerate(steps):
+            match step:
+                case "draw":
+                    world.draw(who, number, at)
+                case "fail":
+                    world.fail(who, number, at)
+                case "finish":
+                    world.finish(who, number, at)
+                case "give_back":
+                    world.give_back(who, number)
+                case "look":
+                    purse = world.purse(who)
+                    assert seen(world.stores[who], purse, at) == world.total(at)
+                case "die":
+                    world.die(who)
+                case _:
+                    world.close(who)
+        end = len(steps)
+        purse = world.purse(9)
+        assert seen(world.stores[9], purse, end) == world.total(end)
+        assert drain(world.stores[9], purse, end) == max(0, limit - world.total(end))

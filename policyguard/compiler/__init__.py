@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from policyguard.compiler.build import build, fingerprinter_for
 from policyguard.compiler.examples import run_examples
-from policyguard.compiler.expressions import compile_expressions
+from policyguard.compiler.expressions import Expressions, compile_expressions
 from policyguard.compiler.front import Front, front, front_tree
 from policyguard.compiler.layers import Layered
 from policyguard.compiler.learning import LearnEntry, entries
 from policyguard.compiler.radius import RadiusEntry, schedules
+from policyguard.compiler.tool_names import check_tools
+from policyguard.compiler.tool_schemas import read_tools
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.engines.yaml_tree import Node
 from policyguard.evaluator.evaluator import Evaluator
@@ -31,7 +33,7 @@ class Compiled(NamedTuple):
     """A policy in force: what judges calls, what it was made from, and the warnings.
 
     `fingerprinter` holds the key of its fingerprints; `layered` knows where each entry of the
-    policy stands.
+    policy stands, `expressions` are its CEL by place.
     """
 
     evaluator: Evaluator
@@ -41,6 +43,7 @@ class Compiled(NamedTuple):
     radius: tuple[RadiusEntry, ...]
     diagnostics: tuple[Diagnostic, ...]
     layered: Layered
+    expressions: Expressions
 
 
 def compile_policy(
@@ -76,8 +79,12 @@ def _check(read: Front) -> tuple[Compiled | None, list[Diagnostic]]:
     made, layered, diagnostics = read
     if made is None:
         return None, diagnostics
-    expressions, problems = compile_expressions(made, layered)
+    tools, problems = read_tools(layered)
     diagnostics = [*diagnostics, *problems]
+    if tools is not None:
+        diagnostics += check_tools(made, layered, tools)
+    expressions, problems = compile_expressions(made, layered, tools)
+    diagnostics += problems
     if _broken(diagnostics):
         return None, diagnostics
     fingerprinter = fingerprinter_for(made)
@@ -88,7 +95,7 @@ def _check(read: Front) -> tuple[Compiled | None, list[Diagnostic]]:
     learning = entries(made, expressions)
     radius = schedules(made, expressions)
     compiled = Compiled(
-        evaluator, fingerprinter, made, learning, radius, tuple(diagnostics), layered
+        evaluator, fingerprinter, made, learning, radius, tuple(diagnostics), layered, expressions
     )
     return compiled, diagnostics
 

@@ -26,10 +26,10 @@ def _not_alive(node: Node, around: schema.Shape, path: Path) -> Iterator[tuple[P
         for key, value in node.entries:
             below = schema.below(shape, key.text)
             step = schema.fit(below, plain(value)).get("x-step", STEP)
-            if step == "lint" or step > STEP:
-                when = "with lint" if step == "lint" else f"step {step}"
+            if step != "lint" and step > STEP:
                 message = (
-                    f"`{key.text}` is part of the language but not alive in this version ({when})"
+                    f"`{key.text}` is part of the language but not alive in this version "
+                    f"(step {step})"
                 )
                 found = key.source.diagnostic("schema/not-alive", message, key.span)
                 yield (*path, key.text), found

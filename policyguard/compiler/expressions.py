@@ -16,6 +16,7 @@ from policyguard.compiler import alive
 from policyguard.compiler.environment import NOT_ALIVE, Environment
 from policyguard.compiler.layers import Layered
 from policyguard.compiler.learn_sections import learns
+from policyguard.compiler.tool_schemas import Tools
 from policyguard.evaluator.view import Expression
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
@@ -52,6 +53,10 @@ class Expressions:
         program = self._programs.get(path)
         return program.reads if program is not None else frozenset()
 
+    def __iter__(self) -> Iterator[tuple[Path, Program]]:
+        """All programs, each with its path."""
+        return iter(self._programs.items())
+
     def sources(self) -> Iterator[str]:
         """The texts of all expressions."""
         return (program.source for program in self._programs.values())
@@ -61,13 +66,21 @@ class Expressions:
         return frozenset(field for program in self._programs.values() for field in program.reads)
 
 
-def compile_expressions(policy: Policy, layered: Layered) -> tuple[Expressions, list[Diagnostic]]:
-    """Compile every expression of a policy; the diagnostics are errors and warnings of all."""
+def compile_expressions(
+    policy: Policy, layered: Layered, tools: Tools | None = None
+) -> tuple[Expressions, list[Diagnostic]]:
+    """Compile every expression of a policy; the diagnostics are errors and warnings of all.
+
+    Where `tools` are known, arguments have their types.
+    """
     programs: dict[Path, Program] = {}
     found: list[Diagnostic] = []
     for place in _places(policy, Environment(policy, layered)):
+        declarations = place.declarations
+        if tools is not None:
+            declarations = tools.declared(place.path, layered, declarations)
         try:
-            program = compile_cel(place.source, place.declarations, expect=place.expect)
+            program = compile_cel(place.source, declarations, expect=place.expect)
         except CelError as error:
             problems = error.problems
         else:

@@ -7,6 +7,7 @@ from collections.abc import Mapping as Environ
 from dataclasses import dataclass
 
 from policyguard.compiler.entries import disable, duplicates, names
+from policyguard.compiler.inputs import File
 from policyguard.compiler.load import Layer, Loaded
 from policyguard.compiler.merge import merge
 from policyguard.compiler.validate import place, validate
@@ -26,12 +27,18 @@ class Layered:
     `broken` names entries, as `("rules", "no-push")`, of which something has been cut out because
     it was wrong, or of which nothing is left: they are not to be judged as a whole, and their names
     exist. `complete` is whether every layer could be read; if not, more names may exist.
+
+    `top` is the last layer by itself and `inherited` what it was laid over, less what it disables.
+    `files` are those that were read.
     """
 
     sources: dict[str, Source]
     tree: Mapping
     broken: frozenset[tuple[str, str]]
     complete: bool
+    top: Mapping
+    inherited: Mapping
+    files: tuple[File, ...]
 
     def lost(self, section: str) -> set[str]:
         """Names of a section that the author has defined, and that broke."""
@@ -88,7 +95,7 @@ def layered(loaded: Loaded) -> tuple[Layered, list[Diagnostic]]:
     The tree is empty where no layer has anything to go on with.
     """
     diagnostics: list[Diagnostic] = []
-    tree = Mapping(Source("", ""), 0, 0, ())
+    tree = top = base = Mapping(Source("", ""), 0, 0, ())
     broken: set[tuple[str, str]] = set()
     complete = loaded.complete
     for layer in loaded.layers:
@@ -97,7 +104,8 @@ def layered(loaded: Loaded) -> tuple[Layered, list[Diagnostic]]:
         if checked.tree is None:
             complete = False
             continue
-        base, found = disable(tree, checked.tree, broken)
+        top = checked.tree
+        base, found = disable(tree, top, broken)
         broken |= {
             (str(path[0]), path[1])
             for path in checked.cut
@@ -108,7 +116,8 @@ def layered(loaded: Loaded) -> tuple[Layered, list[Diagnostic]]:
         tree, changed = merge(base, checked.tree)
         diagnostics += [*found, *changed] if complete else changed
     sources = {layer.source.file: layer.source for layer in loaded.layers}
-    return Layered(sources, tree, frozenset(broken), complete), diagnostics
+    files = tuple(loaded.files)
+    return Layered(sources, tree, frozenset(broken), complete, top, base, files), diagnostics
 
 
 def digest(layers: list[Layer], environ: Environ[str, str]) -> str:

@@ -16,6 +16,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import NamedTuple
 
+from policyguard.compiler import inputs
 from policyguard.engines.source import LARGEST, Source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import Mapping, Node, Scalar
@@ -37,11 +38,15 @@ class Layer(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The layers, the last one on top; `complete` is whether every file could be read."""
+    """The layers, the last one on top; `complete` is whether every file could be read.
+
+    `files` are those that were read, each with what was in it.
+    """
 
     layers: list[Layer]
     diagnostics: list[Diagnostic]
     complete: bool
+    files: list[inputs.File]
 
 
 def load(names: Sequence[str | Path]) -> Loaded:
@@ -71,6 +76,29 @@ def load_tree(root: Node) -> Loaded:
     shown = root.source.file
     loader.put(root, _File(shown, os.path.abspath(shown), None), ())  # noqa: PTH100 - resolves no link
     return loader.loaded()
+
+
+def read_beside(name: Scalar) -> tuple[inputs.File, bytes] | Diagnostic:
+    """The file that a policy names, with its bytes; or why it is not read.
+
+    It is seen from the policy's own folder, and lies in there, links followed. At most one byte
+    more than `LARGEST` is read.
+    """
+    asked = _Asked(name.text, name.source, name.span)
+    if name.source.file.startswith(inputs.PACK):
+        return asked.refused("load/outside-folder", "a pack has no files of this kind")
+    folder = os.path.dirname(name.source.file)  # noqa: PTH120 - text only
+    found = _find(Path(name.text), _File(name.source.file, "", None))
+    inside = os.path.realpath(folder or ".")
+    if isinstance(found, _Refused):
+        return asked.refused(*found)
+    if os.path.commonpath([inside, found.key]) != inside:
+        message = f"{quoted(name.text)} lies outside of the policy's folder"
+        return asked.refused("load/outside-folder", message, "put it beside the policy")
+    data = _read(found)
+    if isinstance(data, _Refused):
+        return asked.refused(*data)
+    return inputs.File.of(found.shown, found.key, data), data
 
 
 class _File(NamedTuple):
@@ -113,9 +141,10 @@ class _Loader:
         self._diagnostics: list[Diagnostic] = []
         self._done: set[str] = set()
         self._complete = True
+        self._files: list[inputs.File] = []
 
     def loaded(self) -> Loaded:
-        return Loaded(self._layers, self._diagnostics, self._complete)
+        return Loaded(self._layers, self._diagnostics, self._complete, self._files)
 
     def visit(self, asked: _Asked, found: _File | _Refused, chain: tuple[_File, ...]) -> None:
         """Read a file and, before it, what it extends. `chain` leads here, from the outside in."""
@@ -137,6 +166,7 @@ class _Loader:
             if isinstance(data, _Refused):
                 self._refuse(asked, data)
             else:
+                self._files.append(inputs.File.of(found.shown, found.key, data))
                 self.take(data, found, chain)
 
     def take(self, data: bytes | str, file: _File, chain: tuple[_File, ...]) -> None:
@@ -201,7 +231,7 @@ def _pack(name: str) -> _File | _Refused:
         if hint is None and Path(name).exists():
             hint = f"a file is written with its folder: `./{name}`"
         return _Refused("load/not-found", f"no pack is named {quoted(name)}", hint)
-    shown = f"pack:{inside}/policy.yaml"
+    shown = f"{inputs.PACK}{inside}/policy.yaml"
     return _File(shown, shown, folder)
 
 

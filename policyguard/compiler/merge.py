@@ -47,9 +47,10 @@ _BY_KEY: frozenset[tuple[str, ...]] = frozenset(
         "bounds",
     )
 )
-_FIRST_MATCH = frozenset(
+FIRST_MATCH = frozenset(
     {("classify", "classes"), ("outcomes", "envelope"), ("signatures",), ("blame",)}
 )
+"""Lists of which an item replaces the inherited one with its id."""
 _OWN = frozenset({"extends", "disable"})
 """Keys that say something about a layer itself and are not inherited."""
 
@@ -84,15 +85,16 @@ class _Merger:
             changed, found = change(old, key, new)
             self.diagnostics += found
             return changed
-        if isinstance(new, Mapping) and _merged_by_key(path):
+        if isinstance(new, Mapping) and merged_by_key(path):
             base = old if isinstance(old, Mapping) else new.with_entries(())
             return self.by_key(base, new, path)
-        if path in _FIRST_MATCH and isinstance(old, Sequence) and isinstance(new, Sequence):
+        if path in FIRST_MATCH and isinstance(old, Sequence) and isinstance(new, Sequence):
             return _first_match(old, new)
         return new
 
 
-def _merged_by_key(path: tuple[str, ...]) -> bool:
+def merged_by_key(path: tuple[str, ...]) -> bool:
+    """Whether the map at `path` is merged key by key; any other value is replaced as a whole."""
     return path in _BY_KEY or (*path[:-1], "*") in _BY_KEY
 
 

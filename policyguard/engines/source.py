@@ -56,6 +56,10 @@ class Source:
             end - self._starts[end_line - 1] + 1,
         )
 
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a place in a `Span` of this file."""
+        return self._starts[line - 1] + column - 1
+
     def diagnostic(
         self,
         code: str,

@@ -1,81 +1,118 @@
-"""Find the policy files, check each, gather what is wrong."""
+"""Check policy files: what loading finds and what the rules find, less what a comment ignores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from policyguard.compiler import check_policy
+from policyguard.compiler import Compiled, check_policy
+from policyguard.compiler.load import load
+from policyguard.lint import ignores
+from policyguard.lint.catalog import LOADING, PAGES
+from policyguard.lint.codes import wanted
+from policyguard.lint.find import policies
+from policyguard.lint.rule import Rule, code
+from policyguard.lint.rules import LOCAL, RULES
+from policyguard.lint.subject import Subject
 from policyguard.model.diagnostic import Diagnostic
-
-DEFAULTS = (Path("policyguard.yaml"), Path("policies"))
-"""What is linted where no path is given: the first of these that exists."""
-
-
-class NothingToLintError(Exception):
-    """No policy file was found; the message says where it was looked for."""
+from policyguard.report.diagnostics import ordered
 
 
 class LintResult(NamedTuple):
-    """All findings, each once, over the files that were checked."""
+    """All findings, each once and by place, over the files that were checked.
+
+    `ignored` are those that a comment keeps from being reported.
+    """
 
     files: tuple[Path, ...]
     diagnostics: list[Diagnostic]
+    ignored: list[ignores.Ignored]
 
     @property
     def summary(self) -> str:
         """One line: how many files, errors and warnings."""
         errors = sum(1 for found in self.diagnostics if found.severity == "error")
         warnings = sum(1 for found in self.diagnostics if found.severity == "warning")
-        files = f"{len(self.files)} file{'' if len(self.files) == 1 else 's'} checked"
+        files = f"{_count(len(self.files), 'file')} checked"
         if not errors and not warnings:
             return f"{files}: all right"
         return f"{files}: {_count(errors, 'error')}, {_count(warnings, 'warning')}"
 
 
-def lint_paths(paths: Sequence[Path]) -> LintResult:
-    """Check the policies at these paths. Raises `NothingToLintError`."""
-    if not paths:
-        paths = [path for path in DEFAULTS if path.exists()][:1]
-        if not paths:
-            raise NothingToLintError("no policyguard.yaml and no policies/ here; name a file")
-    files: list[Path] = []
-    for path in paths:
-        found = list(_policies(path))
-        if not found:
-            raise NothingToLintError(
-                f"no policy in `{path}`: a policy is a .yaml file with the key `policyguard`"
-                if path.is_dir()
-                else f"no such file: `{path}`"
-            )
-        files += [file for file in found if file not in files]
-    diagnostics: list[Diagnostic] = []
+def lint_paths(
+    paths: Sequence[Path], *, select: Iterable[str] = (), ignore: Iterable[str] = ()
+) -> LintResult:
+    """Check the policies at these paths: files and folders; without any, where they usually are.
+
+    `select` and `ignore` hold codes and phases, see `wanted`. Raises `NothingToLintError` and
+    `UnknownCodeError`.
+    """
+    is_wanted = wanted(select, ignore)
+    files = policies(paths)
+    made, found = _compiled(files)
+    judged: dict[str, set[str]] = {name: set(LOADING) for name in made}
+    for name, parts in _parts(made).items():
+        rules = LOCAL if parts is None else RULES
+        subject = Subject(made[name], frozenset({name, *(parts or ())}))
+        for rule in rules:
+            found += _found(rule, subject)
+        judged[name].update(map(code, rules))
+    comments, wrong = _comments(files)
+    reported, ignored, used = ignores.sort(dict.fromkeys(found), comments)
+    reported += [*wrong, *ignores.unused(comments, used, frozenset(PAGES), judged)]
+    return LintResult(tuple(files), ordered(filter(is_wanted, reported)), ignored)
+
+
+def _compiled(files: Iterable[Path]) -> tuple[dict[str, Compiled], list[Diagnostic]]:
+    """The policies that compile, by their shown names, and what compiling has found in all."""
+    made: dict[str, Compiled] = {}
+    found: list[Diagnostic] = []
     for file in files:
-        # A file that several extend is found wrong several times, and said so once.
-        diagnostics += [one for one in check_policy(file)[1] if one not in diagnostics]
-    return LintResult(tuple(files), diagnostics)
+        compiled, diagnostics = check_policy(file)
+        found += diagnostics
+        if compiled is not None:
+            made[compiled.layered.top.source.file] = compiled
+    return made, found
 
 
-def _policies(path: Path) -> Iterator[Path]:
-    """A file as it is; of a folder, the YAML files in it that are policies."""
-    if not path.is_dir():
-        if path.exists():
-            yield path
-        return
-    for file in sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")]):
-        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
-        if not hidden and file.is_file() and _is_policy(file):
-            yield file
+def _parts(made: dict[str, Compiled]) -> dict[str, set[str] | None]:
+    """By policy, the other files that are parts of it alone; None for what is itself a part.
+
+    A part of one policy is judged with that policy. Of a part of several nothing is said that
+    only holds for one of them: what the one does not use, the other may.
+    """
+    inside = {name: made.keys() & policy.layered.sources for name, policy in made.items()}
+    inner = {part for name, parts in inside.items() for part in parts - {name}}
+    wholes = [name for name in made if name not in inner]
+    alone = {part for part in inner if sum(part in inside[name] for name in wholes) == 1}
+    return {name: None if name in inner else inside[name] & alone for name in made}
 
 
-def _is_policy(file: Path) -> bool:
-    """Whether a line of the file begins with the key that every policy has."""
-    try:
-        lines = file.read_bytes().splitlines()
-    except OSError:
-        return True  # the check will say why it cannot be read
-    return any(line.startswith(b"policyguard:") for line in lines)
+def _found(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
+    for finding in rule.find(subject):
+        if finding.span.file in subject.own:
+            yield Diagnostic(
+                code=code(rule),
+                severity=finding.severity,
+                message=finding.message,
+                span=finding.span,
+                help=finding.help,
+                lines=subject.layered.lines(finding.span),
+                edits=finding.edits,
+            )
+
+
+def _comments(files: Iterable[Path]) -> tuple[list[ignores.Ignore], list[Diagnostic]]:
+    """The ignore comments of all files that can be read, and what is wrong with them."""
+    comments: list[ignores.Ignore] = []
+    wrong: list[Diagnostic] = []
+    for file in files:
+        for layer in load([file]).layers[-1:]:
+            read, broken = ignores.read(layer.root)
+            comments += read
+            wrong += broken
+    return comments, wrong
 
 
 def _count(number: int, noun: str) -> str:

@@ -15,7 +15,7 @@ from policyguard.compiler import check_policy
 from policyguard.report.diagnostics import render_text
 
 CASES = Path(__file__).parents[1] / "cases" / "lint"
-STORIES = sorted(folder.name for folder in CASES.iterdir())
+STORIES = sorted(policy.parent.name for policy in CASES.glob("*/policy.yaml"))
 
 
 @pytest.mark.parametrize("story", STORIES)

@@ -11,7 +11,7 @@ from policyguard.cli import main
 from policyguard.lint.pages import PAGES, document
 
 ROOT = Path(__file__).parents[2]
-PHASES = "yaml|schema|scalar|load|reference|regex|example|cel"
+PHASES = "yaml|schema|scalar|load|reference|regex|example|cel|lint"
 
 
 def test_every_code_in_the_source_has_a_page() -> None:

@@ -1,0 +1,68 @@
+"""The comments of a YAML file, which its parser drops.
+
+Every scalar of the tree knows where it stands, and outside of scalars a `#` begins a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from policyguard.engines.yaml_tree import Mapping, Node, Scalar
+
+_HASH = re.compile(r"#[^\n]*")
+
+
+class Comment(NamedTuple):
+    """A comment: `text` is what stands behind its `#`.
+
+    `start` and `end` are offsets in the source. `alone`: nothing else is in its line.
+    """
+
+    text: str
+    start: int
+    end: int
+    alone: bool
+
+
+def comments(root: Node) -> Iterator[Comment]:
+    """Every comment of the file that the tree has been read from, in order."""
+    text = root.source.text
+    taken = sorted(_texts(root))
+    starts = [start for start, _ in taken]
+    position = 0
+    while (found := _HASH.search(text, position)) is not None:
+        before = bisect_right(starts, found.start()) - 1
+        if before >= 0 and found.start() < taken[before][1]:
+            position = taken[before][1]
+            continue
+        position = found.end()
+        line = text.rfind("\n", 0, found.start()) + 1
+        alone = not text[line : found.start()].strip()
+        yield Comment(found[0][1:].strip(), *found.span(), alone)
+
+
+def _texts(node: Node) -> set[tuple[int, int]]:
+    """Where the text of each scalar stands, keys included; a block scalar's is below its `|`."""
+    found: set[tuple[int, int]] = set()
+    waiting = [node]
+    seen: set[int] = set()
+    while waiting:
+        here = waiting.pop()
+        if id(here) in seen:  # an alias stands for the same node again
+            continue
+        seen.add(id(here))
+        if isinstance(here, Scalar):
+            start = here.start
+            if here.style in ("|", ">"):
+                header = here.source.text.find("\n", start, here.end)
+                start = here.end if header < 0 else header
+            found.add((start, here.end))
+        elif isinstance(here, Mapping):
+            for key, value in here.entries:
+                waiting += (key, value)
+        else:
+            waiting += here.items
+    return found

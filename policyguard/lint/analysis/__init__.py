@@ -1,0 +1,1 @@
+"""What several rules need to find out about patterns, conditions and calls."""

@@ -1,0 +1,45 @@
+r"""A number in a pattern that is also found inside of longer numbers.
+
+Error codes are looked for in texts full of numbers: line numbers, sizes, times, ports. A bare `429`
+is found in `cannot write 14290 bytes`, and a full disk is told as a rate limit.
+
+Avoid:
+
+    pattern: '(?i)429|too many requests'
+
+Prefer:
+
+    pattern: '(?i)\bHTTP 429\b|\bstatus[ :=]+429\b|too many requests'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from policyguard.lint.analysis.pattern_texts import alternatives
+from policyguard.lint.analysis.pattern_tree import literals
+from policyguard.lint.analysis.patterns import patterns, regex
+from policyguard.lint.rule import Finding
+from policyguard.lint.subject import Subject
+
+_NUMBER = re.compile(r"[0-9]+")
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """Alternatives that are a number, and that RE2 finds between other digits."""
+    for pattern in patterns(subject):
+        if pattern.kind == "condition":
+            continue
+        for node, texts in alternatives(pattern.text):
+            for number in sorted(one.text for one in texts if _NUMBER.fullmatch(one.text)):
+                longer = f"1{number}0"
+                if regex(pattern.text).span(longer) == (1, 1 + len(number)):
+                    start = next((one.start for one in literals(node)), node.start)
+                    span = pattern.part(start, node.end)
+                    message = (
+                        f"`{number}` is also found inside of longer numbers, such as `{longer}`"
+                    )
+                    hint = rf"write `\b{number}\b`, better with the words that stand around it"
+                    yield Finding(span, message, hint)
+                    break

@@ -1,0 +1,52 @@
+"""A limit that refuses the first repetition of any call, or all calls.
+
+`max` is how many get through. `repeat: {max: 1}` in `default` refuses to read a file again after an
+edit, and `failures: {max: 1}` ends the session with the first failure; agents that work do both all
+the time. For a tool that must never be called twice it is right, and stands under `tools`.
+
+Avoid:
+
+    default: {repeat: {max: 1, same: call}}
+
+Prefer:
+
+    default: {repeat: {max: 4, same: call_and_result}}
+    tools: {post_payment: {repeat: {max: 1, same: call, window: all}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.compiler.reach import level_path
+from policyguard.lint.rule import Finding
+from policyguard.lint.subject import Subject
+from policyguard.model.effect import Effect
+from policyguard.model.limits import FailuresLimit, RepeatLimit
+
+_OF_CALLS = frozenset({"call", "call_and_result", "target"})
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """Limits on repetitions and failures that leave no room for either."""
+    for level, limits in subject.policy.limits.items():
+        path = level_path(level)
+        for kind, limit in (("repeat", limits.repeat), ("failures", limits.failures)):
+            if not isinstance(limit, RepeatLimit | FailuresLimit) or limit.effect < Effect.ASK:
+                continue
+            message = _message(limit, is_default=level == "default")
+            if message:
+                hint = "to forbid a tool, write a rule; to allow some more, raise `max`"
+                yield Finding(subject.layered.where((*path, kind, "max")), message, hint)
+
+
+def _message(limit: RepeatLimit | FailuresLimit, *, is_default: bool) -> str:
+    if limit.max == 0:
+        return "0 lets nothing through: the first call is refused"
+    if limit.max > 1 or not is_default:
+        return ""
+    if isinstance(limit, RepeatLimit):
+        counts_calls = limit.key is None and limit.same in _OF_CALLS
+        return "the first repetition of any call is refused" if counts_calls else ""
+    counts_all = limit.same is None and limit.signature is None
+    return "after one failure every call is refused" if counts_all else ""

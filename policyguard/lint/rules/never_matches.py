@@ -1,0 +1,91 @@
+"""A rule or budget that no call can match.
+
+All keys of an entry must match: selectors that exclude each other, a `when` that asks for something
+else than the selectors, or an `unless` that exempts all that `when` is about, leave no call.
+
+Avoid:
+
+    no-reading: {tools: [read_file], classes: [delete]}        # read_file is a file_read
+    no-force: {tools: [git_push], when: call.tool == 'git_force_push'}
+
+Prefer one key that says it:
+
+    no-force: {tools: [git_force_push]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.compiler.selectors import selects
+from policyguard.engines.yaml_tree import Path
+from policyguard.lint.analysis.truth import Test, Way, never
+from policyguard.lint.rule import Finding
+from policyguard.lint.subject import Subject
+from policyguard.model.diagnostic import quoted
+from policyguard.model.entry import Selecting
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """Entries whose keys exclude each other. What one condition says by itself is not said here."""
+    policy = subject.policy
+    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+        for entry in entries:
+            yield from _entry(subject, (section, entry.id), entry)
+
+
+def _entry(subject: Subject, path: Path, entry: Selecting) -> Iterator[Finding]:
+    when = subject.conditions.get((*path, "when"))
+    unless = subject.conditions.get((*path, "unless"))
+    conditions = [(node, wanted) for node, wanted in ((when, True), (unless, False)) if node]
+    if not conditions and (entry.tools is None or entry.classes is None):
+        return
+    classes = _classes(subject, entry)
+    if not classes:
+        if entry.tools is not None and entry.classes is not None:
+            tools = ", ".join(map(quoted, entry.tools.items))
+            message = f"no call of {tools} is of these classes: the entry matches nothing"
+            yield Finding(subject.layered.where((*path, "classes")), message)
+        return
+    if not conditions or any(never(condition) for condition in conditions):
+        return  # constant-condition has said it
+    given = _given(subject, entry, classes)
+    if when is not None and never((when, True), given=given):
+        message = "no call that this entry selects can meet its `when`"
+        yield Finding(subject.layered.where((*path, "when")), message)
+    elif unless is not None and never((unless, False), given=given):
+        message = "`unless` exempts every call that this entry selects"
+        yield Finding(subject.layered.where((*path, "unless")), message)
+    elif never(*conditions, given=given):
+        message = "`unless` exempts every call that `when` is about"
+        yield Finding(subject.layered.where((*path, "unless")), message)
+
+
+def _given(subject: Subject, entry: Selecting, classes: frozenset[str]) -> Way:
+    """What the selectors, and the types of tags, say of a call that the entry may match."""
+    given: Way = {"call.class": (Test("among", tuple(sorted(classes))),)}
+    for field, selector in (("call.tool", entry.tools), ("call.agent", entry.agents)):
+        if selector is not None:
+            given[field] = (Test("where", selects(selector)),)
+    for name, tag in subject.policy.tags.items():
+        if tag.one_of:
+            given[f"tags.{name}"] = (Test("among", tag.one_of),)
+    return given
+
+
+def _classes(subject: Subject, entry: Selecting) -> frozenset[str]:
+    """The classes that a call of the entry's tools may have, of those that it selects."""
+    known = {"", *(one.class_ for one in subject.policy.classify.classes)}
+    tools = entry.tools
+    if tools is not None and not tools.outside and not any(map(_is_glob, tools.items)):
+        known = set()
+        for tool in tools.items:
+            options = subject.evaluator.candidates(tool, "").options
+            known |= {name for name, _ in options}
+            if not options or options[-1][1] is not None:
+                known.add("")
+    return frozenset(filter(selects(entry.classes), known))
+
+
+def _is_glob(item: str) -> bool:
+    return "*" in item or "?" in item

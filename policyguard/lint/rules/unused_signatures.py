@@ -1,0 +1,34 @@
+"""Signatures of a policy in which nothing depends on what a failure is.
+
+Signatures say what failed and whose fault it was. That matters to `learn`, `radius`, `outage`,
+`failures` with a `signature`, and expressions that read `outcome.signature` or `outcome.blame`. A
+policy without any of these tells failures apart and does the same with all of them.
+
+Avoid:
+
+    policyguard: 1
+    name: my-agent
+    signatures: [{id: rate_limited, pattern: 'too many requests', blame: harness}]
+    limits: {default: {failures: {max: 5}}}
+
+Prefer:
+
+    learn: {corroborate: 2}
+    signatures: [{id: rate_limited, pattern: 'too many requests', blame: harness}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.lint.analysis.uses import outcomes
+from policyguard.lint.rule import Finding
+from policyguard.lint.subject import Subject
+
+
+def find(subject: Subject) -> Iterator[Finding]:
+    """The section `signatures`, where nothing looks at signatures or blame."""
+    if subject.policy.signatures and not outcomes(subject):
+        message = "nothing in this policy depends on a failure's signature or blame"
+        hint = "add `learn`, or an `outage` limit; `extends: [core]` brings `learn`"
+        yield Finding(subject.layered.where(("signatures",), key=True), message, hint)

@@ -1,0 +1,256 @@
+"""What changes a policy's meaning and what does not, and which way."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from policyguard.compiler import Compiled, check_policy
+from policyguard.engines.yaml_source import parse
+from policyguard.engines.yaml_tree import plain
+from policyguard.lint.difference import difference
+from policyguard.report.policy_changes import Change
+
+POLICY = """\
+policyguard: 1
+name: x
+description: one
+classify:
+  targets: [path, url]
+  classes:
+    - {class: read, tools: ["get_*", look]}
+    - {class: write, tools: ["put_*"]}
+    - {class: other, when: has(call.args.x)}
+signatures:
+  - {id: one, pattern: one, blame: agent}
+  - {id: two, pattern: two, on: success}
+  - {id: three, pattern: three}
+lists: {hosts: [a, b, c]}
+tags: {env: {type: string, one_of: [dev, prod], default: dev}}
+limits:
+  default: {repeat: {max: 3, window: 20}, failures: {max: 5}}
+  tools:
+    "poll_*": {repeat: {max: 9}}
+budgets:
+  spend: {cost: 2.0, per: session, within: 60s}
+  some: {tools: [a, b], calls: 5, effect: ask}
+rules:
+  no-push:
+    tools: [push, fetch]
+    when: "has(call.args.force) && call.args.force || call.args.all"
+    message: do not
+    owner: me
+    examples: {match: [push: {force: true}]}
+  quiet: {tools: [x], when: "true", mode: observe}
+"""
+
+
+def compiled(text: str, file: Path) -> Compiled:
+    file.write_text(text)
+    made, found = check_policy(file, environ={})
+    assert made is not None, found
+    return made
+
+
+def changes(old: str, new: str, folder: Path) -> list[Change]:
+    return difference(compiled(old, folder / "old.yaml"), compiled(new, folder / "new.yaml"))
+
+
+SAME = [
+    ("description: one", "description: two"),
+    ("name: x", "name: y"),
+    ("targets: [path, url]", "targets: [url, path]"),
+    ("hosts: [a, b, c]", "hosts: [c, a, b, a]"),
+    ("one_of: [dev, prod]", "one_of: [prod, dev]"),
+    ("within: 60s", "within: 1m"),
+    ("cost: 2.0, per: session", "cost: 2"),
+    ("window: 20", "window: 20, same: call_and_result, per: session"),
+    ("tools: [push, fetch]", "tools: [fetch, push]"),
+    (
+        "has(call.args.force) && call.args.force || call.args.all",
+        "call.args.all   || (call.args.force && has( call.args.force ))",
+    ),
+    (
+        "    owner: me\n",
+        "    owner: you\n    severity: high\n    reason: it was\n    labels: [q]\n",
+    ),
+    ("    examples: {match: [push: {force: true}]}\n", ""),
+    ("rules:\n", "# a comment\nrules:\n"),
+    (
+        '    - {class: read, tools: ["get_*", look]}\n    - {class: write, tools: ["put_*"]}\n',
+        '    - {class: write, tools: ["put_*"]}\n    - {class: read, tools: [look, "get_*"]}\n',
+    ),
+    (
+        "  - {id: one, pattern: one, blame: agent}\n  - {id: two, pattern: two, on: success}\n",
+        "  - {id: two, pattern: two, on: success}\n  - {id: one, pattern: one, blame: agent}\n",
+    ),
+    ("blame: agent}", "blame: agent, on: error}"),
+    ("calls: 5, effect: ask", "calls: 5, effect: ask, mode: enforce"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), SAME, ids=range(len(SAME)))
+def test_what_is_written_otherwise_means_the_same(old: str, new: str, tmp_path: Path) -> None:
+    assert POLICY.count(old) == 1
+    assert changes(POLICY, POLICY.replace(old, new), tmp_path) == []
+    assert changes(POLICY.replace(old, new), POLICY, tmp_path) == []
+
+
+# What stood there, what stands there now, the entry and value, and the direction.
+OTHER = [
+    ("max: 3", "max: 2", "limits/default/repeat max", "tighter"),
+    ("window: 20", "window: 30", "limits/default/repeat window", "tighter"),
+    ("window: 20", "window: all", "limits/default/repeat window", "tighter"),
+    (", failures: {max: 5}", "", "limits/default/failures", "looser"),
+    ("{repeat: {max: 9}}", "{repeat: none}", "limits/tools:poll_*/repeat", "looser"),
+    ("{repeat: {max: 9}}", "{}", "limits/tools:poll_*/repeat", "tighter"),
+    (
+        "{repeat: {max: 9}}",
+        "{repeat: {max: 9}, failures: none}",
+        "limits/tools:poll_*/failures",
+        "looser",
+    ),
+    (
+        "{repeat: {max: 9}}",
+        "{repeat: {max: 9}, failures: {max: 1}}",
+        "limits/tools:poll_*/failures",
+        "tighter",
+    ),
+    (
+        "{repeat: {max: 9}}",
+        "{repeat: {max: 9}, timeout: 3s}",
+        "limits/tools:poll_*/timeout",
+        "tighter",
+    ),
+    ("cost: 2.0", "cost: 3.0", "budgets/spend cost", "looser"),
+    (", within: 60s", "", "budgets/spend within", "tighter"),
+    ("within: 60s", "within: 30s", "budgets/spend within", "looser"),
+    ("per: session", "per: project", "budgets/spend per.scope", "tighter"),
+    ("per: session", "per: user", "budgets/spend per.scope", ""),
+    ("per: session", "per: [session, call.tool]", "budgets/spend per.keys", "looser"),
+    ("calls: 5, effect: ask", "calls: 5", "budgets/some effect", "tighter"),
+    (
+        "calls: 5, effect: ask",
+        "calls: 5, effect: ask, halt_at: 9",
+        "budgets/some halt_at",
+        "tighter",
+    ),
+    ("tools: [a, b], ", "", "budgets/some tools", "tighter"),
+    ("tools: [a, b]", "tools: [a]", "budgets/some tools", "looser"),
+    ("tools: [a, b]", "tools: [a, c]", "budgets/some tools", ""),
+    ("tools: [a, b]", "tools: {outside: [a, b]}", "budgets/some tools", ""),
+    ('call.args.all"', 'call.args.any"', "rules/no-push when", ""),
+    ("    message: do not\n", "", "rules/no-push message", ""),
+    (
+        "    owner: me\n",
+        "    unless: call.turn == 1\n".replace("call.turn", "session.turn"),
+        "rules/no-push unless",
+        "looser",
+    ),
+    (", mode: observe", "", "rules/quiet mode", "tighter"),
+    ('  quiet: {tools: [x], when: "true", mode: observe}\n', "", "rules/quiet", ""),
+    ("name: x\n", "name: x\nmode: observe\n", "mode", "looser"),
+    ("name: x\n", "name: x\non_internal_error: allow\n", "on_internal_error", "looser"),
+    ("name: x\n", "name: x\nlearn: {}\n", "learn", "tighter"),
+    ("name: x\n", "name: x\nradius: {shrink_after: 2}\n", "radius", "tighter"),
+    ("hosts: [a, b, c]", "hosts: [a, b]", "lists/hosts", ""),
+    ("pattern: three", "pattern: thr+ee", "signatures/three pattern", ""),
+    ("default: dev", "default: prod", "tags/env default", ""),
+    (
+        "{class: other, when: has(call.args.x)}",
+        "{class: other, when: has(call.args.y)}",
+        "classes/other",
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "where", "direction"), OTHER, ids=range(len(OTHER)))
+def test_what_means_something_else_is_told_with_its_direction(
+    old: str, new: str, where: str, direction: str, tmp_path: Path
+) -> None:
+    assert POLICY.count(old) == 1
+    found = changes(POLICY, POLICY.replace(old, new), tmp_path)
+    assert {f"{one.entry} {one.field}".strip() for one in found} == {where}
+    assert {one.direction for one in found} == {direction}
+    back = changes(POLICY.replace(old, new), POLICY, tmp_path)
+    opposite = {"tighter": "looser", "looser": "tighter", "": ""}
+    assert {one.direction for one in back} == {opposite[direction]}
+    for one in found:
+        assert one.line >= 1
+        assert one.file.endswith(".yaml")
+
+
+def test_entries_come_and_go_with_their_values(tmp_path: Path) -> None:
+    new = POLICY.replace("  quiet:", "  loud:").replace(", mode: observe", "")
+    found = {one.entry: one for one in changes(POLICY, new, tmp_path)}
+    assert (found["rules/quiet"].what, found["rules/quiet"].new) == ("removed", None)
+    loud = found["rules/loud"]
+    assert (loud.what, loud.old, loud.direction) == ("added", None, "tighter")
+    assert loud.new == '{tools: [x], when: "true"}'
+
+
+def test_an_order_that_matters_is_a_change(tmp_path: Path) -> None:
+    lines = POLICY.splitlines(keepends=True)
+    one, three = (
+        next(n for n, line in enumerate(lines) if f"id: {id_}," in line) for id_ in ("one", "three")
+    )
+    lines[one], lines[three] = lines[three], lines[one]
+    (moved,) = changes(POLICY, "".join(lines), tmp_path)
+    assert moved.what == "moved"
+    assert (moved.entry, moved.old, moved.new) in {
+        ("signatures/three", "after signatures/one", "before signatures/one"),
+        ("signatures/one", "before signatures/three", "after signatures/three"),
+    }
+
+
+def test_layers_laid_otherwise_mean_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("policyguard: 1\nname: a\nbudgets: {a: {calls: 3}}\n")
+    (tmp_path / "b.yaml").write_text("policyguard: 1\nname: b\nbudgets: {b: {calls: 3}}\n")
+    head = "policyguard: 1\nname: c\nextends: "
+    both = head + "[./a.yaml, ./b.yaml]\n"
+    assert changes(both, head + "[./b.yaml, ./a.yaml]\n", tmp_path) == []
+    flat = "policyguard: 1\nname: d\nbudgets: {b: {calls: 3}, a: {calls: 3}}\n"
+    assert changes(both, flat, tmp_path) == []
+    assert changes(both, head + "[./a.yaml, ./b.yaml]\nbudgets: {a: {calls: 3}}\n", tmp_path) == []
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.randoms(use_true_random=False))
+def test_shuffled_maps_mean_the_same(tmp_path: Path, chance: random.Random) -> None:
+    root = parse(POLICY, "x").root
+    assert root is not None
+
+    def shuffled(value: object) -> str:
+        if isinstance(value, dict):
+            keys = list(value)
+            chance.shuffle(keys)
+            return "{" + ", ".join(f'"{key}": {shuffled(value[key])}' for key in keys) + "}"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(shuffled, value)) + "]"
+        if isinstance(value, str):
+            return "'" + value.replace("'", "''") + "'"
+        return str(value).lower()
+
+    assert changes(POLICY, shuffled(plain(root)), tmp_path) == []
+
+
+@pytest.mark.parametrize("number", range(len(OTHER)))
+def test_a_change_is_found_among_others(number: int, tmp_path: Path) -> None:
+    """Each of them is told again where several are made at once."""
+    old, new, where, direction = OTHER[number]
+    other, other_new, other_where, _ = OTHER[(number + 7) % len(OTHER)]
+    text = POLICY.replace(old, new)
+    if text.count(other) != 1 or where.split()[0] == other_where.split()[0]:
+        pytest.skip("the two are one place")
+    found = changes(POLICY, text.replace(other, other_new), tmp_path)
+    told = {f"{one.entry} {one.field}".strip(): one.direction for one in found}
+    assert told.keys() == {where, other_where}
+    if not {where, other_where} & {"limits/default/failures"}:
+        assert told[where] == direction

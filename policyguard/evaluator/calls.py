@@ -58,7 +58,8 @@ def admit(evaluator: Evaluator, state: State, attempt: Attempt, plan: Plan) -> A
         given_up = _reclaim(evaluator, state, session, at)
     tracked = session.tracked(plan)
     attempt.marks = [
-        (limit, tracker, limit.admit(tracker, attempt)) for limit, tracker in tracked.limits
+        (limit, tracker, limit.admit(tracker, attempt) if limit.admits else None)
+        for limit, tracker in tracked.limits
     ]
     for charge in attempt.charges:
         draw(evaluator, state, session, charge, at)
@@ -109,9 +110,9 @@ def complete(
         session.facts["failures"] += 1
     elif attempt.changing:
         changes.note(attempt.fingerprint)
-    for limit, _, _ in attempt.marks:
+    for limit, tracker, _ in attempt.marks:
         if limit.bans:
-            _ban(session, limit, attempt, outcome.result)
+            _ban(limit, tracker, attempt, outcome.result)
     if running:
         session.overdue[attempt.id] = attempt  # it keeps its places until it has ended
     elif attempt.charges:
@@ -181,9 +182,9 @@ def refuse(
         terms = [evaluator.approvals[id_] for id_ in event.violations if id_ in evaluator.approvals]
         within = min((one.within for one in terms), default=None)
         session.approvals.ask(event.exact or event.fingerprint, Asked(event.at, event.asks), within)
-    for limit in plan.banning:
-        if limit.id in event.violations:
-            _ban(session, limit, attempt, "")
+    for limit, tracker in tracked.limits:
+        if limit.bans and limit.id in event.violations:
+            _ban(limit, tracker, attempt, "")
     return expired
 
 
@@ -215,9 +216,10 @@ def _advance(session: SessionState, outcome: Outcome) -> None:
             limit.relent(session.tracker(limit), ban.subject)
 
 
-def _ban(session: SessionState, limit: Limit, attempt: Attempt, result: str) -> None:
+def _ban(limit: Limit, tracker: Any, attempt: Attempt, result: str) -> None:
     """Shut off what has reached its limit, where the policy wants more than the call refused."""
-    found = limit.judge(session.tracker(limit), attempt, session.changes, 0)
+    session = attempt.session
+    found = limit.judge(tracker, attempt, session.changes, 0)
     if found is not None and found.used is not None and found.used >= limit.max:
         session.bans.put(Ban(limit, attempt, found.text, result))
 

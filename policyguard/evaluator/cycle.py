@@ -78,7 +78,9 @@ class Cycle(Limit):
 
     def admit(self, tracker: Steps, attempt: Attempt) -> Step:
         """The call is the latest step."""
-        return self._add(tracker, Step(attempt.fingerprint))
+        step = Step(attempt.fingerprint)
+        self._add(tracker, step)
+        return step
 
     def refuse(self, tracker: Steps, attempt: Attempt) -> None:
         """A call that goes round once more stands there as if it had come back as before.
@@ -88,7 +90,9 @@ class Cycle(Limit):
         length = self._length(tracker.steps, attempt.fingerprint, self.max)
         if length is not None:
             before = tracker.steps[-length]
-            self._add(tracker, Step(before.call)).result = before.result
+            step = Step(before.call)
+            step.result = before.result
+            self._add(tracker, step)
 
     def _length(self, steps: list[Step], call: str, rounds: int) -> int | None:
         """How many calls the cycle has that the last `rounds` keep and `call` would continue."""
@@ -99,14 +103,13 @@ class Cycle(Limit):
                 return length
         return None
 
-    def _add(self, tracker: Steps, step: Step) -> Step:
+    def _add(self, tracker: Steps, step: Step) -> None:
         """Append a step; what can no longer matter is dropped."""
         tracker.calls.append(step.call)
         steps = tracker.steps
         steps.append(step)
         if len(steps) > 2 * self.longest * self.max:
             del steps[: -self.longest * self.max]
-        return step
 
     def complete(
         self, tracker: Steps, mark: Step, attempt: Attempt, outcome: Outcome, seq: int

@@ -31,6 +31,7 @@ class Failures(Limit):
     is to blame for by the host's word, neither lengthens nor ends the row.
     """
 
+    admits = False
     __slots__ = ("same_error", "signature")
 
     def __init__(

@@ -39,6 +39,9 @@ class Limit(ABC):
     With fewer than `least` of what it counts it has nothing to say, unless somebody insists.
     """
 
+    admits = True
+    """Whether admissions matter to it; to those that count outcomes they do not."""
+
     __slots__ = ("bans", "climbs", "id", "ladder", "least", "max", "observe", "per_turn", "terms")
 
     def __init__(self, terms: Terms, max: int) -> None:  # noqa: A002 - the field's name

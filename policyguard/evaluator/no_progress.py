@@ -30,6 +30,7 @@ class NoProgress(Limit):
     are remembered, the one flagged longest ago is forgotten first.
     """
 
+    admits = False
     __slots__ = ("most",)
 
     def __init__(self, terms: Terms, *, max: int, most: int) -> None:  # noqa: A002 - the field's name

@@ -24,7 +24,6 @@ class Plan:
 
     __slots__ = (
         "_changes",
-        "banning",
         "budgets",
         "changing",
         "class_",
@@ -64,7 +63,6 @@ class Plan:
         self.timeout = timeout
         self.timeout_by = timeout_by
         self.climbing = tuple(limit for limit in limits if limit.climbs)
-        self.banning = tuple(limit for limit in limits if limit.bans)
         self._changes: bool | None = None
         self.keyed: tuple[Repeat, ...] = tuple(
             limit for limit in limits if isinstance(limit, Repeat) and limit.key is not None

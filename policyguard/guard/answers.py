@@ -42,7 +42,14 @@ def attempt(
 def decision(session: str, verdict: Verdict, attempt: Attempt) -> Decision:
     """A verdict as the caller gets it."""
     if verdict is ALLOWED and attempt.timeout is None:
-        return Decision(attempt.id, session, attempt.tool, Effect.ALLOW, True, attempt.own)
+        return Decision(
+            attempt.id,
+            session,
+            attempt.tool,
+            Effect.ALLOW,
+            True,
+            attempt.exact or attempt.fingerprint,
+        )
     allowed = verdict.allowed
     timeout = attempt.timeout if allowed else None
     return Decision(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import PROGRESSING, SessionState
-from policyguard.guard import answers, running
+from policyguard.guard import answers
 from policyguard.guard.calls import Calls
 from policyguard.guard.results import read
 from policyguard.guard.tool import entered
@@ -245,7 +245,9 @@ class Session:
         runs out of time is recorded as failed and raises `ToolTimeoutError`. The thread goes on:
         it cannot be stopped. An `Ended` event tells when it is over.
         """
-        return running.run(self, tool, args, fn)
+        from policyguard.guard.running import run  # asyncio, which a check does not need
+
+        return run(self, tool, args, fn)
 
     async def arun(
         self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], Awaitable[R]]
@@ -255,7 +257,9 @@ class Session:
         Where the policy limits the call's time, `fn` is awaited in a task of its own, which is
         cancelled when the time is over, and has `bounds.cleanup` to end.
         """
-        return await running.arun(self, tool, args, fn)
+        from policyguard.guard.running import arun  # asyncio, which a check does not need
+
+        return await arun(self, tool, args, fn)
 
     @property
     def progress(self) -> str:

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from policyguard.guard.running import arun, run
-
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
     from policyguard.guard.session import Session
@@ -28,6 +26,8 @@ _RECEIVERS = ("self", "cls")
 
 def guarded(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function so that each call goes through the current session. See `Guard.tool`."""
+    from policyguard.guard.running import arun, run  # asyncio, which a check does not need
+
     signature = _signature(fn)
     name = _name(fn)
     first = next(iter(signature.parameters), "")

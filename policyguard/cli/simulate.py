@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from policyguard.compiler import Compiled, compile_policy
+from policyguard.cli.watching import watching
 from policyguard.model.diagnostic import PolicyError
+from policyguard.report.diagnostics import render_text as render_diagnostics
+from policyguard.report.escape import for_terminal
 from policyguard.report.figures import Figures
-from policyguard.report.simulation import render_json, render_text
-from policyguard.simulate import LabelError, Labels, Replay
-from policyguard.traces import Reader, TraceError, TraceFile, expand
+from policyguard.report.phrases import gate as told
+from policyguard.report.renderers import RENDERERS
+from policyguard.report.simulation import render_text
+from policyguard.report.style import COLOURED
+from policyguard.simulate import Keep, LabelError
+from policyguard.simulate.gate import OPTION, Gate, GateError
+from policyguard.simulate.job import Job, Loaded
+from policyguard.simulate.workers import WorkerError, obstacle, run_with
+from policyguard.traces import TraceError, expand
 
 HERE = "policyguard.yaml"
+_HELD, _MISUSE, _INTERRUPTED = 1, 2, 130
 
 
 @click.command()
@@ -29,6 +39,13 @@ HERE = "policyguard.yaml"
     f"[default: {HERE} here, else core]",
 )
 @click.option(
+    "--baseline",
+    multiple=True,
+    metavar="FILE_OR_PACK",
+    help="The policy that stood before: shows what is newly refused and newly allowed. Repeat it "
+    "to lay one over the other.",
+)
+@click.option(
     "--mode",
     type=click.Choice(["enforce", "observe"]),
     default="enforce",
@@ -40,60 +57,136 @@ HERE = "policyguard.yaml"
     type=click.Path(path_type=Path),
     help='JSONL of {"session", "success", "file"?}: which runs succeeded.',
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    OPTION,
+    "conditions",
+    multiple=True,
+    metavar="EXPR",
+    help="Exit with 1 where this holds: CEL over the report, as 'harm.rate > 0.01' or "
+    "'baseline.newly_refused.succeeded > 0'. Repeat it for more.",
+)
+@click.option("--format", "form", type=click.Choice(list(RENDERERS)), default="text")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Where the report goes. [default: standard output]",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Processes that share the work. The report is the same.",
+)
+@click.option(
+    "--sessions",
+    type=click.IntRange(0),
+    default=Keep().sessions,
+    show_default=True,
+    help="Sessions that the report lists, those that matter most first. All of them are counted.",
+)
+@click.option(
+    "--timelines",
+    type=click.IntRange(0),
+    default=Keep().timelines,
+    show_default=True,
+    help="Sessions whose calls the report shows one by one.",
+)
 @click.pass_context
 def simulate(
     context: click.Context,
     traces: tuple[str, ...],
     policies: tuple[str, ...],
+    baseline: tuple[str, ...],
     mode: str,
     labels: Path | None,
+    conditions: tuple[str, ...],
     form: str,
+    output: Path | None,
+    workers: int,
+    sessions: int,
+    timelines: int,
 ) -> None:
     """Replay recorded runs under a policy, and report what it would have stopped and broken.
 
     TRACES are files, folders and globs; the format of each file is told by its content.
+
+    Exits with 0, 1 (a --fail-on holds, or cannot be decided), 2 (misuse, a broken policy, or
+    nothing to read), 130 (interrupted: the report covers what was read until then, and says so).
     """
     try:
-        compiled = _compiled(policies)
-        known = Labels.read(labels) if labels is not None else None
-        files = list(expand(traces))
+        gate = Gate(conditions, compared=bool(baseline))
+        job = Job(
+            policies=policies or ((HERE if Path(HERE).is_file() else "core"),),
+            baseline=baseline,
+            observe=mode == "observe",
+            labels=labels,
+            files=tuple(expand(traces)),
+            keep=Keep(sessions=sessions, timelines=timelines),
+        )
+        if output is not None:
+            _check_output(context, output, job.files)
+        loaded = Loaded.of(job)
+        with watching(job.files) as watch:
+            if workers > 1 and (entries := obstacle(loaded)):
+                _say(f"one worker, for {', '.join(entries)} reach beyond a session")
+            figures = run_with(workers, job, loaded, watch)
     except PolicyError as error:
         click.echo(str(error), err=True)
-        context.exit(2)
-    except (LabelError, TraceError) as error:
-        click.echo(f"policyguard simulate: {error}", err=True)
-        context.exit(2)
-    figures = _replay(Replay(compiled, observe=mode == "observe", labels=known), files)
-    click.echo(render_json(figures) if form == "json" else render_text(figures))
-    if not figures.traces.files:
-        click.echo("policyguard simulate: no trace among the files given", err=True)
+        context.exit(_MISUSE)
+    except GateError as error:
+        click.echo(render_diagnostics(error.diagnostics), err=True)
+        context.exit(_MISUSE)
+    except (LabelError, TraceError, WorkerError) as error:
+        _misuse(context, str(error))
+    held = gate.judge(figures)
+    if output is None:
+        click.echo(_rendered(figures, form))
+    else:
+        _write(context, output, RENDERERS[form](figures))
+    _conclude(context, figures, held=held)
 
 
-def _compiled(policies: tuple[str, ...]) -> Compiled:
-    if policies:
-        return compile_policy(policies)
-    return compile_policy(HERE if Path(HERE).is_file() else "core")
+def _rendered(figures: Figures, form: str) -> str:
+    if form == "text" and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        return render_text(figures, COLOURED)
+    return RENDERERS[form](figures)
 
 
-def _replay(replay: Replay, files: list[Path]) -> Figures:
+def _check_output(context: click.Context, output: Path, files: tuple[Path, ...]) -> None:
+    """Find what is wrong with the place of the report before a long replay, not after it."""
+    if any(output.resolve() == file.resolve() for file in files):
+        _misuse(context, f"`{output}` is among the traces to be read")
+    if not output.parent.is_dir():
+        _misuse(context, f"`{output}` cannot be written: there is no folder `{output.parent}`")
+
+
+def _write(context: click.Context, output: Path, report: str) -> None:
     try:
-        for trace in _watched(files):
-            replay.add(trace)
-    except KeyboardInterrupt:
-        return replay.finish(interrupted=True)
-    return replay.finish()
+        with click.open_file(str(output), "w", encoding="utf-8", atomic=True) as file:
+            file.write(report.removesuffix("\n") + "\n")
+    except OSError as error:
+        _misuse(context, f"`{output}` cannot be written: {error.strerror or error}")
 
 
-def _watched(files: list[Path]) -> Iterator[TraceFile]:
-    """The trace files, with a progress bar where a person is looking."""
-    reader = Reader()
-    if not sys.stderr.isatty():
-        for file in files:
-            yield from reader.files(file)
-        return
-    from rich.console import Console  # rich takes long to import and is needed here only
-    from rich.progress import track
+def _conclude(context: click.Context, figures: Figures, *, held: bool) -> None:
+    for one in figures.gates:
+        if one.held is not False:
+            _say(f"{OPTION} {one.expression}: {told(one)}")
+    if figures.partial:
+        _say("interrupted: the report covers only what was read until then")
+        context.exit(_INTERRUPTED)
+    if not figures.traces.files:
+        _misuse(context, "no trace among the files given")
+    context.exit(_HELD if held else 0)
 
-    for file in track(files, "replaying", console=Console(stderr=True), transient=True):
-        yield from reader.files(file)
+
+def _misuse(context: click.Context, reason: str) -> NoReturn:
+    _say(reason)
+    context.exit(_MISUSE)
+
+
+def _say(text: str) -> None:
+    click.echo(f"policyguard simulate: {for_terminal(text)}", err=True)

@@ -7,3 +7,33 @@ def for_terminal(text: str, most: int | None = None) -> str:
     """One line without control characters (which could move the cursor or forge lines), cut."""
     safe = "".join(c if c.isprintable() else "�" if c != "\n" else " " for c in text)
     return safe if most is None or len(safe) <= most else safe[: most - 1] + "…"
+
+
+def for_markdown(text: str, most: int | None = None) -> str:
+    """One line that Markdown shows as it is: no HTML, link, code, mention or table comes of it.
+
+    To be put inside `<code>`, where GitHub looks for no mentions or references.
+    """
+    return "".join(
+        c if c.isalnum() or c in _HARMLESS else f"&#{ord(c)};" for c in for_terminal(text, most)
+    ).replace("www.", "www&#46;")
+
+
+_HARMLESS = " -/,.;%?…"
+"""What means nothing to Markdown in the middle of a line."""
+
+
+def for_xml(text: str) -> str:
+    """Lines of text. XML 1.0 has no way to write most control characters, not even references."""
+    return "\n".join(for_terminal(line) for line in text.split("\n"))
+
+
+def for_github(text: str) -> str:
+    """What stands behind the `::` of a command of GitHub Actions."""
+    clean = "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+    return clean.replace("%", "%25").replace("\n", "%0A")
+
+
+def for_github_property(text: str) -> str:
+    """What stands behind the `=` of a property of such a command."""
+    return for_github(text).replace(":", "%3A").replace(",", "%2C")

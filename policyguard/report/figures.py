@@ -1,15 +1,92 @@
-"""What a replay amounts to, in numbers. The shape is the JSON report's (`schemas/report…`)."""
+"""What a replay amounts to, in numbers. The shape is the JSON report's (`schemas/report…`).
+
+Every renderer (text, Markdown, JUnit, HTML, JSON) is a pure function of `Figures`. Whatever is a
+text out of a recording (tools, arguments, messages, errors, ids, file names) is untrusted and is
+escaped by the renderer, for where it is shown.
+"""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
+
+Interval = tuple[float, float]
+"""A 95 % interval of a share (Wilson's score interval), both ends from 0 to 1."""
+
+Verdict = Literal["allow", "advise", "ask", "block", "halt", "unknown"]
+"""What a policy says to a recorded call. *unknown*: the recording has not kept what the policy
+would have to look at, so it may have been refused or not."""
+
+Recorded = Literal["ok", "failed", "failed (inferred)", "unknown", "refused", "none"]
+"""What the recording says came of a call. *inferred*: a failure was read out of the result's text;
+*unknown*: there is a result, and nothing tells; *refused*: it did not run; *none*: no result."""
+
+Change = Literal["same", "newly_refused", "newly_allowed", "earlier", "later", "unknown"]
+"""How a session fares against the baseline: it has a refused call now and had none; has none now;
+is refused a call before (or after) the first one that the baseline refuses. *unknown*: one of them
+refuses a call, and of the other it is not known whether it would."""
+
+
+class Share(msgspec.Struct):
+    """`count` of `of`. `rate` and `ci95` are None where `of` is 0: there is nothing to tell."""
+
+    count: int = 0
+    of: int = 0
+    rate: float | None = None
+    ci95: Interval | None = None
+
+
+class CallFigures(msgspec.Struct, omit_defaults=True):
+    """One call in the timeline of a session.
+
+    `place` is its index in the session, from 0; where places jump, calls were left out. `at` is
+    nanoseconds since 1970 (UTC), None where the recording has no time. `args` and `error` are
+    excerpts: of the arguments as JSON (None where the recording has not kept them), of what a
+    failed call's error says. `rule` is the entry with the strongest effect, `message` what it says.
+    `counterfactual`: an earlier call of the session has gone otherwise than recorded (under either
+    policy, where there are two), so the agent might never have made this one. `baseline` is the
+    baseline's verdict, where there is one.
+    """
+
+    place: int
+    call: str
+    tool: str
+    effect: Verdict
+    at: int | None = None
+    args: str | None = None
+    rule: str | None = None
+    message: str | None = None
+    counterfactual: bool = False
+    recorded: Recorded = "none"
+    error: str | None = None
+    signature: str | None = None
+    baseline: Verdict | None = None
+    baseline_rule: str | None = None
+
+
+class BaselineRun(msgspec.Struct):
+    """What the baseline says to a session: as in `RunFigures`, and how the session has changed."""
+
+    change: Change = "same"
+    refused: int = 0
+    unknown: int = 0
+    first_refusal: int | None = None
+    first_rule: str | None = None
+    first_message: str | None = None
 
 
 class RunFigures(msgspec.Struct):
     """One session. `first_refusal` is the index of a call in it, from 0, or None.
 
-    Everything after the first refusal is counterfactual: with the refusal, the agent would have
-    gone on differently.
+    `success` is the run's own outcome, or its label's; None where neither is known. `refused`
+    counts calls that the policy refuses (ask, block, halt), `unknown` those to which its answer is
+    not known, `untimed` those without a time. `first_divergence` is the first call that goes
+    otherwise than recorded: refused although it ran, or let through although it was refused.
+    Everything after it is counterfactual: the agent would have gone on differently.
+
+    `timeline` is there for a few sessions only, those with refusals first, and holds of a long
+    session only the beginning and what is around its first divergence.
     """
 
     id: str
@@ -24,15 +101,33 @@ class RunFigures(msgspec.Struct):
     first_tool: str | None = None
     first_message: str | None = None
     cost_after_first_refusal: float = 0.0
+    unknown: int = 0
+    untimed: int = 0
+    advised: int = 0
+    first_divergence: int | None = None
+    baseline: BaselineRun | None = None
+    timeline: list[CallFigures] = []
 
 
 class RuleFigures(msgspec.Struct):
-    """One entry of the policy: how often it fired with an effect, in how many sessions."""
+    """One entry of the policy: how often it fired with an effect, in how many sessions.
+
+    `observed`: the entry itself is in observe mode; it refuses nothing. `first` counts sessions
+    whose first refusal it gave; `succeeded` and `failed` those of the sessions whose outcome is
+    known. `rate` is `sessions` of all sessions with a call. What was learned counts under the entry
+    that taught it (`learn`, `signatures/ID/learn`).
+    """
 
     id: str
     effect: str
     hits: int = 0
     sessions: int = 0
+    first: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    rate: float | None = None
+    ci95: Interval | None = None
+    observed: bool = False
 
 
 class PolicyFigures(msgspec.Struct):
@@ -63,8 +158,37 @@ class SkippedFigures(msgspec.Struct):
     reason: str
 
 
+class HiddenFigures(msgspec.Struct):
+    """What a redacted journal has not kept.
+
+    `args`: calls without their arguments; what only these could tell is unknown. `results`: results
+    without their text; whether two are the same, and whose fault a failure was, is taken as the
+    recording policy told it.
+    """
+
+    args: int = 0
+    results: int = 0
+
+
+class EffectFigures(msgspec.Struct):
+    """Calls by verdict. Those of unknown verdict are in `TraceFigures.unknown`."""
+
+    allow: int = 0
+    advise: int = 0
+    ask: int = 0
+    block: int = 0
+    halt: int = 0
+
+
 class TraceFigures(msgspec.Struct):
-    """What was read. `untimed` counts calls without a time: time rules were not asked of them."""
+    """What was read.
+
+    `given` counts files that were named, `files` those read (members of archives too), `events`
+    what stands in them. `untimed` counts calls without a time: time rules were not asked of them;
+    `unknown` calls to which the policy's answer is not known. `unlabelled` are the sessions with a
+    call whose outcome is not known: they count in neither harm nor catch. `skips` names the first
+    of what was skipped.
+    """
 
     files: int = 0
     sessions: int = 0
@@ -74,6 +198,11 @@ class TraceFigures(msgspec.Struct):
     untimed: int = 0
     errors: ErrorFigures = msgspec.field(default_factory=ErrorFigures)
     skips: list[SkippedFigures] = []
+    given: int = 0
+    events: int = 0
+    unknown: int = 0
+    hidden: HiddenFigures = msgspec.field(default_factory=HiddenFigures)
+    unlabelled: Share = msgspec.field(default_factory=Share)
 
 
 class FaultFigures(msgspec.Struct):
@@ -85,23 +214,32 @@ class FaultFigures(msgspec.Struct):
 
 
 class Harm(msgspec.Struct):
-    """Successful runs, and those of them in which a call was refused. `rate` with its interval."""
+    """Successful runs, and those of them in which a call was refused. `rate` with its interval.
+
+    `unknown` counts those of which it is not known whether a call would have been refused; `rate`
+    is `refused` of the others.
+    """
 
     succeeded: int = 0
     refused: int = 0
     rate: float | None = None
-    ci95: tuple[float, float] | None = None
+    ci95: Interval | None = None
+    unknown: int = 0
 
 
 class Catch(msgspec.Struct):
-    """Failed runs, those with a refused call, and what came after their first refusal."""
+    """Failed runs, those with a refused call, and what came after their first refusal.
+
+    `unknown` and `rate` as in `Harm`.
+    """
 
     failed: int = 0
     refused: int = 0
     rate: float | None = None
-    ci95: tuple[float, float] | None = None
+    ci95: Interval | None = None
     calls_saved: int = 0
     cost_saved: float = 0.0
+    unknown: int = 0
 
 
 class LabelFigures(msgspec.Struct):
@@ -112,17 +250,133 @@ class LabelFigures(msgspec.Struct):
     disagree: int = 0
 
 
+class SignatureFigures(msgspec.Struct):
+    """One signature of the policy: the failed results that it knows, and in how many sessions."""
+
+    id: str
+    hits: int = 0
+    sessions: int = 0
+
+
+class UnmatchedFigures(msgspec.Struct):
+    """A kind of error that no signature knows: its first text (an excerpt), and where that stands.
+
+    Errors are of one kind where they differ in numbers, paths, hashes and times only.
+    """
+
+    error: str
+    hits: int = 0
+    tool: str = ""
+    session: str = ""
+    file: str = ""
+
+
+class Coverage(msgspec.Struct):
+    """How many of the failed results a signature knows: `matched`.
+
+    `hidden` results, whose text was not kept, count in none of it. `unmatched` are the most
+    frequent of the `kinds` of errors that no signature knows.
+    """
+
+    matched: Share = msgspec.field(default_factory=Share)
+    hidden: int = 0
+    signatures: list[SignatureFigures] = []
+    kinds: int = 0
+    unmatched: list[UnmatchedFigures] = []
+
+
+class ChangedCall(msgspec.Struct):
+    """The first call of a session to which the policy and the baseline answer differently.
+
+    `rule` and `message` are those of whichever refuses it.
+    """
+
+    session: str
+    file: str
+    success: bool | None
+    place: int
+    call: CallFigures
+    rule: str | None
+    message: str | None
+
+
+class Difference(msgspec.Struct):
+    """What a change of the policy does in one direction (newly refused, or newly allowed).
+
+    `sessions` are whole sessions that have (or have no longer) a refused call, of all with a call;
+    `succeeded` and `failed` those of them whose outcome is known. `calls` counts calls. `examples`
+    are of sessions with such a call, those that succeeded first.
+    """
+
+    sessions: Share = msgspec.field(default_factory=Share)
+    succeeded: int = 0
+    failed: int = 0
+    calls: int = 0
+    examples: list[ChangedCall] = []
+
+
+class Baseline(msgspec.Struct):
+    """The same figures for the policy that stood before, and what has changed since.
+
+    Each policy is followed on its own course: behind a session's first divergence under one of
+    them, what differs is counterfactual too.
+
+    `earlier` and `later` count sessions that both policies refuse a call of, but not the same one
+    first; `unknown` those of which it is not known what has changed.
+    """
+
+    policy: PolicyFigures
+    effects: EffectFigures = msgspec.field(default_factory=EffectFigures)
+    rules: list[RuleFigures] = []
+    faults: list[FaultFigures] = []
+    refused: Share = msgspec.field(default_factory=Share)
+    harm: Harm = msgspec.field(default_factory=Harm)
+    catch: Catch = msgspec.field(default_factory=Catch)
+    newly_refused: Difference = msgspec.field(default_factory=Difference)
+    newly_allowed: Difference = msgspec.field(default_factory=Difference)
+    earlier: int = 0
+    later: int = 0
+    unknown: int = 0
+
+
+class GateFigures(msgspec.Struct):
+    """One `--fail-on`: its expression, whether it held, and the values that it read, as text.
+
+    `held` is None where it could not be decided, for the reason in `error`; that counts as held.
+    """
+
+    expression: str
+    held: bool | None
+    values: dict[str, str] = {}
+    error: str | None = None
+
+
 class Figures(msgspec.Struct):
-    """The whole report. `interrupted`: it covers only what was read until it was stopped."""
+    """The whole report.
+
+    `refused` are the sessions with a refused call, of all with a call of which it is known whether
+    they have one; `undecided` those of which it is not, of all with a call. `sessions` lists them
+    in the order read, at most as many as was asked for (those that matter most: refused although
+    they succeeded, changed against the baseline, refused); `left_out` counts the rest, which all
+    other figures include. `partial`: the replay was interrupted, and the report covers only what
+    `traces` says was read until then. `elapsed_s` is always null: a report says the same whenever,
+    and by however many workers, it is made.
+    """
 
     policy: PolicyFigures
     traces: TraceFigures = msgspec.field(default_factory=TraceFigures)
-    effects: dict[str, int] = {}
+    effects: EffectFigures = msgspec.field(default_factory=EffectFigures)
     rules: list[RuleFigures] = []
     faults: list[FaultFigures] = []
     sessions: list[RunFigures] = []
+    left_out: int = 0
+    refused: Share = msgspec.field(default_factory=Share)
+    undecided: Share = msgspec.field(default_factory=Share)
     harm: Harm = msgspec.field(default_factory=Harm)
     catch: Catch = msgspec.field(default_factory=Catch)
     labels: LabelFigures = msgspec.field(default_factory=LabelFigures)
-    interrupted: bool = False
-    elapsed_s: float = 0.0
+    signatures: Coverage = msgspec.field(default_factory=Coverage)
+    baseline: Baseline | None = None
+    gates: list[GateFigures] = []
+    partial: bool = False
+    elapsed_s: None = None

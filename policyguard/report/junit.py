@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 from policyguard.report.diagnostics import ordered
 from policyguard.report.diagnostics import render_text as diagnostics_text
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_terminal, for_xml
 from policyguard.report.results import FileResult, TestReport
 from policyguard.report.testing import LONGEST, render_failure
 
@@ -22,6 +22,11 @@ def render_junit(report: TestReport) -> str:
     )
     for file in report.files:
         _suite(root, file)
+    return document(root)
+
+
+def document(root: ET.Element) -> str:
+    """A whole file, indented."""
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
 
@@ -31,34 +36,31 @@ def _suite(root: ET.Element, file: FileResult) -> None:
     suite = ET.SubElement(
         root,
         "testsuite",
-        name=_xml(file.file),
+        name=for_xml(file.file),
         tests=str(len(file.tests) + broken),
         failures=str(sum(bool(test.failures) for test in file.tests)),
         errors=str(int(broken)),
         time=f"{sum(test.seconds for test in file.tests):.3f}",
     )
     if broken:
-        case = ET.SubElement(suite, "testcase", classname=_xml(file.file), name="can be run")
+        case = ET.SubElement(suite, "testcase", classname=for_xml(file.file), name="can be run")
         first = ordered(file.errors)[0]
-        error = ET.SubElement(case, "error", message=_xml(first.message), type=first.code)
-        error.text = _xml(diagnostics_text(file.errors))
+        error = ET.SubElement(case, "error", message=for_xml(first.message), type=first.code)
+        error.text = for_xml(diagnostics_text(file.errors))
     for test in file.tests:
         case = ET.SubElement(
             suite,
             "testcase",
-            classname=_xml(file.file),
-            name=_xml(test.name),
-            file=_xml(file.file),
+            classname=for_xml(file.file),
+            name=for_xml(test.name),
+            file=for_xml(file.file),
             line=str(test.line),
             time=f"{test.seconds:.3f}",
         )
         if test.failures:
             first_one = test.failures[0].mismatches[0]
             message = f"expected {first_one.expected}, found {first_one.found}"
-            failure = ET.SubElement(case, "failure", message=_xml(for_terminal(message, LONGEST)))
-            failure.text = _xml("\n".join(render_failure(one) for one in test.failures))
-
-
-def _xml(text: str) -> str:
-    """XML 1.0 has no way to write most control characters, not even as references."""
-    return "\n".join(for_terminal(line) for line in text.split("\n"))
+            failure = ET.SubElement(
+                case, "failure", message=for_xml(for_terminal(message, LONGEST))
+            )
+            failure.text = for_xml("\n".join(render_failure(one) for one in test.failures))

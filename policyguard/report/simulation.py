@@ -1,119 +1,128 @@
-"""A replay's figures as text for a person, and as JSON for programs."""
+"""A replay's figures as text for a person at a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-import msgspec
-
+from policyguard.report import phrases
 from policyguard.report.escape import for_terminal
-from policyguard.report.figures import Catch, Figures, Harm, RunFigures
+from policyguard.report.figures import (
+    Baseline,
+    ChangedCall,
+    Difference,
+    Figures,
+    RuleFigures,
+    RunFigures,
+)
+from policyguard.report.style import PLAIN, Style
 
 SHOWN = 12
-"""Refused sessions, and skipped places, that the text report lists one by one."""
+"""Refused sessions, skipped places, and errors that the text report lists one by one."""
 
 
-def render_json(figures: Figures) -> str:
-    """One JSON object (`schemas/report.schema.json`)."""
-    return msgspec.json.format(msgspec.json.encode(figures), indent=2).decode()
-
-
-def render_text(figures: Figures) -> str:
+def render_text(figures: Figures, style: Style = PLAIN) -> str:
     """The report that `policyguard simulate` prints."""
-    return "\n".join(_lines(figures))
+    return "\n".join(_lines(figures, style))
 
 
-def _lines(figures: Figures) -> Iterator[str]:
-    traces = figures.traces
-    policy = figures.policy
-    yield f"policy {policy.name} ({policy.digest[:12]}), replayed in mode {policy.mode}"
-    formats = ", ".join(f"{name} {count}" for name, count in sorted(traces.formats.items()))
+def _lines(figures: Figures, style: Style) -> Iterator[str]:
+    traces, policy = figures.traces, figures.policy
+    yield style.strong(f"policy {phrases.policy(policy)}, replayed in mode {policy.mode}")
+    formats = ", ".join(f"{name} {count}" for name, count in traces.formats.items())
     yield (
-        f"read   {_count(traces.files, 'file')}{f' ({formats})' if formats else ''}: "
-        f"{_count(traces.sessions, 'session')}, {_count(traces.calls, 'call')}"
+        f"read   {phrases.count(traces.files, 'file')}{f' ({formats})' if formats else ''}: "
+        f"{phrases.count(traces.sessions, 'session')}, {phrases.count(traces.calls, 'call')}; "
+        f"{phrases.count(traces.errors.explicit, 'recorded failure')}"
     )
-    errors = traces.errors
-    yield (
-        f"       failures: {errors.explicit} recorded as such, {errors.inferred} inferred from "
-        f"text; {_count(errors.unknown, 'result')} of which nothing tells"
-    )
-    if traces.untimed:
-        yield f"       {_count(traces.untimed, 'call')} without a time: time rules were not asked"
-    if figures.interrupted:
-        yield "       INTERRUPTED: this report covers only what was read until then"
+    for caveat in phrases.caveats(figures):
+        yield f"       {style.warning(caveat)}"
     yield ""
     yield "what the policy says"
-    yield "  " + "   ".join(f"{name} {count}" for name, count in figures.effects.items())
-    yield from _rules(figures)
-    yield from _refused(figures)
-    untouched = sum(1 for run in figures.sessions if run.calls and not run.refused)
-    yield ""
-    yield f"untouched: {untouched} of {_count(traces.sessions, 'session')}"
+    effects = figures.effects
+    said = [f"{name} {getattr(effects, name)}" for name in effects.__struct_fields__]
+    if traces.unknown:
+        said.append(f"unknown {traces.unknown}")
+    yield "  " + "   ".join(said)
+    yield from _rules(figures, style)
+    yield from _refused(figures, style)
     yield from _untouched(figures)
-    yield from _outcomes(figures)
-    if traces.skips:
-        yield ""
-        yield f"skipped: {traces.skipped}"
-        for skip in traces.skips[:SHOWN]:
-            place = f"{skip.file}:{skip.line}" if skip.line else skip.file
-            yield f"  {for_terminal(place)}: {for_terminal(skip.reason, 160)}"
-        if len(traces.skips) > SHOWN:
-            yield f"  … and {len(traces.skips) - SHOWN} more (all of them in --format json)"
-
-
-def _rules(figures: Figures) -> Iterator[str]:
-    if not figures.rules:
-        return
-    width = max(len(rule.id) for rule in figures.rules)
     yield ""
-    yield f"  {'by':<{width}}  {'effect':<7} {'hits':>6} {'sessions':>9}"
-    for rule in figures.rules:
-        yield f"  {rule.id:<{width}}  {rule.effect:<7} {rule.hits:>6} {rule.sessions:>9}"
+    yield from _outcomes(figures, style)
+    yield from _errors(figures, style)
+    if figures.baseline is not None:
+        yield from _compared(figures, figures.baseline, style)
+    yield from _skipped(figures)
+    yield from _gates(figures, style)
+
+
+def _rules(figures: Figures, style: Style) -> Iterator[str]:
+    if figures.rules:
+        width = max(len(_rule(rule)) for rule in figures.rules)
+        yield ""
+        yield f"  {'by':<{width}}  {'effect':<7} {'hits':>6} {'sessions':>9}  share of sessions"
+        for rule in figures.rules:
+            yield (
+                f"  {_rule(rule):<{width}}  {rule.effect:<7} {rule.hits:>6} {rule.sessions:>9}  "
+                f"{style.bar(rule.rate or 0.0)} {phrases.rate(rule.rate, rule.ci95)}"
+            )
     for fault in figures.faults:
-        yield f"  {fault.id}: {fault.hits} times undecided: {for_terminal(fault.error, 100)}"
+        where = "of the sessions" if fault.id == "tags" else "undecided"
+        yield f"  {fault.id}: {fault.hits} times {where}: {for_terminal(fault.error, 100)}"
 
 
-def _refused(figures: Figures) -> Iterator[str]:
-    refused = [run for run in figures.sessions if run.refused]
+def _rule(rule: RuleFigures) -> str:
+    return for_terminal(f"{rule.id} (observed)" if rule.observed else rule.id, 60)
+
+
+def _refused(figures: Figures, style: Style) -> Iterator[str]:
+    refused = phrases.by_harm(figures.sessions)
     if not refused:
         return
     yield ""
     yield "refused (what follows a first refusal is counterfactual: the agent would have gone on"
     yield "differently)"
-    # A refusal in a run that succeeded is what a reader must see first.
-    refused.sort(key=lambda run: (run.success is not True, run.file, run.id))
     for run in refused[:SHOWN]:
-        yield f"  {_name(run)}{_outcome(run.success)}"
+        yield f"  {_named(run, style)}"
         yield (
             f"    call {(run.first_refusal or 0) + 1} of {run.calls}, "
             f"`{for_terminal(run.first_tool or '', 60)}`: "
             f"{for_terminal(run.first_message or '', 120)}"
         )
-        yield f"    by {run.first_rule}; {_count(run.refused, 'call')} refused in all"
-    if len(refused) > SHOWN:
-        yield f"  … and {len(refused) - SHOWN} more sessions (all of them in --format json)"
+        after = run.calls_after_first_refusal
+        later = f", {phrases.count(after, 'recorded call')} after it" if after else ""
+        yield (
+            f"    by {for_terminal(run.first_rule or '', 60)}; "
+            f"{phrases.count(run.refused, 'call')} refused in all{later}"
+        )
+    left = figures.refused.count - len(refused[:SHOWN])
+    if left > 0:
+        yield f"  … and {phrases.count(left, 'more session', 'more sessions')} (see --format json)"
+
+
+def _named(run: RunFigures, style: Style) -> str:
+    text = for_terminal(phrases.name(run.id, run.file), 90) + phrases.outcome(run.success)
+    return style.bad(text) if run.success else text
 
 
 def _untouched(figures: Figures) -> Iterator[str]:
-    runs = [run for run in figures.sessions if run.calls and not run.refused]
-    if len(runs) > SHOWN:
-        return
-    for run in runs:
-        yield f"  {_name(run)}{_outcome(run.success)}, {_count(run.calls, 'call')}"
-
-
-def _outcomes(figures: Figures) -> Iterator[str]:
-    labels = figures.labels
+    untouched = figures.refused.of - figures.refused.count
     yield ""
-    if figures.harm.rate is None and figures.catch.rate is None:
+    yield f"untouched: {untouched} of {phrases.count(figures.traces.sessions, 'session')}"
+    runs = [run for run in figures.sessions if run.calls and not run.refused and not run.unknown]
+    if len(runs) <= SHOWN:
+        for run in runs:
+            name = for_terminal(phrases.name(run.id, run.file), 90)
+            yield f"  {name}{phrases.outcome(run.success)}, {phrases.count(run.calls, 'call')}"
+
+
+def _outcomes(figures: Figures, style: Style) -> Iterator[str]:
+    labels, harm, catch = figures.labels, figures.harm, figures.catch
+    if not harm.succeeded and not catch.failed:
         yield "harm and catch: unknown, for no session has a known outcome (see --labels)"
     else:
-        unknown = sum(1 for run in figures.sessions if run.calls and run.success is None)
-        yield _harm(figures.harm)
-        yield _catch(figures.catch)
-        if unknown:
-            yield f"       {_count(unknown, 'session')} without a known outcome count in neither"
+        text = f"harm   {phrases.harm(harm)}"
+        yield style.bad(text) if harm.refused else text
+        yield f"catch  {phrases.catch(catch)}"
     if labels.matched or labels.unmatched:
         yield (
             f"labels {labels.matched} matched, {labels.unmatched} matched no session, "
@@ -121,41 +130,82 @@ def _outcomes(figures: Figures) -> Iterator[str]:
         )
 
 
-def _harm(harm: Harm) -> str:
-    if harm.rate is None:
-        return "harm   unknown: no session is known to have succeeded"
-    return (
-        f"harm   {harm.refused} of {harm.succeeded} successful sessions had a call refused: "
-        f"{_share(harm.rate, harm.ci95)}"
+def _errors(figures: Figures, style: Style) -> Iterator[str]:
+    coverage = figures.signatures
+    if not coverage.matched.of and not coverage.hidden:
+        return
+    yield ""
+    hidden = f"; of {coverage.hidden} more the text was not kept" if coverage.hidden else ""
+    yield f"errors known by a signature: {phrases.share(coverage.matched)}{hidden}"
+    for signature in coverage.signatures[:SHOWN]:
+        part = style.bar(signature.hits / coverage.matched.of)
+        yield f"  {part} {signature.hits:>6}  {for_terminal(signature.id, 60)}"
+    if coverage.unmatched:
+        yield f"most frequent of the {phrases.count(coverage.kinds, 'kind')} that none knows"
+    for kind in coverage.unmatched[:SHOWN]:
+        part = style.bar(kind.hits / coverage.matched.of)
+        tool = f"`{for_terminal(kind.tool, 30)}` " if kind.tool else ""
+        yield f"  {part} {kind.hits:>6}  {tool}{for_terminal(kind.error, 100)}"
+
+
+def _compared(figures: Figures, baseline: Baseline, style: Style) -> Iterator[str]:
+    yield ""
+    yield style.strong(f"compared with {phrases.policy(baseline.policy)}")
+    for word, told in (
+        ("newly refused", baseline.newly_refused),
+        ("newly allowed", baseline.newly_allowed),
+    ):
+        text = f"  {word}  {phrases.difference(told)}"
+        yield style.bad(text) if told.succeeded and word == "newly refused" else text
+    yield f"  refused earlier in {baseline.earlier} of the sessions, later in {baseline.later}"
+    if baseline.unknown:
+        yield f"  not known of {phrases.count(baseline.unknown, 'session')}"
+    yield f"  harm   now {phrases.rate(figures.harm.rate, figures.harm.ci95)}"
+    yield f"         was {phrases.rate(baseline.harm.rate, baseline.harm.ci95)}"
+    yield f"  catch  now {phrases.rate(figures.catch.rate, figures.catch.ci95)}"
+    yield f"         was {phrases.rate(baseline.catch.rate, baseline.catch.ci95)}"
+    yield from _examples("newly refused, for example", baseline.newly_refused, style)
+    yield from _examples("newly allowed, for example", baseline.newly_allowed, style)
+
+
+def _examples(title: str, difference: Difference, style: Style) -> Iterator[str]:
+    if difference.examples:
+        yield f"  {title}"
+    for example in difference.examples:
+        yield from _example(example, style)
+
+
+def _example(example: ChangedCall, style: Style) -> Iterator[str]:
+    call = example.call
+    name = for_terminal(phrases.name(example.session, example.file), 90)
+    text = f"    {name}{phrases.outcome(example.success)}"
+    yield style.bad(text) if example.success else text
+    args = "its arguments were not kept" if call.args is None else for_terminal(call.args, 80)
+    yield f"      call {example.place + 1}, `{for_terminal(call.tool, 40)}` {args}"
+    counterfactual = style.faint(" (counterfactual)") if call.counterfactual else ""
+    yield (
+        f"      by {for_terminal(example.rule or '', 60)}: "
+        f"{for_terminal(example.message or '', 120)}{counterfactual}"
     )
 
 
-def _catch(catch: Catch) -> str:
-    if catch.rate is None:
-        return "catch  unknown: no session is known to have failed"
-    cost = f" and cost of {catch.cost_saved:.2f}" if catch.cost_saved else ""
-    return (
-        f"catch  {catch.refused} of {catch.failed} failed sessions had a call refused: "
-        f"{_share(catch.rate, catch.ci95)}; {_count(catch.calls_saved, 'call')}{cost} came after"
-    )
+def _skipped(figures: Figures) -> Iterator[str]:
+    traces = figures.traces
+    if not traces.skips:
+        return
+    yield ""
+    yield f"skipped: {traces.skipped}"
+    for skip in traces.skips[:SHOWN]:
+        place = f"{skip.file}:{skip.line}" if skip.line else skip.file
+        yield f"  {for_terminal(place)}: {for_terminal(skip.reason, 160)}"
+    left = traces.skipped - len(traces.skips[:SHOWN])
+    if left:
+        yield f"  … and {left:,} more (the first {len(traces.skips)} are in --format json)"
 
 
-def _share(rate: float, interval: tuple[float, float] | None) -> str:
-    text = f"{rate:.1%}"
-    return f"{text} (95 % interval {interval[0]:.1%} to {interval[1]:.1%})" if interval else text
-
-
-def _name(run: RunFigures) -> str:
-    name = Path(run.file).name
-    both = run.id if run.id in name or name in run.id else f"{run.id} in {name}"
-    return for_terminal(both, 90)
-
-
-def _outcome(success: bool | None) -> str:
-    if success is None:
-        return ""
-    return " (succeeded)" if success else " (failed)"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def _gates(figures: Figures, style: Style) -> Iterator[str]:
+    if figures.gates:
+        yield ""
+    for gate in figures.gates:
+        text = f"--fail-on {for_terminal(gate.expression, 160)}: {for_terminal(phrases.gate(gate))}"
+        yield text if gate.held is False else style.bad(text)

@@ -28,15 +28,22 @@ class Labels:
     """
 
     def __init__(self, labels: list[Label]) -> None:
-        self._by_session: dict[str, list[Label]] = {}
-        self._by_file: list[Label] = []
-        self._matched: set[int] = set()
+        self._by_session: dict[str, list[int]] = {}
+        self._by_file: list[int] = []
         self._all = labels
-        for label in labels:
+        for place, label in enumerate(labels):
             if label.session is not None:
-                self._by_session.setdefault(label.session, []).append(label)
+                self._by_session.setdefault(label.session, []).append(place)
             else:
-                self._by_file.append(label)
+                self._by_file.append(place)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def of_files(self) -> bool:
+        """Whether a label is for the only session of a file."""
+        return bool(self._by_file)
 
     @classmethod
     def read(cls, path: Path) -> Labels:
@@ -61,28 +68,20 @@ class Labels:
             labels.append(label)
         return cls(labels)
 
-    def find(self, session: str, file: str, *, alone: bool) -> bool | None:
-        """The outcome of a session; `alone`: its file holds no other."""
-        for label in self._by_session.get(session, ()):
-            if label.file is None or same_file(label.file, file):
-                self._matched.add(id(label))
-                return label.success
+    def find(self, session: str, file: str, *, alone: bool) -> tuple[int, bool | None] | None:
+        """The label of a session (its place among all) and the outcome that it tells.
+
+        `alone`: the session's file holds no other.
+        """
+        for place in self._by_session.get(session, ()):
+            named = self._all[place].file
+            if named is None or same_file(named, file):
+                return place, self._all[place].success
         if alone:
-            for label in self._by_file:
-                if label.file is not None and same_file(label.file, file):
-                    self._matched.add(id(label))
-                    return label.success
+            for place in self._by_file:
+                if same_file(self._all[place].file or "", file):
+                    return place, self._all[place].success
         return None
-
-    @property
-    def matched(self) -> int:
-        """How many labels have met their session."""
-        return len(self._matched)
-
-    @property
-    def unmatched(self) -> int:
-        """How many have not."""
-        return len(self._all) - len(self._matched)
 
 
 def same_file(one: str, other: str) -> bool:

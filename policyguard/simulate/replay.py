@@ -1,208 +1,138 @@
-"""Events through the Guard, one after the other, and counts of what it says."""
+"""Recorded runs under a policy, and beside it under the one that stood before."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
-from policyguard.compiler import Compiled
-from policyguard.guard import Guard, Session
-from policyguard.model.decision import Decision, Violation
-from policyguard.model.effect import Effect
-from policyguard.model.event import (
-    Admitted,
-    Approved,
-    Closed,
-    Completed,
-    Event,
-    Refused,
-    Spent,
-    Started,
-)
-from policyguard.report.figures import (
-    FaultFigures,
-    Figures,
-    PolicyFigures,
-    RuleFigures,
-    RunFigures,
-    SkippedFigures,
-)
-from policyguard.simulate.conclude import conclude
+from policyguard.compiler import Compiled, compile_policy
+from policyguard.report.figures import Figures, SkippedFigures
 from policyguard.simulate.labels import Labels
+from policyguard.simulate.part import Part
+from policyguard.simulate.player import Player
+from policyguard.simulate.run import Run
+from policyguard.simulate.side import Side
+from policyguard.simulate.tally import Keep, Tally
 from policyguard.traces import Skipped, TraceFile
+from policyguard.traces.native import FORMAT
+
+_KEY = b"policyguard simulate"
+
+
+def load(policies: str | Path | Sequence[str | Path]) -> Compiled:
+    """Compile a policy to replay under, as `compile_policy` does.
+
+    Its fingerprints have a known key, so that a report can be made again to the byte: no
+    fingerprint stands in a report. For a guard of your own, compile it anew.
+    """
+    compiled = compile_policy(policies)
+    compiled.fingerprinter.rekey(_KEY)
+    return compiled
 
 
 class Replay:
-    """One replay of a policy over trace files.
+    """One replay of a policy over trace files, and what it amounts to.
 
-    In mode `enforce` a refused call's result is not folded in, as it would never have come; in
-    `observe` every call counts as it was recorded, refused or not.
+    In mode `enforce` a refused call's result is not folded in, as it would never have come; with
+    `observe` every call counts as it was recorded, refused or not. With a `baseline` each event
+    goes through both policies. `heed` is called every now and then between two events, and may
+    raise to stop; what there is until then is given by `finish`.
     """
 
-    def __init__(self, compiled: Compiled, *, observe: bool, labels: Labels | None) -> None:
-        evaluator = compiled.evaluator
-        self._begun = time.monotonic()
+    def __init__(
+        self,
+        compiled: Compiled,
+        *,
+        observe: bool,
+        labels: Labels | None,
+        baseline: Compiled | None = None,
+        keep: Keep | None = None,
+        heed: Callable[[], None] | None = None,
+        part: Part | None = None,
+    ) -> None:
+        keep = keep or Keep()
+        sides = [Side(one, observe=observe) for one in (compiled, baseline) if one is not None]
+        self.tally = Tally([side.policy for side in sides], keep)
         self._labels = labels
-        self._guard = Guard(compiled, observe=observe, clock=_no_clock)
-        self._rules: dict[tuple[str, str], RuleFigures] = {}
-        self._faults: dict[str, FaultFigures] = {}
-        mode = "observe" if observe or evaluator.observe_only else "enforce"
-        self.figures = Figures(
-            policy=PolicyFigures(evaluator.name, evaluator.digest, mode),
-            effects={effect.value: 0 for effect in Effect},
-        )
+        self._part = part
+        self._player = Player(sides, timelines=keep.timelines > 0, heed=heed)
+        self._files = 0
+        self._held: Run | None = None
 
-    def add(self, trace: TraceFile) -> None:
-        """Replay one file. Sessions still open at its end are closed."""
-        read = _File(trace, self._guard)
-        traces = self.figures.traces
-        for item in trace:
-            if isinstance(item, Skipped):
-                traces.skipped += 1
-                traces.skips.append(SkippedFigures(item.file, item.line, item.reason))
-            else:
-                self._event(read, item)
-        if trace.format is not None:
+    @property
+    def events(self) -> int:
+        """How many events have been read."""
+        return self._player.events
+
+    def add(self, trace: TraceFile, number: tuple[int, int] | None = None) -> None:
+        """Replay one file. Sessions still open at its end are over.
+
+        `number` is its place among all files, by default after those before.
+        """
+        self._files += 1
+        number = number or (self._files, 0)
+        if self._part is not None:
+            self._part.begin()
+        part = self._part if trace.format == FORMAT else None
+        first = part is None or part.number == 0
+        traces = self.tally.traces
+        if trace.format is not None and first:
             traces.files += 1
             traces.formats[trace.format] = traces.formats.get(trace.format, 0) + 1
-        for session in read.sessions.values():
-            session.close()
-        self._label(read)
-        self.figures.sessions += read.runs.values()
-        traces.sessions += len(read.runs)
 
-    def finish(self, *, interrupted: bool = False) -> Figures:
-        """The figures, complete."""
-        figures = self.figures
-        figures.rules = sorted(self._rules.values(), key=lambda rule: (-rule.hits, rule.id))
-        figures.faults = sorted(self._faults.values(), key=lambda fault: -fault.hits)
-        if self._labels is not None:
-            figures.labels.matched = self._labels.matched
-            figures.labels.unmatched = self._labels.unmatched
-        figures.interrupted = interrupted
-        conclude(figures)
-        figures.elapsed_s = time.monotonic() - self._begun
-        return figures
+        def skipped(item: Skipped, place: int) -> None:
+            if item.line is not None or first:
+                figures = SkippedFigures(item.file, item.line, item.reason)
+                self.tally.skip((*number, place), figures)
 
-    def _event(self, read: _File, event: Event) -> None:
-        session, run = read.session(event)
-        match event:
-            case Started():
-                pass
-            case Admitted() | Refused():
-                self._call(session, run, read, event)
-            case Completed():
-                self._result(run, event)
-                session.replay(event)
-            case Closed():
-                if event.success is not None:
-                    run.success = event.success
-                session.replay(event)
-                del read.sessions[event.session]
-            case Approved():
-                pass  # in a replay nobody answers
-            case _:
-                if isinstance(event, Spent) and run.first_refusal is not None:
-                    run.cost_after_first_refusal += event.cost
-                session.replay(event)
+        line = None if part is None or part.whole else lambda: part.line
+        for run in self._player.play(trace, number, skipped, line):
+            self._fold(run)
+        self._let_go()
 
-    def _call(
-        self, session: Session, run: RunFigures, read: _File, event: Admitted | Refused
-    ) -> None:
-        traces = self.figures.traces
-        place = run.calls
-        run.calls += 1
-        traces.calls += 1
-        if run.first_refusal is not None:
-            run.calls_after_first_refusal += 1
-        if event.args is None:
-            traces.skipped += 1
-            reason = f"call `{event.call}` of session `{run.id}` has no arguments: cannot be judged"
-            traces.skips.append(SkippedFigures(run.file, None, reason))
-            return
-        if event.at is None:
-            traces.untimed += 1
-        decision = session.replay(event)
-        assert isinstance(decision, Decision)  # noqa: S101 - an attempt is answered by one
-        violations = decision.violations or decision.would
-        effect = max((violation.effect for violation in violations), default=Effect.ALLOW)
-        self.figures.effects[effect.value] += 1
-        self._count(decision, violations, read, run)
-        if effect >= Effect.ASK:
-            run.refused += 1
-            if run.first_refusal is None:
-                first = max(violations, key=lambda violation: violation.effect.strength)
-                run.first_refusal = place
-                run.first_rule = first.id
-                run.first_tool = event.tool
-                run.first_message = first.text
+    def finish(self, *, partial: bool = False) -> Figures:
+        """The figures, complete. `partial`: of what was read until the replay was stopped."""
+        self.stop()
+        return self.tally.conclude(self._labels, partial=partial)
 
-    def _count(
-        self,
-        decision: Decision,
-        violations: tuple[Violation, ...],
-        read: _File,
-        run: RunFigures,
-    ) -> None:
-        for violation in violations:
-            key = (violation.id, violation.effect.value)
-            rule = self._rules.get(key)
-            if rule is None:
-                rule = self._rules[key] = RuleFigures(violation.id, violation.effect.value)
-            rule.hits += 1
-            if (key, id(run)) not in read.seen:
-                read.seen.add((key, id(run)))
-                rule.sessions += 1
-        for fault in decision.errors:
-            known = self._faults.setdefault(fault.id, FaultFigures(fault.id, fault.error))
-            known.hits += 1
+    def stop(self) -> Tally:
+        """Count what is still open, and read no more."""
+        for run in self._player.cut():
+            self._fold(run)
+        self._let_go()
+        self.tally.traces.events = self._player.events
+        return self.tally
 
-    def _result(self, run: RunFigures, event: Completed) -> None:
-        errors = self.figures.traces.errors
-        if event.known == "unknown":
-            errors.unknown += 1
-        elif event.ok is False:
-            if event.known == "explicit":
-                errors.explicit += 1
-            else:
-                errors.inferred += 1
-        if run.first_refusal is not None and event.cost:
-            run.cost_after_first_refusal += event.cost
+    def _fold(self, run: Run) -> None:
+        """Count a session, unless it may turn out to be its file's only one, and that matters."""
+        if self._labels is not None and self._labels.of_files and run.opening:
+            self._held = run
+        else:
+            self._label(run, alone=False)
 
-    def _label(self, read: _File) -> None:
-        if self._labels is None:
-            return
-        for run in read.runs.values():
-            told = self._labels.find(run.id, run.file, alone=len(read.runs) == 1)
-            if told is None:
-                continue
-            if run.success is not None and run.success is not told:
-                self.figures.labels.disagree += 1
-            run.success = told
+    def _let_go(self) -> None:
+        run, self._held = self._held, None
+        if run is not None:
+            several = self._part is not None and self._part.several
+            self._label(run, alone=self._player.begun == 1 and not several)
+
+    def _label(self, run: Run, *, alone: bool) -> None:
+        labels = self._labels
+        told = labels.find(run.id, run.file, alone=alone) if labels is not None else None
+        if told is not None:
+            place, success = told
+            self.tally.matched.add(place)
+            if success is not None:
+                if run.success is not None and run.success is not success:
+                    self.tally.labels.disagree += 1
+                run.success = success
+        self.tally.add(run)
 
 
-class _File:
-    """The sessions of one file while it is replayed."""
-
-    def __init__(self, trace: TraceFile, guard: Guard) -> None:
-        self._trace = trace
-        self._guard = guard
-        self.sessions: dict[str, Session] = {}
-        self.runs: dict[str, RunFigures] = {}
-        self.seen: set[tuple[tuple[str, str], int]] = set()
-
-    def session(self, event: Event) -> tuple[Session, RunFigures]:
-        """The session of an event, opened where it is new."""
-        id_ = event.session
-        run = self.runs.get(id_)
-        if run is None:
-            run = self.runs[id_] = RunFigures(id_, str(self._trace.path), self._trace.format or "")
-        session = self.sessions.get(id_)
-        if session is None:
-            started = event if isinstance(event, Started) else Started(id_, event.at)
-            session = self.sessions[id_] = self._guard.start(started, apart=True)
-        return session, run
-
-
-def _no_clock() -> int:
-    """In a replay all times are the events'."""
-    return 0
+def runs(
+    compiled: Compiled, traces: Iterable[TraceFile], *, observe: bool = False
+) -> Iterator[Run]:
+    """The sessions of some files under one policy, each as soon as it has ended."""
+    player = Player([Side(compiled, observe=observe)], timelines=False)
+    for number, trace in enumerate(traces):
+        yield from player.play(trace, (number, 0), lambda item, place: None)

@@ -29,7 +29,10 @@ def detect(sample: Sample) -> bool:
 
 def read(source: Source, met: Met) -> Iterator[Item]:
     """Each line as it stands; a line that is no event is Skipped."""
+    only = source.only
     for number, line in source.raw_lines():
+        if only is not None and not only(line):
+            continue
         try:
             yield decode(line)
         except LineError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -30,10 +30,14 @@ class TraceFile(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Reads the files of one run, and remembers what may not be counted twice in it."""
+    """Reads the files of one run, and remembers what may not be counted twice in it.
 
-    def __init__(self) -> None:
+    Of files of our own format only the lines are read that `only` wants, where it is given.
+    """
+
+    def __init__(self, only: Callable[[bytes], bool] | None = None) -> None:
         self._met: Met = {}
+        self._only = only
 
     def files(self, path: str | Path) -> Iterator[TraceFile]:
         """A file, or each member of an archive: each to be read before the next is asked for.
@@ -55,7 +59,7 @@ class Reader:
         if isinstance(found, Unread):
             return _unread(found.path, found.reason)
         try:
-            source = Source(found)
+            source = Source(found, self._only)
         except UnreadableError as error:
             return _unread(found.path, str(error))
         except OSError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 import msgspec
@@ -35,13 +35,17 @@ class Sample(msgspec.Struct, frozen=True):
 class Source:
     """One content, or one zip archive as a whole, and its sample.
 
+    `only` says which lines of a file of our own format are wanted; None for all.
     Raises `UnreadableError` where no JSON can be had from it, `OSError`.
     """
 
-    def __init__(self, content: Content | ZipArchive) -> None:
+    def __init__(
+        self, content: Content | ZipArchive, only: Callable[[bytes], bool] | None = None
+    ) -> None:
         self.path = content.path
         self.file = str(content.path)
         self.name = content.name
+        self.only = only
         self._content = content
         if isinstance(content, ZipArchive):
             self.sample = Sample(members=content.names)

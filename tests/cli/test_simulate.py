@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +56,7 @@ def test_the_report_has_what_programs_rely_on() -> None:
     assert report["traces"]["errors"].keys() == {"explicit", "inferred", "unknown"}
     assert report["effects"].keys() == {"allow", "advise", "ask", "block", "halt"}
     assert sum(report["effects"].values()) == report["traces"]["calls"] == 66
-    assert all(rule.keys() == {"id", "effect", "hits", "sessions"} for rule in report["rules"])
+    assert all(rule.keys() >= {"id", "effect", "hits", "sessions"} for rule in report["rules"])
     assert report["harm"].keys() >= {"succeeded", "refused", "rate", "ci95"}
     assert report["catch"].keys() >= {"failed", "refused", "rate", "ci95", "calls_saved"}
     looped = next(run for run in report["sessions"] if run["id"] == "forgetful-reader")
@@ -119,7 +124,7 @@ def test_a_broken_policy_is_shown_and_ends_with_2(tmp_path: Path) -> None:
 def test_what_is_no_trace_is_named_and_a_path_of_nothing_is_misuse(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     result = _run(tmp_path)
-    assert result.exit_code == 0
+    assert result.exit_code == 2
     assert "notes.txt: no JSON" in result.stdout
     assert "no trace among the files given" in result.stderr
     missing = _run(tmp_path / "nowhere.jsonl")
@@ -142,3 +147,131 @@ def test_policy_here_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert _json(DEMO / "trace.jsonl")["policy"]["name"] == "core"
     Path("policyguard.yaml").write_text("policyguard: 1\nname: here\n")
     assert _json(DEMO / "trace.jsonl")["policy"]["name"] == "here"
+
+
+# Comparing, gating, bounds.
+
+POLICY = DEMO / "policy.yaml"
+
+
+def test_a_baseline_shows_what_a_change_newly_refuses() -> None:
+    report = _json(DEMO / "trace.jsonl", "--policy", POLICY, "--baseline", "core")
+    changed = {run["id"]: run["baseline"]["change"] for run in report["sessions"]}
+    assert changed == {
+        "forgetful-reader": "same",
+        "eager-researcher": "newly_refused",
+        "patient-exporter": "same",
+        "steady-fixer": "same",
+    }
+    (example,) = report["baseline"]["newly_refused"]["examples"]
+    assert example["rule"] == "budgets/web-searches"
+    assert report["baseline"]["policy"]["name"] == "core"
+    assert _json(DEMO / "trace.jsonl", "--policy", POLICY)["baseline"] is None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "code", "says"),
+    [
+        (["catch.rate > 0.9"], 1, "--fail-on catch.rate > 0.9: held: catch.rate = 1"),
+        (["harm.rate > 0.01"], 0, ""),
+        (["harm.rate > 0.01", "effects.block > 0"], 1, "effects.block > 0: held: effects.block ="),
+        (["baseline.earlier > 0"], 2, "name the policy to compare with: --baseline"),
+        (["harm.rat > 0.01"], 2, "did you mean `rate`?"),
+        (["sessions[9].calls > 0"], 1, "cannot be decided, which counts as held"),
+    ],
+)
+def test_fail_on_decides_the_exit_code(conditions: list[str], code: int, says: str) -> None:
+    options = [word for condition in conditions for word in ("--fail-on", condition)]
+    result = _run(DEMO / "trace.jsonl", "--policy", POLICY, *options)
+    assert result.exit_code == code
+    assert says in result.stderr
+    if code == 2:
+        assert result.stdout == ""
+    else:
+        assert [f"--fail-on {one}" in result.stdout for one in conditions] == [True] * len(
+            conditions
+        )
+
+
+def test_a_rate_of_nothing_does_not_open_the_gate(tmp_path: Path) -> None:
+    trace = tmp_path / "t.jsonl"
+    trace.write_text('{"event":"admitted","session":"s","call":"c","tool":"t","args":{}}\n')
+    result = _run(trace, "--policy", "core", "--fail-on", "harm.rate > 0.01")
+    assert result.exit_code == 1
+    assert "`harm.rate` is not known" in result.stderr
+
+
+def test_a_broken_baseline_ends_with_2(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("policyguard: 1\nname: b\nrulez: {}\n")
+    result = _run(DEMO / "trace.jsonl", "--baseline", tmp_path / "b.yaml")
+    assert result.exit_code == 2
+    assert "unknown key `rulez`" in result.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown", "junit"])
+def test_every_format_can_be_asked_for(form: str) -> None:
+    result = _run(DEMO / "trace.jsonl", "--policy", POLICY, "--format", form)
+    assert result.exit_code == 0
+    assert "forgetful-reader" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_sessions_and_timelines_are_as_many_as_asked_for() -> None:
+    report = _json(DEMO / "trace.jsonl", "--policy", POLICY, "--sessions", "2", "--timelines", "1")
+    assert [run["id"] for run in report["sessions"]] == ["forgetful-reader", "eager-researcher"]
+    assert report["left_out"] == 2
+    assert [bool(run["timeline"]) for run in report["sessions"]] == [True, False]
+    assert report["refused"]["count"] == 2
+
+
+def test_workers_that_have_nothing_to_share_say_so(tmp_path: Path) -> None:
+    policy = tmp_path / "p.yaml"
+    policy.write_text("policyguard: 1\nname: p\nbudgets: {all: {calls: 9, per: project}}\n")
+    result = _run(DEMO / "trace.jsonl", "--policy", policy, "--workers", "2")
+    assert result.exit_code == 0
+    assert "one worker, for budgets/all reach beyond a session" in result.stderr
+
+
+def test_a_worker_that_cannot_work_is_an_error_not_a_traceback(tmp_path: Path) -> None:
+    """The labels go away between this process's reading them and the workers'."""
+    os.mkfifo(tmp_path / "labels")
+    writer = threading.Thread(target=_once, args=(tmp_path / "labels",), daemon=True)
+    writer.start()
+    result = _run(
+        DEMO / "trace.jsonl", "--policy", POLICY, "--labels", tmp_path / "labels", "--workers", "2"
+    )
+    writer.join(timeout=10)
+    assert result.exit_code == 2
+    assert "policyguard simulate: a worker has failed: LabelError" in result.stderr
+
+
+def _once(fifo: Path) -> None:
+    fifo.write_text('{"session": "s", "success": true}\n')
+    fifo.unlink()
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_at_a_terminal_there_are_colours_and_a_progress_bar(plain: bool) -> None:
+    pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    environment.pop("NO_COLOR", None)
+    if plain:
+        environment["NO_COLOR"] = "1"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "policyguard", "simulate", DEMO / "trace.jsonl", "--policy", POLICY],
+        stdout=theirs, stderr=theirs, env=environment, cwd=DEMO.parents[1],
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # on Linux the end of a terminal is an error
+        while data := os.read(ours, 65536):
+            shown += data
+    os.close(ours)
+    assert process.wait() == 0
+    text = shown.decode()
+    assert "replaying" in text
+    assert "events" in text
+    report = text[text.index("policy demo") :]
+    assert ("\x1b[33m" in report or "\x1b[36m" in report) is not plain
+    assert ("█" in report) is not plain

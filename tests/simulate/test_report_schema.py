@@ -10,7 +10,7 @@ import msgspec
 
 from policyguard.compiler import compile_policy
 from policyguard.report.figures import Figures
-from policyguard.report.simulation import render_json
+from policyguard.report.simulation_json import render_json
 from policyguard.simulate import Replay
 from policyguard.traces import Reader
 

@@ -1,0 +1,134 @@
+"""Sentences about a replay that its reports for people share. Plain text, nothing is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from policyguard.report.figures import (
+    Catch,
+    Difference,
+    Figures,
+    GateFigures,
+    Harm,
+    Interval,
+    PolicyFigures,
+    RunFigures,
+    Share,
+)
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def rate(share: float | None, interval: Interval | None) -> str:
+    """A share with its interval."""
+    if share is None:
+        return "unknown"
+    text = f"{share:.1%}"
+    if interval is None:
+        return text
+    return f"{text} (95 % interval {interval[0]:.1%} to {interval[1]:.1%})"
+
+
+def share(told: Share) -> str:
+    """So many of so many, and the share."""
+    if told.rate is None:
+        return f"{told.count:,} of {told.of:,}"
+    return f"{told.count:,} of {told.of:,}: {rate(told.rate, told.ci95)}"
+
+
+def policy(told: PolicyFigures) -> str:
+    """Which policy it is."""
+    return f"{told.name} ({told.digest[:12]})"
+
+
+def harm(told: Harm) -> str:
+    """What it does to runs that succeeded."""
+    if not told.succeeded:
+        return "unknown: no session is known to have succeeded"
+    text = f"{told.refused} of {told.succeeded} successful sessions had a call refused"
+    text += f": {rate(told.rate, told.ci95)}"
+    return text + (f"; of {told.unknown} it is not known" if told.unknown else "")
+
+
+def catch(told: Catch) -> str:
+    """What it does to runs that failed."""
+    if not told.failed:
+        return "unknown: no session is known to have failed"
+    text = f"{told.refused} of {told.failed} failed sessions had a call refused"
+    text += f": {rate(told.rate, told.ci95)}"
+    if told.unknown:
+        text += f"; of {told.unknown} it is not known"
+    cost = f" and cost of {told.cost_saved:.2f}" if told.cost_saved else ""
+    return f"{text}; {count(told.calls_saved, 'call')}{cost} came after"
+
+
+def difference(told: Difference) -> str:
+    """What has changed in one direction."""
+    text = f"{count(told.sessions.count, 'session')} of {told.sessions.of:,}"
+    if told.sessions.count:
+        known = [f"{told.succeeded} succeeded", f"{told.failed} failed"]
+        text += f" ({', '.join(known)}): {rate(told.sessions.rate, told.sessions.ci95)}"
+    return f"{text}; {count(told.calls, 'call')}"
+
+
+def gate(told: GateFigures) -> str:
+    """What came of a `--fail-on`."""
+    values = ", ".join(f"{path} = {value}" for path, value in told.values.items())
+    if told.held is None:
+        return f"cannot be decided, which counts as held: {told.error}"
+    return f"{'held' if told.held else 'did not hold'}{f': {values}' if values else ''}"
+
+
+def caveats(figures: Figures) -> Iterator[str]:
+    """What a reader must know before trusting the figures."""
+    traces = figures.traces
+    if figures.partial:
+        yield (
+            f"PARTIAL: interrupted after {count(traces.events, 'event')}, in {traces.files} of "
+            f"{count(traces.given, 'file')}; sessions that were open are cut off there"
+        )
+    if traces.unlabelled.count:
+        yield (
+            f"sessions without a known outcome: {share(traces.unlabelled)}; they count in neither "
+            "harm nor catch"
+        )
+    if traces.errors.inferred:
+        yield f"{count(traces.errors.inferred, 'failure')} inferred from text, not recorded as such"
+    if traces.errors.unknown:
+        yield f"{count(traces.errors.unknown, 'result')} of which nothing tells whether they failed"
+    if traces.untimed:
+        yield f"{count(traces.untimed, 'call')} without a time: time rules were not asked"
+    if traces.hidden.args or traces.hidden.results:
+        yield (
+            f"{count(traces.hidden.args, 'call')} without arguments and "
+            f"{count(traces.hidden.results, 'result')} without text, not kept by the journal: "
+            "which of them are the same is taken as the recording policy told it"
+        )
+    if traces.unknown:
+        yield (
+            f"{count(traces.unknown, 'call')} whose answer is unknown, for it depends on what the "
+            f"recording does not have; sessions that this leaves open: {share(figures.undecided)}"
+        )
+    if traces.skipped:
+        yield f"{count(traces.skipped, 'place')} skipped"
+
+
+def name(session: str, file: str) -> str:
+    """A session's name, with its file's where that says more."""
+    stem = PurePath(file).name
+    return session if session in stem or stem in session else f"{session} in {stem}"
+
+
+def outcome(success: bool | None) -> str:
+    """What came of a session, in brackets."""
+    return {True: " (succeeded)", False: " (failed)", None: ""}[success]
+
+
+def by_harm(runs: list[RunFigures]) -> list[RunFigures]:
+    """The refused sessions: those that had succeeded are what a reader must see first."""
+    refused = [run for run in runs if run.refused]
+    return sorted(refused, key=lambda run: (run.success is not True, run.file, run.id))

@@ -1,0 +1,12 @@
+"""A replay's figures as JSON for programs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from policyguard.report.figures import Figures
+
+
+def render_json(figures: Figures) -> str:
+    """One JSON object (`schemas/report.schema.json`)."""
+    return msgspec.json.format(msgspec.json.encode(figures), indent=2).decode()

@@ -1,0 +1,122 @@
+"""Trace files → recorded sessions, each played to its end under one policy or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from policyguard.model.event import Admitted, Approved, Closed, Completed, Event, Refused, Started
+from policyguard.simulate.run import Run
+from policyguard.simulate.side import Side
+from policyguard.traces import Skipped, TraceFile
+
+IDLE = 100_000
+"""Entries of its file after which a session that has said nothing is over. What comes later under
+its id is another session: nothing can be remembered for ever."""
+_OFTEN = 256
+"""Entries after which `heed` is called."""
+
+
+class Player:
+    """Plays files, one after the other. `events` counts what it has read.
+
+    `heed` is called every now and then between two events, and may raise to stop: the sessions
+    that are open then are given by `cut`. `begun` counts the sessions of the last file.
+    """
+
+    def __init__(
+        self,
+        sides: Sequence[Side],
+        *,
+        timelines: bool = True,
+        heed: Callable[[], None] | None = None,
+    ) -> None:
+        self._sides = sides
+        self._timelines = timelines
+        self._heed = heed
+        self._open: dict[str, Run] = {}
+        self.events = 0
+        self.begun = 0
+
+    def play(
+        self,
+        trace: TraceFile,
+        number: tuple[int, int],
+        skipped: Callable[[Skipped, int], None],
+        line: Callable[[], int] | None = None,
+    ) -> Iterator[Run]:
+        """The sessions of a file as they end, the last with the file.
+
+        `number` is the file's place among all; `skipped` is told what was passed over, and where.
+        `line` tells the line of an item, where some are left out; else items are counted.
+        """
+        runs, heed = self._open, self._heed
+        counted = place = self.begun = 0
+        pause, swept = _OFTEN, IDLE
+        for item in trace:
+            counted += 1
+            if counted == pause:
+                pause += _OFTEN
+                if heed is not None:
+                    heed()
+                if place > swept:
+                    swept = place + IDLE
+                    for idle in [run for run in runs.values() if place - run.last > IDLE]:
+                        yield self._ended(idle)
+            place = counted if line is None else line()
+            if isinstance(item, Skipped):
+                skipped(item, place)
+                continue
+            self.events += 1
+            run = runs.get(item.session)
+            if run is None:
+                run = self._begin(item, trace, (*number, place))
+            elif place - run.last > IDLE:
+                yield self._ended(run)
+                run = self._begin(item, trace, (*number, place))
+            run.last = place
+            if run.parent is not None:
+                run.parent.touch(place)
+            kind = item.__class__
+            if kind is Completed:
+                run.result(item)  # type: ignore[arg-type]  # its class has been looked at
+            elif kind is Admitted or kind is Refused:
+                run.call(item)  # type: ignore[arg-type]  # its class has been looked at
+            elif isinstance(item, Closed):
+                if item.success is not None:
+                    run.success = item.success
+                yield self._ended(run)
+            elif not isinstance(item, Started | Approved):  # in a replay nobody answers
+                run.other(item)
+        yield from self.cut()
+
+    def cut(self) -> Iterator[Run]:
+        """The sessions that are still open: what there is of them."""
+        for run in list(self._open.values()):
+            yield self._ended(run)
+
+    def _begin(self, event: Event, trace: TraceFile, order: tuple[int, int, int]) -> Run:
+        self.begun += 1
+        started = event if isinstance(event, Started) else Started(event.session, event.at)
+        parent = self._open.get(started.parent) if started.parent else None
+        if parent is not None and order[-1] - parent.last > IDLE:
+            parent = None  # it is over, whether it has been looked at or not
+        courses = [
+            side.begin(started, parent.courses[number] if parent is not None else None)
+            for number, side in enumerate(self._sides)
+        ]
+        run = self._open[started.session] = Run(
+            started.session,
+            str(trace.path),
+            trace.format or "",
+            order,
+            courses,
+            parent=parent,
+            opening=self.begun == 1,
+            timeline=self._timelines,
+        )
+        return run
+
+    def _ended(self, run: Run) -> Run:
+        run.close()
+        del self._open[run.id]
+        return run

@@ -1,0 +1,131 @@
+"""What one policy says to all sessions of a replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from policyguard.report.figures import (
+    Catch,
+    EffectFigures,
+    FaultFigures,
+    Harm,
+    PolicyFigures,
+    RuleFigures,
+    Share,
+)
+from policyguard.simulate.course import UNIT, Course, Hit
+from policyguard.simulate.errors import Order
+from policyguard.simulate.proportions import share
+
+
+class PolicyTally:
+    """Counts by verdict, by entry, and by what came of the sessions."""
+
+    def __init__(self, policy: PolicyFigures) -> None:
+        self.policy = policy
+        self._refused = self._undecided = 0
+        self._effects: Counter[str] = Counter()
+        self._rules: dict[Hit, RuleFigures] = {}
+        self._faults: dict[str, tuple[Order, FaultFigures]] = {}
+        self._good: Counter[str] = Counter()
+        self._bad: Counter[str] = Counter()
+        self._calls_saved = self._cost_saved = 0
+
+    def add(self, course: Course, success: bool | None, *, order: Order, calls: int) -> None:
+        """Count a session's course under the policy."""
+        self._effects.update(course.effects)
+        for hit, count in course.hits.items():
+            rule = self._rules.get(hit)
+            if rule is None:
+                rule = self._rules[hit] = RuleFigures(hit[0], hit[1], observed=hit[2])
+            rule.hits += count
+            rule.sessions += 1
+            rule.succeeded += success is True
+            rule.failed += success is False
+            rule.first += hit == (course.first_rule, course.first_effect, False)
+        for name, (error, count) in course.faults.items():
+            self._fault(order, FaultFigures(name, error, count))
+        if not calls:
+            return
+        refused = bool(course.refused)
+        self._refused += refused
+        self._undecided += not refused and bool(course.unknown)
+        if success is not None:
+            outcome = "refused" if refused else "unknown" if course.unknown else "untouched"
+            (self._good if success else self._bad)[outcome] += 1
+        if success is False and refused:
+            self._calls_saved += course.calls_after
+            self._cost_saved += course.cost_after
+
+    def merge(self, other: PolicyTally) -> None:
+        """Count what another has counted for the same policy."""
+        self._refused += other._refused
+        self._undecided += other._undecided
+        self._effects.update(other._effects)
+        for hit, more in other._rules.items():
+            rule = self._rules.setdefault(hit, RuleFigures(hit[0], hit[1], observed=hit[2]))
+            for name in ("hits", "sessions", "first", "succeeded", "failed"):
+                setattr(rule, name, getattr(rule, name) + getattr(more, name))
+        for order, fault in other._faults.values():
+            self._fault(order, fault)
+        self._good.update(other._good)
+        self._bad.update(other._bad)
+        self._calls_saved += other._calls_saved
+        self._cost_saved += other._cost_saved
+
+    def effects(self) -> EffectFigures:
+        """Calls by verdict."""
+        return EffectFigures(**self._effects)
+
+    def refused(self, sessions: int) -> Share:
+        """The sessions with a refused call, of those of which that is known."""
+        return share(self._refused, sessions - self._undecided)
+
+    def undecided(self, sessions: int) -> Share:
+        """The sessions of which it is not known, of those with a call."""
+        return share(self._undecided, sessions)
+
+    def rules(self, sessions: int) -> list[RuleFigures]:
+        """The entries that fired, the most frequent first. `sessions`: those with a call."""
+        for rule in self._rules.values():
+            told = share(rule.sessions, sessions)
+            rule.rate, rule.ci95 = told.rate, told.ci95
+        return sorted(
+            self._rules.values(), key=lambda rule: (-rule.hits, rule.id, rule.effect, rule.observed)
+        )
+
+    def faults(self) -> list[FaultFigures]:
+        """The expressions that failed, the most frequent first."""
+        found = (fault for _, fault in self._faults.values())
+        return sorted(found, key=lambda fault: (-fault.hits, fault.id))
+
+    def harm(self) -> Harm:
+        """Refusals in runs that succeeded."""
+        good = self._good
+        told = share(good["refused"], good["refused"] + good["untouched"])
+        return Harm(good.total(), good["refused"], told.rate, told.ci95, good["unknown"])
+
+    def catch(self) -> Catch:
+        """Refusals in runs that failed."""
+        bad = self._bad
+        told = share(bad["refused"], bad["refused"] + bad["untouched"])
+        return Catch(
+            failed=bad.total(),
+            refused=bad["refused"],
+            rate=told.rate,
+            ci95=told.ci95,
+            calls_saved=self._calls_saved,
+            cost_saved=self._cost_saved / UNIT,
+            unknown=bad["unknown"],
+        )
+
+    def _fault(self, order: Order, fault: FaultFigures) -> None:
+        known = self._faults.get(fault.id)
+        if known is None:
+            self._faults[fault.id] = order, fault
+            return
+        hits = known[1].hits + fault.hits
+        first = min(known, (order, fault), key=lambda told: told[0])
+        self._faults[fault.id] = first[0], msgspec.structs.replace(first[1], hits=hits)

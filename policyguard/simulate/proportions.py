@@ -1,0 +1,26 @@
+"""Shares, and how far they can be trusted."""
+
+from __future__ import annotations
+
+import math
+
+from policyguard.report.figures import Interval, Share
+
+_Z = 1.959963984540054
+"""The 97.5th percentile of the normal distribution."""
+
+
+def share(count: int, of: int) -> Share:
+    """A share with its interval."""
+    if not of:
+        return Share(count, of)
+    return Share(count, of, count / of, wilson(count, of))
+
+
+def wilson(hits: int, trials: int) -> Interval:
+    """The 95 % interval of a proportion (Wilson 1927, score interval, without correction)."""
+    rate = hits / trials
+    middle = rate + _Z * _Z / (2 * trials)
+    spread = _Z * math.sqrt(rate * (1 - rate) / trials + _Z * _Z / (4 * trials * trials))
+    scale = 1 + _Z * _Z / trials
+    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)

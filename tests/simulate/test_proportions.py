@@ -1,0 +1,24 @@
+"""Proportions and their intervals."""
+
+from __future__ import annotations
+
+import pytest
+
+from policyguard.simulate.proportions import wilson
+
+
+@pytest.mark.parametrize(
+    ("hits", "trials", "low", "high"),
+    [
+        # Newcombe 1998, table I, method 3 (score, without continuity correction).
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson_gives_the_published_intervals(
+    hits: int, trials: int, low: float, high: float
+) -> None:
+    found = wilson(hits, trials)
+    assert found == pytest.approx((low, high), abs=5e-5)

@@ -1,0 +1,355 @@
+"""Long traces, many sessions, several workers, interrupts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policyguard.report.figures import Figures, UnmatchedFigures
+from policyguard.simulate import Replay, errors, load, part, player
+from policyguard.simulate.errors import ErrorKinds
+from policyguard.simulate.job import Job, Loaded, StoppedError, Walk, concluded, run
+from policyguard.simulate.kept import Kept
+from policyguard.simulate.part import Part
+from policyguard.simulate.workers import obstacle, run_with
+from policyguard.traces import Reader
+from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
+
+ROOT = Path(__file__).parents[2]
+CASES = ROOT / "tests" / "traces" / "cases"
+MIB = 1024  # ru_maxrss counts in KiB
+
+
+def _unwatched(done: int, events: int) -> None:
+    pass
+
+
+# Memory.
+
+
+def _one_session(calls: int) -> Iterator[Iterator[str]]:
+    yield lines("s", (_any_call(n) for n in range(calls)), success=True)
+
+
+def _many_sessions(calls: int) -> Iterator[Iterator[str]]:
+    for n in range(calls // 10):
+        yield lines(f"s{n}", (_any_call(n * 10 + m) for m in range(10)), success=n % 2 == 0)
+
+
+def _any_call(number: int) -> dict[str, Any]:
+    if number % 7 == 0:
+        return failed("run", f"{'abcdefghij'[number % 10] * (number % 50)} broke", n=number)
+    return read(f"/{number}", f"text {number} " * 20)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has another unit elsewhere")
+@pytest.mark.parametrize("shape", [_one_session, _many_sessions])
+def test_memory_does_not_grow_with_the_trace(
+    tmp_path: Path, shape: Callable[[int], Iterator[Iterator[str]]]
+) -> None:
+    """Thirty times the trace, and no more memory than a few timelines and sessions make."""
+    peaks = []
+    for calls in (1_000, 30_000):
+        trace = write(tmp_path / f"{calls}.jsonl", *shape(calls))
+        command = [sys.executable, "-m", "policyguard", "simulate", trace, "--policy", "core",
+                   "--sessions", "50", "--format", "json"]  # fmt: skip
+        # A process of its own tells of its child alone: the peak is of all children so far.
+        script = (
+            "import resource, subprocess, sys\n"
+            "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", script, *command],
+            check=True, capture_output=True, text=True, cwd=ROOT,
+        )  # fmt: skip
+        peaks.append(int(told.stdout))
+    assert (tmp_path / "30000.jsonl").stat().st_size > 8_000_000
+    assert peaks[1] - peaks[0] < 8 * MIB, peaks
+
+
+def test_a_session_that_says_nothing_for_long_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player, "IDLE", 20)
+    monkeypatch.setattr(player, "_OFTEN", 4)
+    compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 2}}"))
+    open_ = list(lines("s", [read("/a"), read("/b"), read("/c")], closed=False))
+    others = [list(lines(f"o{n}", [read("/x")], closed=False)) for n in range(30)]
+    together = Replay(compiled, observe=False, labels=None)
+    together.add(Reader().read(write(tmp_path / "a.jsonl", open_, *others)))
+    assert together.finish().refused.count == 1
+    apart = Replay(compiled, observe=False, labels=None)
+    most = 0
+
+    def heed() -> None:
+        nonlocal most
+        most = max(most, len(apart._player._open))
+
+    apart._player._heed = heed
+    apart.add(Reader().read(write(tmp_path / "b.jsonl", open_[:6], *others, open_[6:])))
+    figures = apart.finish()
+    assert figures.refused.count == 0  # the third read is another session's first
+    assert [run.id for run in figures.sessions].count("s") == 2
+    assert most <= 2 * 20 // 4 + 3  # of 31
+
+
+def test_a_session_is_not_over_while_a_sub_agent_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player, "IDLE", 6)
+    monkeypatch.setattr(player, "_OFTEN", 2)
+    compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 15}}"))
+    above = list(lines("above", [read("/a")] * 3, closed=False))
+    below = lines("below", [read(f"/{n}") for n in range(20)], parent="above", closed=False)
+    replay = Replay(compiled, observe=False, labels=None)
+    replay.add(Reader().read(write(tmp_path / "t.jsonl", above[:4], below, above[4:])))
+    figures = replay.finish()
+    assert [(run.id, run.calls) for run in figures.sessions] == [("above", 3), ("below", 20)]
+    assert [run.first_refusal for run in figures.sessions] == [1, 14]
+
+
+def test_a_session_that_is_over_has_no_sub_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it has been noticed yet that it is over makes no difference."""
+    monkeypatch.setattr(player, "IDLE", 6)
+    compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 1}}"))
+    above = list(lines("above", [read("/a")], closed=False))
+    others = [list(lines(f"o{n}", [], closed=False)) for n in range(4)]
+    below = lines("below", [read("/b")], parent="above")
+    for often in (1, 1000):
+        monkeypatch.setattr(player, "_OFTEN", often)
+        replay = Replay(compiled, observe=False, labels=None)
+        replay.add(Reader().read(write(tmp_path / "t.jsonl", above, *others, below)))
+        assert replay.finish().refused.count == 0
+        below = lines("below", [read("/b")], parent="above")
+
+
+def test_kinds_of_errors_are_bounded_and_their_counts_exact() -> None:
+    halves = [ErrorKinds(), ErrorKinds()]
+    whole = ErrorKinds()
+    for n in range(errors.MOST * 2):
+        for kind in (f"{n:08x}", "00000000"):
+            whole.add(kind, (n,), UnmatchedFigures(kind, 1))
+            halves[n % 2].add(kind, (n,), UnmatchedFigures(kind, 1))
+    halves[1].merge(halves[0])
+    assert len(whole) == len(halves[1]) == errors.MOST
+    assert whole.total == halves[1].total == errors.MOST * 4
+    assert list(whole.most_frequent(5)) == list(halves[1].most_frequent(5))
+    assert next(whole.most_frequent(1)).hits == errors.MOST * 2 + 1
+
+
+@given(st.lists(st.integers(0, 50), unique=True), st.integers(0, 9), st.integers(1, 4))
+def test_what_is_kept_is_the_same_in_whatever_parts_it_comes(
+    keys: list[int], most: int, parts: int
+) -> None:
+    whole: Kept[int] = Kept(most)
+    split: list[Kept[int]] = [Kept(most) for _ in range(parts)]
+    for number, key in enumerate(keys):
+        whole.offer((key,), lambda key=key: key)  # type: ignore[misc]
+        split[number % parts].offer((key,), lambda key=key: key)  # type: ignore[misc]
+    for other in split[1:]:
+        split[0].merge(other)
+    assert [item for _, item in whole.items()] == sorted(keys)[:most]
+    assert list(split[0].items()) == list(whole.items())
+    assert split[0].left_out == whole.left_out == max(0, len(keys) - most)
+
+
+# Workers.
+
+CALLS = st.lists(
+    st.sampled_from(
+        [read("/a"), read("/secret"), read("/b", "changing"), failed("run", "boom 1", n=1),
+         {"tool": "write", "args": {"path": "/a"}, "text": "", "cost": 0.1}]
+    ),
+    max_size=6,
+)  # fmt: skip
+SESSIONS = st.lists(
+    st.tuples(CALLS, st.sampled_from([True, False, None]), st.booleans(), st.integers(-1, 3)),
+    min_size=1,
+    max_size=7,
+)
+TEXT = NO_SECRETS + "budgets: {reads: {tools: [read], calls: 3}, spent: {cost: 0.2}}\n"
+TEXT += "learn: {scope: session}\n"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sessions=SESSIONS,
+    order=st.randoms(use_true_random=False),
+    workers=st.integers(2, 4),
+    idle=st.sampled_from([4, 12, player.IDLE]),
+)
+def test_parts_of_a_replay_add_up_to_the_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    sessions: list[Any],
+    order: Any,
+    workers: int,
+    idle: int,
+) -> None:
+    """Interleaved sessions, some below others, some never closed, and lines that are none."""
+    folder = tmp_path_factory.mktemp("parts")
+    waiting = []
+    for number, (calls, success, closed, above) in enumerate(sessions):
+        parent = {"parent": f"s{above}"} if 0 <= above < number else {}
+        told = lines(f"s{number}", calls, success=success, closed=closed, **parent)
+        waiting.append(list(told))
+    waiting += [['{"broken": '], ["[1]"], ['{"event":"odd","session":"s0"}']]
+    merged = []
+    while any(waiting):
+        merged.append(order.choice([one for one in waiting if one]).pop(0))
+    trace = write(folder / "t.jsonl", merged)
+    (folder / "labels.jsonl").write_text(
+        '{"session":"s1","success":true}\n{"file":"t.jsonl","success":false}'
+    )
+    job = Job(
+        policies=(str(policy(folder / "p.yaml", TEXT)),),
+        baseline=(str(policy(folder / "b.yaml", "")),),
+        labels=folder / "labels.jsonl",
+        files=(trace,),
+    )
+    loaded = Loaded.of(job)
+    assert obstacle(loaded) == ()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(player, "IDLE", idle)
+        patch.setattr(part, "IDLE", idle)
+        patch.setattr(player, "_OFTEN", 3)
+        whole = run(job, loaded, _unwatched)
+        parts = [
+            Walk(job, loaded, Part(n, workers), lambda place: True, _unwatched).through()[0]
+            for n in range(workers)
+        ]
+    assert concluded(job, loaded, parts, partial=False) == whole
+    assert whole.traces.skipped == 3
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our own format, packed and not, with a broken line; the cases are of all the others."""
+    folder = tmp_path_factory.mktemp("mixed")
+    own = write(
+        folder / "own.jsonl",
+        *(
+            lines(f"s{n}", [_any_call(n + m) for m in range(12)], success=n % 3 == 0)
+            for n in range(40)
+        ),
+        ["broken"],
+    )
+    (folder / "own.jsonl.gz").write_bytes(gzip.compress(own.read_bytes()))
+    return folder
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) -> None:
+    def told(workers: int) -> bytes:
+        command = [sys.executable, "-m", "policyguard", "simulate", mixed, CASES, "--policy",
+                   "core", "--baseline", ROOT / "docs" / "demo" / "policy.yaml",
+                   "--format", form, "--workers", str(workers)]  # fmt: skip
+        done = subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+        return done.stdout
+
+    one = told(1)
+    assert len(one) > 1000
+    assert told(2) == one
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("budgets: {a: {calls: 1, per: user}, b: {calls: 1, per: turn}}", ("budgets/a",)),
+        ("learn: {scope: project}", ("learn",)),
+        ("learn: {scope: session}", ()),
+        (
+            "signatures: [{id: x, pattern: x, learn: {scope: global}}]\nlearn: {scope: session}",
+            ("signatures/x/learn",),
+        ),
+    ],
+)
+def test_what_reaches_beyond_a_session_is_named(
+    tmp_path: Path, text: str, entries: tuple[str, ...]
+) -> None:
+    job = Job(policies=("core",), baseline=(str(policy(tmp_path / "p.yaml", text)),))
+    assert obstacle(Loaded.of(job)) == entries
+
+
+def test_a_policy_that_reaches_beyond_sessions_is_replayed_in_order(tmp_path: Path) -> None:
+    text = "budgets: {all: {tools: [read], calls: 3, per: project}}\n"
+    trace = write(
+        tmp_path / "t.jsonl",
+        *(lines(f"s{n}", [read("/a"), read("/b")], project="p") for n in range(4)),
+    )
+    job = Job(policies=(str(policy(tmp_path / "p.yaml", text)),), files=(trace,))
+    loaded = Loaded.of(job)
+    assert obstacle(loaded) == ("budgets/all",)
+    figures = run_with(3, job, loaded, _unwatched)
+    assert [run.first_refusal for run in figures.sessions] == [None, 1, 0, 0]
+
+
+# Interrupts.
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_whoever_watches_may_stop_and_gets_what_was_read(tmp_path: Path, workers: int) -> None:
+    calls = [[_any_call(n * m) for m in range(200)] for n in range(40)]
+    trace = write(tmp_path / "t.jsonl", *(lines(f"s{n}", one) for n, one in enumerate(calls)))
+    job = Job(policies=("core",), files=(trace, trace))
+    read_so_far = 0
+
+    def watch(done: int, events: int) -> None:
+        nonlocal read_so_far
+        read_so_far += events
+        if read_so_far > 500:
+            raise StoppedError
+
+    figures = run_with(workers, job, Loaded.of(job), watch)
+    assert figures.partial
+    assert 500 < figures.traces.events < 16_000
+    assert 0 < figures.traces.calls < 8_000
+    assert figures.traces.given == 2
+    assert sum(run.calls for run in figures.sessions) == figures.traces.calls
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="sees by /proc when it reads")
+def test_an_interrupt_gives_the_partial_report_and_130(tmp_path: Path) -> None:
+    sessions = (lines(f"s{n}", [_any_call(n + m) for m in range(200)]) for n in range(150))
+    trace = write(tmp_path / "t.jsonl", *sessions)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "policyguard", "simulate", trace, "--policy", "core",
+         "--format", "json", "--fail-on", "traces.calls > 0"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    fds = Path(f"/proc/{process.pid}/fd")
+    deadline = time.monotonic() + 60
+    while not any(_reads(fd, trace) for fd in fds.iterdir()):
+        assert process.poll() is None, "it was done before it could be interrupted"
+        assert time.monotonic() < deadline
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    report = json.loads(out)
+    assert process.returncode == 130
+    assert report["partial"] is True
+    assert report["traces"]["files"] == report["traces"]["given"] == 1
+    assert report["traces"]["events"] < 60_450
+    assert "interrupted: the report covers only what was read until then" in err
+    assert "Traceback" not in err
+    msgspec.convert(report, Figures)
+
+
+def _reads(fd: Path, trace: Path) -> bool:
+    try:
+        return fd.readlink() == trace
+    except OSError:
+        return False

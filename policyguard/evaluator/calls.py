@@ -58,7 +58,7 @@ def admit(evaluator: Evaluator, state: State, attempt: Attempt, plan: Plan) -> A
         given_up = _reclaim(evaluator, state, session, at)
     tracked = session.tracked(plan)
     attempt.marks = [
-        (limit, tracker, limit.admit(tracker, attempt) if limit.admits else None)
+        (limit, tracker, limit.admit(tracker, attempt) if tracker or limit.always else None)
         for limit, tracker in tracked.limits
     ]
     for charge in attempt.charges:
@@ -100,8 +100,10 @@ def complete(
     changes = session.changes
     changes.seq = seq = changes.seq + 1
     # A turn that has begun meanwhile has trackers of its own: this call says nothing of it.
+    advanced = outcome.state == "success" and outcome.advancing
     for limit, tracker, mark in attempt.marks:
-        limit.complete(tracker, mark, attempt, outcome, seq)
+        if tracker or limit.always or not advanced:
+            limit.complete(tracker, mark, attempt, outcome, seq)
     if outcome.state == "success":
         session.successes += 1
         if session.bans.held and outcome.advancing:
@@ -111,7 +113,7 @@ def complete(
     elif attempt.changing:
         changes.note(attempt.fingerprint)
     for limit, tracker, _ in attempt.marks:
-        if limit.bans:
+        if limit.bans and (tracker or limit.always):
             _ban(limit, tracker, attempt, outcome.result)
     if running:
         session.overdue[attempt.id] = attempt  # it keeps its places until it has ended

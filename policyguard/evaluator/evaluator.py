@@ -179,6 +179,8 @@ class Evaluator:
             found += _halted(session.halted_by())
         changes, insisting = session.changes, session.insisted
         for limit, tracker in session.tracked(plan).limits:
+            if not (tracker or limit.always):
+                continue
             insisted = session.insists(limit, attempt) if insisting and limit.climbs else 0
             violation = limit.judge(tracker, attempt, changes, insisted)
             if violation is not None:

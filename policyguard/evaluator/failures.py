@@ -15,9 +15,9 @@ class Row:
 
     __slots__ = ("batch", "count", "failure", "tools")
 
-    def __init__(self) -> None:
+    def __init__(self, failure: str) -> None:
         self.count = 0
-        self.failure = ""
+        self.failure = failure
         self.batch = ""
         self.tools: set[str] = set()
 
@@ -31,7 +31,6 @@ class Failures(Limit):
     is to blame for by the host's word, neither lengthens nor ends the row.
     """
 
-    admits = False
     __slots__ = ("same_error", "signature")
 
     def __init__(
@@ -42,26 +41,27 @@ class Failures(Limit):
         same_error: bool,
         signature: str,
     ) -> None:
-        super().__init__(terms, max)
+        super().__init__(terms, max, always=False)
         self.same_error = same_error
         self.signature = signature
 
-    def tracker(self) -> Row:
-        """An empty row."""
-        return Row()
+    def tracker(self) -> dict[str, Row]:
+        """No row, which would stand under an empty name."""
+        return {}
 
     def subject(self, attempt: Attempt) -> str:
         """Whatever the agent tries while the row lasts; with one error or signature, the tool."""
         return attempt.tool if self.same_error or self.signature else ""
 
     def judge(
-        self, tracker: Row, attempt: Attempt, changes: Changes, insisted: int
+        self, tracker: dict[str, Row], attempt: Attempt, changes: Changes, insisted: int
     ) -> Violation | None:
         """Whether the row is full, and the attempt one of those that it stops."""
-        count = tracker.count
+        row = tracker.get("", _NONE)
+        count = row.count
         if (count < self.least and not insisted) or (not count and self.max):
             return None
-        if (self.same_error or self.signature) and attempt.tool not in tracker.tools:
+        if (self.same_error or self.signature) and self.max and attempt.tool not in row.tools:
             return None
         effect = self.answer(count, insisted)
         if effect is None:
@@ -78,23 +78,24 @@ class Failures(Limit):
         )
 
     def complete(
-        self, tracker: Row, mark: None, attempt: Attempt, outcome: Outcome, seq: int
+        self, tracker: dict[str, Row], mark: None, attempt: Attempt, outcome: Outcome, seq: int
     ) -> None:
         """A success ends the row, a failure lengthens it (or begins a new one)."""
         if outcome.state == "pending" or outcome.infra:
             return
         if outcome.ok or (self.signature and outcome.signature != self.signature):
-            tracker.count = 0
-            tracker.tools.clear()
+            tracker.clear()
             return
-        if self.same_error and outcome.failure != tracker.failure:
-            tracker.count = 0
-            tracker.tools.clear()
-            tracker.failure = outcome.failure
-        elif attempt.batch and attempt.batch == tracker.batch and tracker.count:
-            tracker.tools.add(attempt.tool)
+        row = tracker.get("")
+        if row is None or (self.same_error and outcome.failure != row.failure):
+            row = tracker[""] = Row(outcome.failure)
+        elif attempt.batch and attempt.batch == row.batch:
+            row.tools.add(attempt.tool)
             return
-        tracker.batch = attempt.batch
-        tracker.count += 1
-        if len(tracker.tools) < self.max:
-            tracker.tools.add(attempt.tool)
+        row.batch = attempt.batch
+        row.count += 1
+        if len(row.tools) < self.max:
+            row.tools.add(attempt.tool)
+
+
+_NONE = Row("")

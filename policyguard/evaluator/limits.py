@@ -36,15 +36,31 @@ class Terms(NamedTuple):
 class Limit(ABC):
     """A kind of limit: repeat, cycle, no_progress, failures, outage, polling.
 
-    With fewer than `least` of what it counts it has nothing to say, unless somebody insists.
+    With fewer than `least` of what it counts it has nothing to say, unless somebody insists. One
+    that is not asked `always` has an empty tracker until an outcome gives it something to count:
+    till then admissions and successes mean nothing to it, and nobody needs to ask it.
     """
 
-    admits = True
-    """Whether admissions matter to it; to those that count outcomes they do not."""
+    __slots__ = (
+        "always",
+        "bans",
+        "climbs",
+        "id",
+        "ladder",
+        "least",
+        "max",
+        "observe",
+        "per_turn",
+        "terms",
+    )
 
-    __slots__ = ("bans", "climbs", "id", "ladder", "least", "max", "observe", "per_turn", "terms")
-
-    def __init__(self, terms: Terms, max: int) -> None:  # noqa: A002 - the field's name
+    def __init__(
+        self,
+        terms: Terms,
+        max: int,  # noqa: A002 - the field's name
+        *,
+        always: bool = True,
+    ) -> None:
         self.terms = terms
         self.id = terms.id
         self.ladder = terms.ladder
@@ -53,6 +69,7 @@ class Limit(ABC):
         self.climbs = bool(terms.ladder.steps)
         self.bans = terms.refuse_tool or bool(terms.until)
         self.max = max
+        self.always = always or not max
         lowest = terms.ladder.lowest
         self.least = max if lowest is None else min(max, lowest - 1)
 

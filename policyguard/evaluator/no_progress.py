@@ -30,11 +30,10 @@ class NoProgress(Limit):
     are remembered, the one flagged longest ago is forgotten first.
     """
 
-    admits = False
     __slots__ = ("most",)
 
     def __init__(self, terms: Terms, *, max: int, most: int) -> None:  # noqa: A002 - the field's name
-        super().__init__(terms, max)
+        super().__init__(terms, max, always=False)
         self.most = most
 
     def tracker(self) -> dict[str, Row]:

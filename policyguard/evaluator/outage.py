@@ -61,7 +61,7 @@ class Outage(Limit):
         most: int,
         patience: int,
     ) -> None:
-        super().__init__(terms, max)
+        super().__init__(terms, max, always=False)
         self.within = within
         self.cooldown = cooldown
         self.together = together

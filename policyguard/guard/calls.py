@@ -45,7 +45,8 @@ class Calls:
         plan: Plan | None = None
         with guard.lock:
             if admit:
-                guard.touch(self._state.id)
+                if guard.latest != self._state.id:
+                    guard.touch(self._state.id)
                 self._made += 1
                 attempt.id = attempt.id or f"c{self._made}"
             try:

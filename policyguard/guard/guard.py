@@ -7,14 +7,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from policyguard.compiler import Compiled, compile_policy
 from policyguard.evaluator.evaluator import Attendance
 from policyguard.evaluator.fold import start
 from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners
-from policyguard.guard.log import journal_of
 from policyguard.guard.purse import purser_of
 from policyguard.guard.session import Session
 from policyguard.guard.tool import guarded
@@ -24,6 +23,9 @@ from policyguard.model.constraint import Constraint
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Completed, Event, Refused, Started
 from policyguard.store.protocol import Lease, Store
+
+if TYPE_CHECKING:
+    from policyguard.journal.journal import Journal
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +61,7 @@ class Guard:
         self.keeper = Keeper(store, self.world.memory) if store is not None else None
         if self.keeper is not None:
             self.world.learner.share()
-        self.journal = journal_of(compiled.policy, store, clock()) if store is not None else None
+        self.journal = _journal(compiled, store, clock()) if store is not None else None
         purses = store.purses if store is not None else None
         self.purser = self.world.purser = purser_of(purses, self.evaluator, self.world.state.book)
         self._leases: dict[str, Lease] = {}
@@ -69,7 +71,7 @@ class Guard:
         if listener is not None:
             self._listeners.add(listener, ())
         self._hearing()
-        self._latest = ""
+        self.latest = ""
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     @classmethod
@@ -175,7 +177,7 @@ class Guard:
             state = start(self.evaluator, self.world.state, event, apart=apart)
             session = Session(self, state, calls)
             self._sessions[event.session] = session
-            self._latest = event.session
+            self.latest = event.session
             if not resumed:
                 self.emit(event)
             return session
@@ -195,8 +197,8 @@ class Guard:
 
     def touch(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""
-        if session != self._latest and session in self._sessions:
-            self._latest = session
+        if session in self._sessions:
+            self.latest = session
             self._sessions.move_to_end(session)
 
     def forget(self, session: Session) -> None:
@@ -269,3 +271,9 @@ class Guard:
         if self.journal is not None:
             self.journal.write(event, anchor=isinstance(event, Completed) and bool(event.lessons))
         self._listeners.tell(event)
+
+
+def _journal(compiled: Compiled, store: Store, now: int) -> Journal | None:
+    from policyguard.guard.log import journal_of  # only who keeps something writes journals
+
+    return journal_of(compiled.policy, store, now)

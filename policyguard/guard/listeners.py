@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from policyguard.model.event import Event
 
 Listener = Callable[[Event], None]
-
-_log = logging.getLogger("policyguard")
 
 
 class Listeners:
@@ -40,5 +37,8 @@ class Listeners:
                 continue
             try:
                 listener(event)
-            except Exception:  # noqa: BLE001 - whatever a stranger's function raises
-                _log.exception("a listener failed on %s", type(event).__name__)
+            except Exception:
+                import logging  # which nobody needs whose listeners do not fail
+
+                log = logging.getLogger("policyguard")
+                log.exception("a listener failed on %s", type(event).__name__)

@@ -7,14 +7,14 @@ hostile data at run time (the rest). Going over one at run time raises `CelLimit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 __all__ = ["BOUNDS", "Bounds"]
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """The engine's limits. cel-spec asks for less than each of them (langdef.md, "Limits")."""
 
     source: int = 8 * 1024

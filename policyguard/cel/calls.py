@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import OperationError
@@ -24,8 +25,7 @@ UNPREPARED: Final = object()
 _FOLDED: Final = {"duration": "'90s' or '1h30m'", "timestamp": "'2026-01-31T09:30:00Z'"}
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """The signatures that fit a call: more than one only where a type is not known."""
 
     functions: tuple[Function, ...]

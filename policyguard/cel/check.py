@@ -184,7 +184,8 @@ class _Checker:
         span = selection.field_span
         if isinstance(operand, RecordType):
             found = self.known_field(operand, selection.field, span)
-            if found is not None and selection.field not in operand.optional:
+            unsure = operand.optional | operand.promised
+            if found is not None and selection.field not in unsure:
                 message = f"`{selection.field}` is always there: `has` is always true"
                 self.problems.error("always-present", message, node.span)
         elif operand != DYN and not isinstance(operand, MapType):

@@ -9,8 +9,9 @@ subclass, `CelLimitError`, is never absorbed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from policyguard.model.errors import ExpressionError
 
@@ -23,8 +24,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong, or doubtful, in the text of an expression.
 
     Lines and columns count from 1, in code points of the expression; the end is exclusive.

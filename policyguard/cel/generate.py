@@ -14,8 +14,9 @@ is certain.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from policyguard.cel import operations
 from policyguard.cel.bounds import BOUNDS
@@ -65,8 +66,7 @@ _CLASSES: Final[dict[str, frozenset[type]]] = {
 """The Python classes of each kind of value. A record may be any mapping, so maps are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
+class Generated(msgspec.Struct, frozen=True):
     """The text of the function `evaluate`, and the objects that it refers to by name."""
 
     code: str

@@ -32,12 +32,13 @@ from policyguard.cel.tree import (
     Logic,
     MapLiteral,
     Node,
+    Operator,
     Select,
     Span,
     Unary,
     Variable,
 )
-from policyguard.cel.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
+from policyguard.cel.uint import INT_MAX, INT_MIN, UINT_MAX
 
 if TYPE_CHECKING:
     from lark import Token, Tree
@@ -61,7 +62,7 @@ _TRANSPARENT: Final = frozenset(
         "unary",
     }
 )
-_OPERATORS: Final = {
+_OPERATORS: Final[dict[str, Operator]] = {
     "relation_lt": "<",
     "relation_le": "<=",
     "relation_gt": ">",
@@ -339,7 +340,7 @@ class _Reader:
                 value = int(digits, 16 if "x" in digits.lower() else 10)
                 if value > UINT_MAX:
                     return self.broken("number-range", f"`{text}` does not fit into 64 bits", span)
-                number = Constant(span, Uint(value))
+                number = Constant(span, value, unsigned=True)
                 # The sign is an operator, and there is no `-` for unsigned integers.
                 return Unary(span, "-", number) if text.startswith("-") else number
             case "FLOAT_LIT":

@@ -12,11 +12,10 @@ from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import CelError, Problem
 from policyguard.cel.generate import generate
 from policyguard.cel.logic import TooManyBlocksError
-from policyguard.cel.parse import parse
 from policyguard.cel.plain import Named, declare, inward, outward
 from policyguard.cel.problems import Problems
 from policyguard.cel.runtime import RUNTIME
-from policyguard.cel.tree import Span
+from policyguard.cel.tree import Node, Span
 from policyguard.cel.types import DYN, Type, accepts
 
 __all__ = ["Program", "compile"]
@@ -27,6 +26,8 @@ class Program:
     """A compiled expression. Immutable, keeps no state, and is safe to share between threads."""
 
     source: str
+    tree: Node
+    """The syntax tree of the source."""
     function: Callable[..., Any]
     """The generated function. It takes the variables in `parameters` by position."""
     parameters: tuple[str, ...]
@@ -72,6 +73,7 @@ def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as i
     *,
     check: bool = True,
     expect: Type | None = None,
+    tree: Node | None = None,
 ) -> Program:
     """Compile `source`, or raise `CelError` with everything that is wrong with it.
 
@@ -80,15 +82,22 @@ def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as i
 
     Without `check` types are left to run time, and so are names that are not declared. With
     `expect` the expression must be of that type, or `dyn`.
+
+    `tree` is the source's syntax tree where it is known, as `Program.tree` of another compilation:
+    then nothing is parsed.
     """
-    return _compile(source, declare(declarations), check, expect)
+    return _compile(source, tree, declare(declarations), check, expect)
 
 
-def _compile(source: str, declarations: Declarations, strict: bool, expect: Type | None) -> Program:
+def _compile(
+    source: str,
+    known: Node | None,
+    declarations: Declarations,
+    strict: bool,
+    expect: Type | None,
+) -> Program:
     problems = Problems(source)
-    tree = parse(source, problems.error)
-    if tree is None:
-        raise CelError(problems.all)
+    tree = known if known is not None else _parsed(source, problems)
     checked = check(tree, declarations, problems, strict=strict)
     if expect is not None and not accepts(expect, checked.type):
         code = "not-bool" if expect.kind == "bool" else "wrong-type"
@@ -107,6 +116,7 @@ def _compile(source: str, declarations: Declarations, strict: bool, expect: Type
     exec(builtins.compile(generated.code, "<cel>", "exec"), namespace)  # noqa: S102  # see above
     return Program(
         source=source,
+        tree=tree,
         function=namespace["evaluate"],
         parameters=generated.parameters,
         types=tuple(declarations.variables.get(name, DYN) for name in generated.parameters),
@@ -115,3 +125,12 @@ def _compile(source: str, declarations: Declarations, strict: bool, expect: Type
         warnings=problems.all,
         code=generated.code,
     )
+
+
+def _parsed(source: str, problems: Problems) -> Node:
+    from policyguard.cel.parse import parse  # where all trees are known, nobody needs a parser
+
+    tree = parse(source, problems.error)
+    if tree is None:
+        raise CelError(problems.all)
+    return tree

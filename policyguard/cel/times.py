@@ -12,7 +12,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any, Final, Self
-from zoneinfo import ZoneInfo
 
 from policyguard.cel.errors import OperationError
 from policyguard.cel.uint import INT_MAX, INT_MIN
@@ -192,6 +191,8 @@ def _zone(name: str) -> tzinfo:
             shift = timedelta(hours=int(hours), minutes=int(minutes))
             return timezone(-shift if sign == "-" else shift)
     elif len(name) < 64 and name.isascii():
+        from zoneinfo import ZoneInfo  # 3 ms, which who names no zone need not pay
+
         # OSError: a name such as `America` is a directory of the database.
         try:
             return ZoneInfo(name)

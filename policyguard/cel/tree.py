@@ -3,15 +3,22 @@
 Every node knows the code points that it came from, so that any later phase can point at them.
 Macros are expanded here already (`Has`, `Comprehension`), chains of `&&` and `||` are flat, and
 parentheses are gone. Nodes compare by identity: the checker attaches what it finds out to them.
+
+The tree is plain data, which msgspec writes and reads (a policy that has been compiled before is
+not parsed again). What is read is not trusted: whatever `check` and `generate` make of a node they
+make of any node of its type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 from typing import Literal as OneOf
 
+import msgspec
+
 from policyguard.cel.macros import Kind
+from policyguard.cel.uint import Uint
 
 __all__ = [
     "Binary",
@@ -27,6 +34,7 @@ __all__ = [
     "Logic",
     "MapLiteral",
     "Node",
+    "Operator",
     "Select",
     "Span",
     "Unary",
@@ -35,41 +43,42 @@ __all__ = [
     "dotted",
 ]
 
-ConstantValue = None | bool | int | float | str | bytes
+Operator = OneOf["<", "<=", ">", ">=", "==", "!=", "in", "+", "-", "*", "/", "%"]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, array_like=True):
     """A stretch of the source: code points `start` up to `end`."""
 
     start: int
     end: int
 
 
-@dataclass(eq=False, slots=True)
-class Node:
+class _Part(msgspec.Struct, eq=False, array_like=True, tag=True):
     """A part of an expression, and where it stands."""
 
     span: Span
 
 
-@dataclass(eq=False, slots=True)
-class Constant(Node):
-    """A literal: null, a bool, a number, a string or bytes. A uint is a `numbers.Uint`."""
+class Constant(_Part):
+    """A literal: null, a bool, a number, a string or bytes; a `Uint` where it is `unsigned`."""
 
-    value: ConstantValue
+    plain: Any  # msgspec knows no union of str and bytes; the checker refuses other classes
+    unsigned: bool = False
+
+    @property
+    def value(self) -> bool | int | float | str | bytes | None:
+        """What it stands for."""
+        return Uint(self.plain) if self.unsigned else self.plain
 
 
-@dataclass(eq=False, slots=True)
-class Identifier(Node):
+class Identifier(_Part):
     """A name. `absolute` means that it was written with a leading dot."""
 
     name: str
     absolute: bool = False
 
 
-@dataclass(eq=False, slots=True)
-class Select(Node):
+class Select(_Part):
     """`operand.field`."""
 
     operand: Node
@@ -77,23 +86,20 @@ class Select(Node):
     field_span: Span
 
 
-@dataclass(eq=False, slots=True)
-class Has(Node):
+class Has(_Part):
     """`has(operand.field)`."""
 
     selection: Select
 
 
-@dataclass(eq=False, slots=True)
-class Index(Node):
+class Index(_Part):
     """`operand[key]`."""
 
     operand: Node
     key: Node
 
 
-@dataclass(eq=False, slots=True)
-class Call(Node):
+class Call(_Part):
     """`name(arguments)`, or `receiver.name(arguments)`."""
 
     receiver: Node | None
@@ -102,33 +108,29 @@ class Call(Node):
     arguments: list[Node]
 
 
-@dataclass(eq=False, slots=True)
-class Unary(Node):
+class Unary(_Part):
     """`!operand` or `-operand`."""
 
     operator: OneOf["!", "-"]
     operand: Node
 
 
-@dataclass(eq=False, slots=True)
-class Binary(Node):
+class Binary(_Part):
     """A comparison, `in`, or arithmetic."""
 
-    operator: str
+    operator: Operator
     left: Node
     right: Node
 
 
-@dataclass(eq=False, slots=True)
-class Logic(Node):
+class Logic(_Part):
     """`a && b && …` or `a || b || …`: two operands or more."""
 
     operator: OneOf["&&", "||"]
     operands: list[Node]
 
 
-@dataclass(eq=False, slots=True)
-class Conditional(Node):
+class Conditional(_Part):
     """`condition ? then : otherwise`."""
 
     condition: Node
@@ -136,30 +138,26 @@ class Conditional(Node):
     otherwise: Node
 
 
-@dataclass(eq=False, slots=True)
-class ListLiteral(Node):
+class ListLiteral(_Part):
     """`[items]`."""
 
     items: list[Node]
 
 
-@dataclass(eq=False, slots=True)
-class MapLiteral(Node):
+class MapLiteral(_Part):
     """`{key: value, …}`."""
 
     entries: list[tuple[Node, Node]]
 
 
-@dataclass(eq=False, slots=True)
-class Variable:
+class Variable(msgspec.Struct, eq=False, array_like=True):
     """A variable that a macro binds, in its body only."""
 
     name: str
     span: Span
 
 
-@dataclass(eq=False, slots=True)
-class Comprehension(Node):
+class Comprehension(_Part):
     """A macro over a list or map: `all`, `exists`, `exists_one`, `filter`, `map` and friends.
 
     `condition` is the predicate (or the filter of `map`), `result` what `map`, `transformList` and
@@ -173,9 +171,27 @@ class Comprehension(Node):
     result: Node | None
 
 
-@dataclass(eq=False, slots=True)
-class Broken(Node):
+class Broken(_Part):
     """Stands where something could not be read; a problem has been reported for it."""
+
+
+Node = (
+    Binary
+    | Broken
+    | Call
+    | Comprehension
+    | Conditional
+    | Constant
+    | Has
+    | Identifier
+    | Index
+    | ListLiteral
+    | Logic
+    | MapLiteral
+    | Select
+    | Unary
+)
+"""Any part of an expression."""
 
 
 def children(node: Node) -> Iterator[Node]:

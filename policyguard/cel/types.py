@@ -80,11 +80,15 @@ class MapType(Type):
 
 @dataclass(frozen=True, slots=True)
 class RecordType(Type):
-    """A JSON object with known fields; those in `optional` may be absent."""
+    """A JSON object with known fields.
+
+    Those in `optional` may be absent. Those in `promised` should not be, and nobody has made sure.
+    """
 
     name: str
     fields: Mapping[str, Type] = field(hash=False)
     optional: frozenset[str]
+    promised: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return self.name or "record"
@@ -137,13 +141,17 @@ def map_of(key: Type, value: Type) -> MapType:
 
 
 def record(
-    fields: Mapping[str, Type], optional: frozenset[str] = frozenset(), name: str = ""
+    fields: Mapping[str, Type],
+    optional: frozenset[str] = frozenset(),
+    name: str = "",
+    promised: frozenset[str] = frozenset(),
 ) -> RecordType:
     """A JSON object with these fields. `name` is how messages call it.
 
-    A field that it does not have is a compile error; `has()` asks for those in `optional`.
+    A field that it does not have is a compile error; `has()` asks for those in `optional`, and may
+    ask for those in `promised`.
     """
-    return RecordType("map", name, MappingProxyType(dict(fields)), frozenset(optional))
+    return RecordType("map", name, MappingProxyType(dict(fields)), optional, promised)
 
 
 def name_of(vocabulary: str, known: frozenset[str]) -> NameType:

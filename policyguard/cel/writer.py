@@ -10,9 +10,10 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
+
+import msgspec
 
 __all__ = ["Level", "Piece", "Writer"]
 
@@ -31,8 +32,7 @@ class Level(IntEnum):
     CONDITIONAL = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A Python expression.
 
     `kind` is what its value certainly is (`bool`, `int`, `string`, …; empty where only run time

@@ -2,37 +2,108 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from policyguard.lint import NothingToLintError, lint_paths
-from policyguard.report.diagnostics import render_json, render_text
+from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
+from policyguard.lint.config import Config, ConfigError, find, read
+from policyguard.lint.pages import PAGES
+from policyguard.report.escape import for_terminal
+from policyguard.report.findings import Findings
+from policyguard.report.findings_formats import FORMATS
 
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
+@click.option("--strict/--no-strict", default=None, help="Warnings count as errors.")
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="CODES",
+    help="Report only these: codes, phases and globs, separated by commas. Repeat it for more.",
+)
+@click.option(
+    "--ignore",
+    multiple=True,
+    metavar="CODES",
+    help="Do not report these; it wins over --select. What keeps a policy from loading always is.",
+)
+@click.option("--fix", "mend", is_flag=True, help="Make the changes that are certain.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="A file with settings.  [default: .policyguard.toml, or [tool.policyguard.lint] in "
+    "pyproject.toml, here or above in the repository]",
+)
 @click.pass_context
-def lint(context: click.Context, paths: tuple[Path, ...], form: str, *, strict: bool) -> None:
-    """Check policy files: syntax, schema, references, types, examples.
+def lint(
+    context: click.Context,
+    paths: tuple[Path, ...],
+    form: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    config: Path | None,
+    *,
+    strict: bool | None,
+    mend: bool,
+) -> None:
+    """Check policy files: what keeps them from loading, and what is legal and still wrong.
 
-    PATHS are files and folders; without any, policyguard.yaml here, else the policies/ folder.
+    PATHS are files and folders; without any, those of the settings, else policyguard.yaml here,
+    else the policies/ folder. A flag wins over the settings.
+
     Exits with 0 (clean, or warnings only), 1 (errors; with --strict anything), 2 (misuse, or
     nothing found to lint).
     """
     try:
-        result = lint_paths(paths)
-    except NothingToLintError as error:
-        click.echo(f"policyguard lint: {error}", err=True)
+        settings = _settings(config)
+        chosen = {
+            "select": _codes(select) or settings.select,
+            "ignore": _codes(ignore) or settings.ignore,
+        }
+        named = paths or settings.paths
+        if mend:
+            mended, files, result = fix(named, **chosen)
+            click.echo(f"mended: {mended}, in {', '.join(map(str, files)) or 'no file'}", err=True)
+        else:
+            result = lint_paths(named, **chosen)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
         context.exit(2)
-    if form == "json":
-        click.echo(json.dumps(render_json(result.diagnostics), indent=2))
-    else:
-        if result.diagnostics:
-            click.echo(render_text(result.diagnostics))
-        click.echo(result.summary, err=True)
-    failing = [d for d in result.diagnostics if strict or d.severity == "error"]
+    except (NothingToLintError, UnknownCodeError) as error:
+        _misuse(context, str(error))
+    except OSError as error:
+        _misuse(context, f"`{error.filename}`: {(error.strerror or 'cannot be used').lower()}")
+    told = FORMATS[form](_findings(result))
+    if told or form != "text":
+        click.echo(told)
+    click.echo(result.summary, err=True)
+    strict = settings.strict if strict is None else strict
+    failing = [found for found in result.diagnostics if strict or found.severity == "error"]
     context.exit(1 if failing else 0)
+
+
+def _settings(config: Path | None) -> Config:
+    file = config or find(Path())
+    return read(file) if file is not None else Config()
+
+
+def _codes(given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(code.strip() for codes in given for code in codes.split(",") if code.strip())
+
+
+def _findings(result: LintResult) -> Findings:
+    return Findings(
+        files=tuple(map(str, result.files)),
+        diagnostics=tuple(result.diagnostics),
+        ignored=tuple(result.ignored),
+        pages=PAGES,
+    )
+
+
+def _misuse(context: click.Context, reason: str) -> NoReturn:
+    click.echo(f"policyguard lint: {for_terminal(reason)}", err=True)
+    context.exit(2)

@@ -1,40 +1,19 @@
-"""Which parts of the language are alive in this version: what is not is refused, never ignored."""
+"""Which step of the language this version has reached: what comes later is refused."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-
-from policyguard.compiler import schema
-from policyguard.engines.yaml_tree import Mapping, Node, Path, Sequence, plain
-from policyguard.model.diagnostic import Diagnostic
 
 STEP = 3
 """The step of the language that this version has reached (`x-step` in the schema)."""
 
-
-def not_alive(node: Node) -> Iterator[tuple[Path, Diagnostic]]:
-    """Every part of a policy's tree that comes to life with a later step, with its path.
-
-    Of a part inside of another one only the outer is named.
-    """
-    return _not_alive(node, schema.document(), ())
-
-
-def _not_alive(node: Node, around: schema.Shape, path: Path) -> Iterator[tuple[Path, Diagnostic]]:
-    shape = schema.fit(around, plain(node))
-    if isinstance(node, Mapping):
-        for key, value in node.entries:
-            below = schema.below(shape, key.text)
-            step = schema.fit(below, plain(value)).get("x-step", STEP)
-            if step != "lint" and step > STEP:
-                message = (
-                    f"`{key.text}` is part of the language but not alive in this version "
-                    f"(step {step})"
-                )
-                found = key.source.diagnostic("schema/not-alive", message, key.span)
-                yield (*path, key.text), found
-            else:
-                yield from _not_alive(value, below, (*path, key.text))
-    elif isinstance(node, Sequence):
-        for index, item in enumerate(node.items):
-            yield from _not_alive(item, schema.below(shape, index), (*path, index))
+LATER = {
+    "call.paths": "4",
+    "call.urls": "4",
+    "mark": "4",
+    "session.progress": "2",
+    "sql": "4",
+    "finds": "4",
+    "runs": "4",
+    "only_runs": "4",
+    "opaque": "4",
+}
+"""Variables, fields and functions of expressions, and the step that brings them to life."""

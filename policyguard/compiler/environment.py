@@ -7,7 +7,7 @@ rule sees all of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from policyguard.cel import Declarations
 from policyguard.cel.functions import STANDARD, Function
@@ -27,9 +27,11 @@ from policyguard.cel.types import (
     record,
 )
 from policyguard.compiler import alive
-from policyguard.compiler.layers import Layered
 from policyguard.learned.progress import Standing
 from policyguard.model.policy import Policy, Tag, Value
+
+if TYPE_CHECKING:
+    from policyguard.compiler.layers import Layered
 
 _JSON = map_of(STRING, DYN)
 _TAG_TYPES = {
@@ -41,24 +43,14 @@ _TAG_TYPES = {
     "timestamp": TIMESTAMP,
 }
 
-NOT_ALIVE = {
-    "call.paths": "4",
-    "call.urls": "4",
-    "mark": "4",
-    "session.progress": "2",
-    "sql": "4",
-    "finds": "4",
-    "runs": "4",
-    "only_runs": "4",
-    "opaque": "4",
-}
-"""Variables, fields and functions that a later step of the language brings to life: which step."""
-
 
 class Environment:
-    """The declarations for each place where CEL may stand."""
+    """The declarations for each place where CEL may stand.
 
-    def __init__(self, policy: Policy, layered: Layered) -> None:
+    `layered` says what the policy defines besides, in parts that are broken; None: there are none.
+    """
+
+    def __init__(self, policy: Policy, layered: Layered | None) -> None:
         names = _Names(layered)
         classes = names.vocabulary(
             "class", "classes", {"", *(entry.class_ for entry in policy.classify.classes)}
@@ -96,19 +88,22 @@ class _Names:
     name may exist: neither must be reported as a mistake of whoever uses it.
     """
 
-    def __init__(self, layered: Layered) -> None:
+    def __init__(self, layered: Layered | None) -> None:
         self._layered = layered
+        self._complete = layered is None or layered.complete
 
     def record(self, section: str, fields: dict[str, Type]) -> Type:
-        if not self._layered.complete:
+        if not self._complete:
             return DYN
-        lost = dict.fromkeys(self._layered.lost(section), DYN)
-        return record({**lost, **fields}, name=section)
+        return record({**dict.fromkeys(self._lost(section), DYN), **fields}, name=section)
 
     def vocabulary(self, kind: str, section: str, known: set[str]) -> Type:
-        if not self._layered.complete:
+        if not self._complete:
             return STRING
-        return name_of(kind, frozenset(known | self._layered.lost(section)))
+        return name_of(kind, frozenset(known | self._lost(section)))
+
+    def _lost(self, section: str) -> set[str]:
+        return set() if self._layered is None else self._layered.lost(section)
 
 
 def _call(classes: Type, tags: Type) -> Type:
@@ -196,7 +191,7 @@ def _session(tags: Type) -> Type:
 
 
 def _progress() -> dict[str, Type]:
-    if int(NOT_ALIVE["session.progress"]) > alive.STEP:
+    if int(alive.LATER["session.progress"]) > alive.STEP:
         return {}
     return {"progress": name_of("progress", frozenset(get_args(Standing)))}
 

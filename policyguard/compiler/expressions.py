@@ -6,20 +6,23 @@ A mistake in one hides none in the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from policyguard.cel import BOOL, DYN, STRING, CelError, Declarations, Problem, Program, Type
 from policyguard.cel import compile as compile_cel
+from policyguard.cel.tree import Node
 from policyguard.compiler import alive
-from policyguard.compiler.environment import NOT_ALIVE, Environment
-from policyguard.compiler.layers import Layered
+from policyguard.compiler.environment import Environment
 from policyguard.compiler.learn_sections import learns
-from policyguard.compiler.tool_schemas import Tools
 from policyguard.evaluator.view import Expression
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
+
+if TYPE_CHECKING:
+    from policyguard.compiler.layers import Layered
+    from policyguard.compiler.tool_schemas import Tools
 
 Path = tuple[str | int, ...]
 
@@ -71,23 +74,35 @@ def compile_expressions(
 ) -> tuple[Expressions, list[Diagnostic]]:
     """Compile every expression of a policy; the diagnostics are errors and warnings of all.
 
-    Where `tools` are known, arguments have their types.
+    What is known of the `tools` finds more mistakes. The programs do not rely on it: at run time a
+    tool is given what the model has written.
     """
     programs: dict[Path, Program] = {}
     found: list[Diagnostic] = []
     for place in _places(policy, Environment(policy, layered)):
-        declarations = place.declarations
-        if tools is not None:
-            declarations = tools.declared(place.path, layered, declarations)
-        try:
-            program = compile_cel(place.source, declarations, expect=place.expect)
-        except CelError as error:
-            problems = error.problems
-        else:
+        program, problems = _compiled(place, place.declarations)
+        if program is not None:
             programs[place.path] = program
-            problems = program.warnings
+        if tools is not None:
+            _, more = _compiled(place, tools.declared(place.path, layered, place.declarations))
+            problems = tuple(dict.fromkeys((*problems, *more)))
         found += [_diagnostic(problem, place, layered) for problem in problems]
     return Expressions(programs), found
+
+
+def known_expressions(policy: Policy, trees: Mapping[str, Node]) -> Expressions:
+    """Compile the expressions of a policy that has been compiled before, from their trees by text.
+
+    Raises `KeyError` or `CelError` where the trees are not its own.
+    """
+    return Expressions(
+        {
+            place.path: compile_cel(
+                place.source, place.declarations, expect=place.expect, tree=trees[place.source]
+            )
+            for place in _places(policy, Environment(policy, None))
+        }
+    )
 
 
 def reads_any(reads: frozenset[str], field: str) -> bool:
@@ -96,6 +111,16 @@ def reads_any(reads: frozenset[str], field: str) -> bool:
         read == field or read.startswith(f"{field}.") or field.startswith(f"{read}.")
         for read in reads
     )
+
+
+def _compiled(
+    place: Place, declarations: Declarations
+) -> tuple[Program | None, tuple[Problem, ...]]:
+    try:
+        program = compile_cel(place.source, declarations, expect=place.expect)
+    except CelError as error:
+        return None, error.problems
+    return program, program.warnings
 
 
 def _places(policy: Policy, environment: Environment) -> Iterator[Place]:
@@ -167,7 +192,7 @@ def _waiting(problem: Problem) -> str:
     """What to say of a name that the language knows and a later step brings to life."""
     if problem.code not in ("undeclared-reference", "unknown-field", "not-available"):
         return ""
-    for name, step in NOT_ALIVE.items():
+    for name, step in alive.LATER.items():
         if int(step) > alive.STEP and f"`{name.rpartition('.')[2]}`" in problem.message:
             return f"`{name}` is part of the language but not alive in this version (step {step})"
     return ""

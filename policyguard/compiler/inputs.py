@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Mapping
 from importlib import import_module
@@ -14,6 +15,8 @@ from policyguard.engines.source import LARGEST
 
 PACK = "pack:"
 """What the name of a file in a pack begins with."""
+PACK_NAME = re.compile(r"(?:packs/)?[A-Za-z0-9][A-Za-z0-9_-]*")
+"""A name that means a pack. Every other is a file's."""
 
 
 class File(msgspec.Struct, frozen=True, array_like=True):

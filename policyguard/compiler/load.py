@@ -26,7 +26,6 @@ from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quoted
 DEEPEST = 16
 """How many files may extend one another in a row."""
 
-_PACK = re.compile(r"(?:packs/)?[A-Za-z0-9][A-Za-z0-9_-]*")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -206,7 +205,7 @@ def _find(name: str | Path, origin: _File | None) -> _File | _Refused:
             return _Refused(
                 "load/address", f"{quoted(name)} is an address; policies are never fetched"
             )
-        if _PACK.fullmatch(name):
+        if inputs.PACK_NAME.fullmatch(name):
             return _pack(name)
         if origin is not None and origin.folder is not None:
             if "/" in name or "\\" in name:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from policyguard.compiler.layers import Layered
-from policyguard.engines.yaml_tree import Scalar
 from policyguard.model.diagnostic import Diagnostic, Severity, did_you_mean, quoted
 from policyguard.model.policy import Policy
+
+if TYPE_CHECKING:
+    from policyguard.compiler.layers import Layered
+    from policyguard.engines.yaml_tree import Scalar
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _CALL = (
@@ -87,6 +89,8 @@ def told_in_messages(policy: Policy) -> frozenset[str]:
 
 def check_placeholders(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     """What is wrong with the placeholders of all messages."""
+    from policyguard.engines.yaml_tree import Scalar  # a policy that is known has no tree
+
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         for entry in entries:
             for field in ("message", "instead"):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from policyguard.compiler.expressions import Expressions
-from policyguard.compiler.layers import Layered
-from policyguard.engines.yaml_tree import Path
 from policyguard.evaluator.view import Expression
 from policyguard.learned.radius import Schedule
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy, Radius
+
+if TYPE_CHECKING:
+    from policyguard.compiler.layers import Layered
+    from policyguard.engines.yaml_tree import Path
 
 
 class RadiusEntry(NamedTuple):

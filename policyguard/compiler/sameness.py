@@ -30,7 +30,11 @@ class Errors:
     def same(self, error: str) -> str:
         """The fingerprint of an error, its accidents masked."""
         head = error if len(error) <= HEAD else error[: HEAD // 2] + error[-HEAD // 2 :]
-        return self._fingerprinter.text(self._mask.replace(head, "#"))
+        return self._fingerprinter.text(self.masked(head))
+
+    def masked(self, error: str) -> str:
+        """A text with `#` for each of its accidents."""
+        return self._mask.replace(error, "#")
 
 
 HEAD = 2048

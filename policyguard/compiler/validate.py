@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from policyguard.compiler import schema
-from policyguard.compiler.alive import not_alive
+from policyguard.compiler.unborn import not_alive
 from policyguard.compiler.wording import words
 from policyguard.engines.json_schema import Problem
 from policyguard.engines.source import Source

@@ -12,7 +12,7 @@ that imports `re2`. What surprised us (each has a test in `tests/engines/test_re
 - The Python wrapper costs five times as much as the match. `search` calls the compiled object
   that the wrapper keeps; captures are switched off, because nobody here reads them.
 - Error messages are bytes, and RE2 also prints them unless `log_errors` is off.
-- `Set.Add` does not say why it refuses a pattern: each pattern is compiled alone first.
+- `Set.Add` does not say why it refuses a pattern: to hear that, the pattern is compiled alone.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class RegexSet:
     cause stands at its beginning or at its end, and a tool's output has no upper limit.
     """
 
-    __slots__ = ("_canary", "_cap", "_head", "_patterns", "_set", "_tail")
+    __slots__ = ("_alone", "_canary", "_cap", "_head", "_set", "_tail", "_texts")
 
     def __init__(
         self,
@@ -113,15 +113,24 @@ class RegexSet:
         `memory` is what RE2 may use for the automaton, in bytes; with less, more texts are
         searched pattern by pattern, with the same answers.
         """
-        self._patterns = tuple(Regex(pattern) for pattern in patterns)
+        self._texts = tuple(patterns)
         self._head = head
         self._tail = tail
         self._cap = head + tail
-        self._canary = len(self._patterns)
+        self._canary = len(self._texts)
         self._set: Any = _compile_set(patterns, memory)
+        self._alone: tuple[Regex, ...] = ()
+        if self._set is None:
+            self._one_by_one()
 
     def __len__(self) -> int:
-        return len(self._patterns)
+        return len(self._texts)
+
+    def _one_by_one(self) -> tuple[Regex, ...]:
+        """The patterns by themselves, which are seldom needed, and take as long as the set."""
+        if not self._alone:
+            self._alone = tuple(map(Regex, self._texts))
+        return self._alone
 
     def first(self, text: str) -> int | None:
         """The index of the first pattern, in list order, that matches; None where none does."""
@@ -134,7 +143,7 @@ class RegexSet:
                 first = min(found)
                 return None if first == self._canary else first
         return next(
-            (index for index, pattern in enumerate(self._patterns) if pattern.search(text)), None
+            (index for index, one in enumerate(self._one_by_one()) if one.search(text)), None
         )
 
 
@@ -162,11 +171,14 @@ def _compile(pattern: str) -> Any:
 
 
 def _compile_set(patterns: Sequence[str], memory: int) -> Any:
-    """RE2's own set with the canary last, or None where it is too large to be compiled."""
+    """RE2's own set with the canary last, or None where it is too large, or a pattern is bad."""
     compiled = re2._re2.Set(_UNANCHORED, _options(memory))
-    for pattern in (*patterns, r"\z"):
-        if compiled.Add(pattern.encode()) < 0:
-            return None
+    try:
+        data = [pattern.encode() for pattern in (*patterns, r"\z")]
+    except UnicodeEncodeError:
+        return None
+    if any(compiled.Add(pattern) < 0 for pattern in data):
+        return None
     return compiled if compiled.Compile() else None
 
 

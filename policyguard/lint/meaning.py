@@ -100,8 +100,13 @@ def _unnamed(
     """Entries without an id. Equal ones have the same; one that comes again means nothing."""
     for place, entry in enumerate(entries):
         part = _part((*path, place), entry)
-        rest = sorted((".".join(field), str(value)) for field, value in part.fields.items())
+        rest = sorted((".".join(field), _key(value)) for field, value in part.fields.items())
         yield f"{section}/{part.fields[key,]} {rest}", part
+
+
+def _key(value: Any) -> str:
+    """A text that equal values have; that of a set depends on how it was made."""
+    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
 def _kinds(limits: msgspec.Struct) -> list[str]:

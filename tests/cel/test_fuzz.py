@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import sys
@@ -147,16 +148,7 @@ def test_both_functions_of_a_program_agree(seed: int) -> None:
     if absorbing is None:
         return
     values = data(random.Random(seed))  # noqa: S311  # it must repeat itself, not be secret
-    other = cel.Program(
-        source="",
-        function=absorbing,
-        parameters=program.parameters,
-        types=program.types,
-        reads=program.reads,
-        type=program.type,
-        warnings=(),
-        code="",
-    )
+    other = dataclasses.replace(program, function=absorbing)
     first, second = evaluated(program, values), evaluated(other, values)
     assert repr(first) == repr(second)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
 import sys
 from typing import Any
@@ -21,7 +20,9 @@ from policyguard.cel.uint import Uint
 def shape(node: object) -> Any:
     """A tree as nested tuples, without places."""
     if isinstance(node, tree.Node):
-        fields = (getattr(node, f.name) for f in dataclasses.fields(node) if "span" not in f.name)
+        if isinstance(node, tree.Constant):
+            return ("Constant", node.value)
+        fields = (getattr(node, name) for name in node.__struct_fields__ if "span" not in name)
         return (type(node).__name__, *map(shape, fields))
     if isinstance(node, list | tuple):
         return [shape(item) for item in node]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import dataclasses
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -340,7 +339,7 @@ def test_warnings_do_not_stop_a_program() -> None:
 def test_programs_and_problems_are_immutable() -> None:
     program = cel.compile("call.cwd == '/'", WORLD)
     for thing, field in ((program, "source"), (program.warnings[0], "line"), (WORLD, "container")):
-        with pytest.raises(dataclasses.FrozenInstanceError):
+        with pytest.raises(AttributeError):
             setattr(thing, field, "x")
     assert repr(program) == "Program(\"call.cwd == '/'\")"
 

@@ -93,3 +93,24 @@ def test_everything_that_ships_is_clean() -> None:
     root = Path(__file__).parents[2]
     result = _run(root / "policies", root / "docs", "--strict")
     assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_fix_makes_the_changes_that_are_certain(tmp_path: Path) -> None:
+    file = tmp_path / "unused.yaml"
+    comment = "# policyguard: ignore[lint/bare-number] no more\n"
+    file.write_text(f"{comment}{GOOD}")
+    assert "lint/unused-ignore" in _run(file, "--strict").stdout
+    result = _run(file, "--strict", "--fix")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert f"mended: 1, in {file}" in result.stderr
+    assert file.read_text() == GOOD
+    again = _run(file, "--fix", "--format", "json")
+    assert (again.exit_code, json.loads(again.stdout)) == (0, [])
+    assert "mended: 0, in no file" in again.stderr
+
+
+def test_what_fix_cannot_mend_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(BAD)
+    assert _run(file, "--fix").exit_code == 1
+    assert file.read_text() == BAD

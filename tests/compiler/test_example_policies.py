@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from policyguard.compiler import check_policy
-from policyguard.compiler.alive import not_alive
+from policyguard.compiler.unborn import not_alive
 from policyguard.compiler.front import front
 from policyguard.engines.yaml_source import parse
 

@@ -22,7 +22,7 @@ from policyguard.cel.types import MapType, RecordType
 from policyguard.compiler import check_policy
 from policyguard.compiler.tool_types import arguments
 from policyguard.engines.json_source import parse
-from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.diagnostic import Diagnostic, PolicyError
 
 ARGUMENTS = {
     "type": "object",
@@ -124,6 +124,25 @@ def test_what_is_required_may_be_asked_for_and_read_without_asking(tmp_path: Pat
 def test_where_any_tool_may_be_meant_arguments_stay_open(tools: str, tmp_path: Path) -> None:
     known = {"tools": [TOOL, {"name": "anything", "inputSchema": {"type": "object"}}]}
     assert check(tmp_path, rule("call.args.whatever == 3", tools), known) == []
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"additionalProperties": True},
+        {"additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^x-": {}}},
+        {"anyOf": [{"properties": {"other": {}}}]},
+    ],
+    ids=["any", "of a type", "by pattern", "in a branch"],
+)
+def test_a_schema_that_allows_further_arguments_leaves_them_open(
+    more: dict[str, Any], tmp_path: Path
+) -> None:
+    tools = {"tools": [{**NAMED, "inputSchema": {**ARGUMENTS, **more}}]}
+    assert check(tmp_path, rule("call.args.other == 'x'"), tools) == []
+    closed = {"tools": [{**NAMED, "inputSchema": {**ARGUMENTS, "additionalProperties": False}}]}
+    assert codes(check(tmp_path, rule("call.args.other == 'x'"), closed)) == ["cel/unknown-field"]
 
 
 def test_two_tools_of_one_name_have_the_arguments_of_both(tmp_path: Path) -> None:
@@ -281,3 +300,15 @@ def test_the_judgement_does_not_depend_on_the_types(tmp_path: Path) -> None:
         )
     assert decided[0] == decided[1]
     assert set(decided[0]) == {"block", "allow"}
+
+
+def test_a_policy_that_was_loaded_before_is_held_against_the_tools_as_they_are(
+    tmp_path: Path,
+) -> None:
+    assert check(tmp_path, rule("call.args.order == 'x'"), {"tools": [TOOL]}) == []
+    Guard.load(tmp_path / "policy.yaml")
+    Guard.load(tmp_path / "policy.yaml")
+    (tmp_path / "tools.json").write_text(json.dumps({"tools": [{"name": "other"}]}))
+    with pytest.raises(PolicyError) as raised:
+        Guard.load(tmp_path / "policy.yaml")
+    assert "reference/unknown-tool" in str(raised.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -156,7 +157,7 @@ def test_the_last_ban_lifted_is_progress(tmp_path: Path) -> None:
     compiled = made(tmp_path)
     aim = msgspec.structs.replace(compiled.policy.progress, exhausted_after=1)
     policy = msgspec.structs.replace(compiled.policy, progress=aim)
-    guard = Guard(compiled._replace(policy=policy), clock=lambda: NOW)
+    guard = Guard(replace(compiled, policy=policy), clock=lambda: NOW)
     session = guard.session("s")
     fail(session, "test", "a", n=1)
     assert session.progress == "exhausted"

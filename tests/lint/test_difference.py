@@ -185,6 +185,14 @@ def test_what_means_something_else_is_told_with_its_direction(
         assert one.file.endswith(".yaml")
 
 
+def test_an_entry_about_what_is_outside_is_about_less_where_more_is_inside(tmp_path: Path) -> None:
+    old = POLICY.replace("tools: [a, b]", "tools: {outside: [a]}")
+    new = POLICY.replace("tools: [a, b]", "tools: {outside: [b, a]}")
+    (change,) = changes(old, new, tmp_path)
+    assert (change.entry, change.direction) == ("budgets/some", "looser")
+    assert (change.old, change.new) == ("{outside: [a]}", "{outside: [b, a]}")
+
+
 def test_entries_come_and_go_with_their_values(tmp_path: Path) -> None:
     new = POLICY.replace("  quiet:", "  loud:").replace(", mode: observe", "")
     found = {one.entry: one for one in changes(POLICY, new, tmp_path)}

@@ -1,0 +1,63 @@
+"""`policyguard policy`: what does a policy say, all layers in one, and what has changed in it?"""
+
+from __future__ import annotations
+
+import click
+
+from policyguard.compiler import Compiled, compile_policy
+from policyguard.compiler.load import load
+from policyguard.compiler.provenance import shown
+from policyguard.lint.difference import difference
+from policyguard.model.diagnostic import PolicyError
+from policyguard.report import policy_changes, policy_shown
+
+
+@click.group()
+def policy() -> None:
+    """Look at policies, and compare them."""
+
+
+@policy.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--overridden", is_flag=True, help="Show what does not hold any more, and why.")
+@click.pass_context
+def show(context: click.Context, files: tuple[str, ...], form: str, *, overridden: bool) -> None:
+    """Show the merged policy, each value with the layer and line that it comes from.
+
+    FILE is a policy file or a pack's name; of several, a later one wins. The text is a policy
+    again, without `extends`. What no layer gives has its default, and is not shown.
+
+    Exits with 0, or 2 (misuse, or a broken policy).
+    """
+    compiled = _compiled(context, files)
+    found = shown(compiled.policy, compiled.layered, load(files).layers)
+    render = policy_shown.render_json if form == "json" else policy_shown.render_text
+    click.echo(render(found, overridden=overridden))
+
+
+@policy.command()
+@click.argument("old")
+@click.argument("new")
+@click.option("--format", "form", type=click.Choice(list(policy_changes.FORMATS)), default="text")
+@click.pass_context
+def diff(context: click.Context, old: str, new: str, form: str) -> None:
+    """Show what has changed from OLD to NEW in meaning, not in text.
+
+    Both are policy files or packs' names. Order where it does not matter, comments, metadata,
+    examples and how values are written make no difference. Of each change it is said whether it
+    tightens or loosens the policy, where that can be told.
+
+    Exits with 0 (no change in meaning), 1 (changes), 2 (misuse, or a broken policy).
+    """
+    changes = difference(_compiled(context, (old,)), _compiled(context, (new,)))
+    click.echo(policy_changes.FORMATS[form](changes))
+    context.exit(1 if changes else 0)
+
+
+def _compiled(context: click.Context, files: tuple[str, ...]) -> Compiled:
+    try:
+        return compile_policy(files, cache=False)
+    except PolicyError as error:
+        click.echo(str(error), err=True)
+        context.exit(2)

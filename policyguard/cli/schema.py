@@ -1,0 +1,22 @@
+"""`policyguard schema`: the JSON Schemas of what policyguard reads and writes."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import click
+
+SCHEMAS = {
+    "policy": "policy.schema.json",
+    "policy-tests": "policy-tests.schema.json",
+    "event": "event.schema.json",
+    "report": "report.schema.json",
+}
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(SCHEMAS)), default="policy")
+def schema(name: str) -> None:
+    """Print a JSON Schema: of policies (for editors), of their tests, of events, of reports."""
+    file = resources.files("policyguard.schemas").joinpath(SCHEMAS[name])
+    click.echo(file.read_text("utf-8"), nl=False)

@@ -1,0 +1,68 @@
+"""TOML with places: which table is read, and where its keys and texts stand in the file.
+
+The standard library's parser tells no places. They are looked for in the text: a header or a key is
+found as it is usually written; what is written in another way is pointed at from further off.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any, NamedTuple
+
+from policyguard.engines.source import Source, read
+from policyguard.model.diagnostic import Diagnostic, Span
+
+_PLACE = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+class Parsed(NamedTuple):
+    """A file's values, or None where it is no TOML; what was found; and the text."""
+
+    source: Source
+    values: dict[str, Any] | None
+    diagnostics: list[Diagnostic]
+
+
+def parse(data: bytes, file: str) -> Parsed:
+    """Parse a TOML document. `file` is the name that diagnostics show. Never raises."""
+    source, diagnostics = read(data, file)
+    if diagnostics:
+        return Parsed(source, None, diagnostics)
+    try:
+        return Parsed(source, tomllib.loads(source.text), [])
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return Parsed(source, None, [_syntax(source, str(error) or "nested too deep")])
+
+
+def place(source: Source, table: str, key: str = "", text: str = "") -> Span:
+    """Where a table's header stands, or a key in it, or a quoted text in the key's value."""
+    whole = source.text
+    start, end = 0, len(whole)
+    header = re.search(rf"(?m)^[ \t]*\[[ \t]*({re.escape(table)})[ \t]*\]", whole)
+    found = header
+    if header is not None:
+        start = header.end()
+        following = re.compile(r"(?m)^[ \t]*\[+[A-Za-z_]").search(whole, start)
+        end = following.start() if following else end
+    for wanted, pattern in (
+        (key, r"(?m)^[ \t]*[\"']?({})[\"']?[ \t]*[=.]"),
+        (text, r"[\"']({})[\"']"),
+    ):
+        if wanted:
+            inner = re.compile(pattern.format(re.escape(wanted))).search(whole, start, end)
+            if inner is None:
+                break
+            found, start = inner, inner.end()
+    return source.span(*found.span(1)) if found is not None else source.span(0, 0)
+
+
+def _syntax(source: Source, said: str) -> Diagnostic:
+    where = _PLACE.search(said)
+    message = said[: where.start()].strip() if where else said
+    offset = len(source.text)
+    if where and where[1]:
+        offset = min(source.offset(int(where[1]), int(where[2])), offset)
+    span = source.span(offset, min(offset + 1, len(source.text)))
+    message = f"this is not TOML: {message[:1].lower()}{message[1:]}"
+    return source.diagnostic("config/syntax", message, span)

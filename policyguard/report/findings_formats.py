@@ -1,0 +1,20 @@
+"""The formats of `policyguard lint`, by name. To add one, write a module and name it here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from policyguard.report.diagnostics import render_json, render_text
+from policyguard.report.findings import Findings
+from policyguard.report.findings_junit import render_junit
+from policyguard.report.github import render_github
+from policyguard.report.sarif import render_sarif
+
+FORMATS: dict[str, Callable[[Findings], str]] = {
+    "text": lambda findings: render_text(findings.diagnostics),
+    "json": lambda findings: json.dumps(render_json(findings.diagnostics), indent=2),
+    "sarif": render_sarif,
+    "github": render_github,
+    "junit": render_junit,
+}

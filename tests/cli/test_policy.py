@@ -1,0 +1,207 @@
+"""`policyguard policy show` and `policyguard policy diff`, as a reviewer would run them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard.cli import main
+from policyguard.engines.yaml_source import parse
+from policyguard.engines.yaml_tree import descend, plain
+
+POLICIES = Path(__file__).parents[2] / "policies"
+PACKS = sorted(pack.name for pack in (POLICIES / "packs").iterdir() if pack.is_dir())
+BASE = """\
+policyguard: 1
+name: base
+params: {most: {default: 5, env: MOST}}
+lists:
+  hosts: [a.example, b.example]
+limits:
+  default: {repeat: {max: 3}}
+signatures:
+  - {id: teapot, pattern: teapot}
+rules:
+  no-push: {tools: [git_push], when: "true", message: do not push}
+  no-mail: {tools: [send], when: "true"}
+"""
+TOP = """\
+policyguard: 1
+name: top
+extends: [./base.yaml]
+disable: {rules/no-mail: this agent mails}
+lists:
+  hosts: {add: [c.example]}
+limits:
+  default: {repeat: {max: 2, window: 20}}
+signatures:
+  - {id: teapot, pattern: 'tea ?pot'}
+budgets:
+  most: {calls: $most}
+rules:
+  no-push:
+    tools: [git_push]
+    when: |
+      call.args.force
+      || call.args.all
+"""
+
+
+def run(*args: str | Path, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(main, ["policy", *map(str, args)], catch_exceptions=False, env=env)
+
+
+@pytest.fixture
+def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("base.yaml").write_text(BASE)
+    Path("top.yaml").write_text(TOP)
+
+
+SHOWN = """\
+policyguard: 1                                                # top.yaml:1
+name: top                                                     # top.yaml:2
+params:
+  most: {default: 5, env: MOST}                               # base.yaml:3 (5 now, from MOST or \
+the default)
+lists:
+  hosts:
+    - a.example                                               # base.yaml:5
+    - b.example                                               # base.yaml:5
+    - c.example                                               # top.yaml:6
+limits:
+  default:
+    repeat: {max: 2, window: 20}                              # top.yaml:8
+signatures:
+  - {id: teapot, pattern: "tea ?pot"}                         # top.yaml:10
+rules:
+  no-push:
+    tools: [git_push]                                         # top.yaml:15
+    when: |                                                   # top.yaml:16
+      call.args.force
+      || call.args.all
+budgets:
+  most: {calls: 5}                                            # top.yaml:12
+"""
+
+
+@pytest.mark.usefixtures("layers")
+def test_each_value_is_shown_with_its_layer_and_line() -> None:
+    shown = run("show", "top.yaml")
+    assert shown.exit_code == 0
+    assert shown.stdout == SHOWN
+
+
+@pytest.mark.usefixtures("layers")
+def test_what_does_not_hold_any_more_is_shown_on_demand() -> None:
+    told = run("show", "top.yaml", "--overridden").stdout
+    assert "# was {max: 3} in base.yaml:7" in told
+    assert "# was {id: teapot, pattern: teapot} in base.yaml:9" in told
+    assert '# was {tools: [git_push], when: "true", message: do not push} in base.yaml:11' in told
+    assert "# was base in base.yaml:2" in told
+    assert "# top.yaml:4 disables rules/no-mail: this agent mails" in told
+    assert "# was [a.example" not in told
+    without = [line for line in told.splitlines() if not line.lstrip().startswith("# ")]
+    assert "\n".join(without) + "\n" == run("show", "top.yaml").stdout
+
+
+@pytest.mark.usefixtures("layers")
+def test_json_has_every_scalar_with_its_place() -> None:
+    told = json.loads(run("show", "top.yaml", "--format", "json", "--overridden").stdout)
+    settings = {tuple(one["path"]): one for one in told["settings"]}
+    assert settings["limits", "default", "repeat", "window"] == {
+        "path": ["limits", "default", "repeat", "window"],
+        "value": 20,
+        "file": "top.yaml",
+        "line": 8,
+    }
+    assert settings["lists", "hosts", 2]["file"] == "top.yaml"
+    assert settings["rules", "no-push", "when"]["value"] == "call.args.force\n|| call.args.all\n"
+    before = {tuple(one["path"]): one for one in told["overridden"]}
+    assert before["limits", "default", "repeat"]["value"] == {"max": 3}
+    assert told["disabled"] == [
+        {"id": "rules/no-mail", "reason": "this agent mails", "file": "top.yaml", "line": 4}
+    ]
+    assert "overridden" not in json.loads(run("show", "top.yaml", "--format", "json").stdout)
+
+
+@pytest.mark.usefixtures("layers")
+def test_a_param_is_what_the_environment_makes_it() -> None:
+    told = run("show", "top.yaml", env={"MOST": "7"}).stdout
+    assert "(7 now, from MOST or the default)" in told
+    assert "most: {calls: 7}" in told
+
+
+@pytest.mark.parametrize("pack", ["core", *PACKS])
+def test_every_place_is_right_and_the_text_is_the_same_policy(
+    pack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = run("show", pack)
+    assert shown.exit_code == 0
+    Path("shown.yaml").write_text(shown.stdout)
+    same = run("diff", pack, "./shown.yaml")
+    assert (same.exit_code, same.stdout) == (0, "no change in meaning\n")
+    root = parse(shown.stdout, "shown.yaml").root
+    assert root is not None
+    for one in json.loads(run("show", pack, "--format", "json").stdout)["settings"]:
+        node, rest = descend(root, tuple(one["path"]))
+        assert not rest
+        assert plain(node) == one["value"]
+        text = (POLICIES / one["file"].removeprefix("pack:")).read_text().splitlines()
+        line = text[one["line"] - 1]
+        if isinstance(one["value"], str) and one["value"].isalnum():
+            assert one["value"] in line or "$" in line
+
+
+def test_a_broken_policy_is_2_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("policyguard: 1\n")
+    for args in (["show", tmp_path / "bad.yaml"], ["diff", "core", tmp_path / "bad.yaml"]):
+        result = run(*args)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "error[schema/missing-key]" in result.stderr
+    assert run("show", "coer").exit_code == 2
+    assert "did you mean `core`?" in run("show", "coer").stderr
+
+
+@pytest.mark.usefixtures("layers")
+def test_a_terminal_is_not_moved_by_what_is_shown() -> None:
+    Path("x.yaml").write_text(
+        'policyguard: 1\nname: "\\e]0;x\\a"\nextends: [core]\n'
+        'rules: {a: {tools: [x], owner: "\\e[2J\\nx\\n", when: "true", message: "a\\u202eb"}}\n'
+    )
+    Path("y.yaml").write_text("policyguard: 1\nname: y\nextends: [core]\n")
+    for args in (["show", "x.yaml"], ["diff", "y.yaml", "x.yaml"]):
+        told = run(*args).stdout
+        assert all(letter.isprintable() or letter == "\n" for letter in told)
+    Path("z.yaml").write_text(run("show", "x.yaml").stdout)
+    assert run("diff", "x.yaml", "z.yaml").exit_code == 0
+
+
+@pytest.mark.usefixtures("layers")
+def test_a_difference_has_its_place_and_direction_in_each_format() -> None:
+    text = run("diff", "base.yaml", "top.yaml")
+    assert text.exit_code == 1
+    assert "~ limits/default/repeat\n    max: 3 → 2  (tighter, top.yaml:8)" in text.stdout
+    assert (
+        '- rules/no-mail\n    {tools: [send], when: "true"}  (looser, base.yaml:12)' in text.stdout
+    )
+    told = json.loads(run("diff", "base.yaml", "top.yaml", "--format", "json").stdout)
+    (one,) = (one for one in told if one["field"] == "max")
+    assert one == {
+        "entry": "limits/default/repeat",
+        "what": "changed",
+        "field": "max",
+        "old": "3",
+        "new": "2",
+        "direction": "tighter",
+        "file": "top.yaml",
+        "line": 8,
+    }
+    table = run("diff", "base.yaml", "top.yaml", "--format", "markdown").stdout
+    row = "| <code>limits/default/repeat max</code> | <code>3</code> | <code>2</code> | tighter |"
+    assert row in table
+    assert run("diff", "top.yaml", "top.yaml", "--format", "json").stdout == "[]\n"

@@ -1,0 +1,244 @@
+"""The whole way: recorded runs through the real Guard, to a policy that the real compiler takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from policyguard.compiler import compile_policy
+from policyguard.lint import lint_paths
+from policyguard.report.suggestion import render_signatures, render_yaml
+from policyguard.report.suggestion_figures import Suggestion
+from policyguard.simulate.suggest import Request, SuggestError, suggest
+from tests.simulate.recording import failed, lines, policy, read, write
+
+ONE_LIMIT = "limits: {default: {repeat: {max: 4, window: all, same: call}}}"
+
+
+def _suggested(trace: Path, policies: str | Path = "core", **asked: object) -> Suggestion:
+    asked = {"max_harm": 0.05, "labels": None, "folder": trace.parent, **asked}
+    return suggest(Request(policies=(str(policies),), files=(trace,), **asked))  # type: ignore[arg-type]
+
+
+def _repeating(name: str, times: int, *, success: bool | None) -> Iterable[str]:
+    """A run that reads one file so many times, and some others."""
+    calls = [read("/same")] * times + [read(f"/{number}") for number in range(3)]
+    return lines(name, calls, success=success)
+
+
+def _runs(file: Path, good: Iterable[int], bad: Iterable[int], unknown: int = 0) -> Path:
+    sessions = [_repeating(f"g{n}", times, success=True) for n, times in enumerate(good)]
+    sessions += [_repeating(f"b{n}", times, success=False) for n, times in enumerate(bad)]
+    sessions += [_repeating(f"u{n}", 5, success=None) for n in range(unknown)]
+    return write(file, *sessions)
+
+
+def test_a_limit_is_tightened_as_far_as_the_runs_allow(tmp_path: Path) -> None:
+    trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20, unknown=3)
+    told = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT))
+    assert told.guaranteed
+    assert told.chosen is not None
+    (change,) = told.chosen.changes
+    assert (change.entry, change.now["max"], change.was["max"]) == ("limits/default/repeat", 3, 4)
+    assert (told.chosen.held_out.harm.count, told.chosen.held_out.catch.count) == (0, 10)
+    assert (told.sessions, told.unlabelled, told.chosen.unlabelled.count) == (123, 3, 3)
+    assert "repeat: {max: 3, window: all, same: call}" in told.yaml
+
+
+def test_one_that_harms_is_loosened(tmp_path: Path) -> None:
+    trace = _runs(tmp_path / "t.jsonl", [5] * 100, [9] * 20)
+    told = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT))
+    assert told.guaranteed
+    assert told.chosen is not None
+    settings = {one.entry: one.now for one in told.chosen.changes}
+    assert settings["limits/default/repeat"]["max"] in (5, 6, 8)
+    assert told.chosen.held_out.harm.count == 0
+    assert told.chosen.held_out.catch.count == 10
+
+
+def test_a_budget_comes_from_the_successful_runs(tmp_path: Path) -> None:
+    good = [lines(f"g{n}", [read(f"/{n}/{c}") for c in range(5)], success=True) for n in range(100)]
+    bad = [lines(f"b{n}", [read(f"/{n}/{c}") for c in range(40)], success=False) for n in range(9)]
+    told = _suggested(write(tmp_path / "t.jsonl", *good, *bad))
+    assert told.guaranteed
+    assert told.chosen is not None
+    assert [(one.entry, one.was) for one in told.chosen.changes] == [
+        ("budgets/calls-per-session", {})
+    ]
+    assert 5 <= int(told.chosen.changes[0].now["calls"]) <= 10
+    assert told.chosen.held_out.catch.count == told.held_out.failed
+
+
+def test_too_few_runs_promise_nothing_and_say_how_many_it_takes(tmp_path: Path) -> None:
+    trace = _runs(tmp_path / "t.jsonl", [2] * 40, [4] * 20)
+    told = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT), max_harm=0.01)
+    assert (told.guaranteed, told.needed, told.held_out.succeeded) == (False, 230, 20)
+    assert not any(one.certified for one in told.candidates)
+    header = " ".join(line.removeprefix("# ") for line in render_yaml(told).splitlines())
+    assert "nothing can be promised" in header
+    assert "takes at least 230 successful runs" in header
+    assert "guaranteed" not in header
+    assert told.chosen is not None  # what was seen is shown instead
+
+
+def test_runs_enough_of_which_too_many_are_harmed_leave_nothing_to_propose(tmp_path: Path) -> None:
+    text = "rules: {no: {tools: [read], when: \"call.args.path == '/same'\"}}"
+    trace = _runs(tmp_path / "t.jsonl", [1] * 100, [1] * 5)
+    told = _suggested(trace, policy(tmp_path / "p.yaml", text))
+    assert (told.guaranteed, told.chosen, told.yaml) == (False, None, "")
+    assert told.candidates[0].held_out.harm.count == 50
+
+
+def test_what_the_recording_has_not_kept_counts_as_harm(tmp_path: Path) -> None:
+    text = "rules: {no: {tools: [read], when: \"call.args.path == '/same'\"}}"
+    trace = tmp_path / "t.jsonl"
+    with trace.open("w") as file:
+        for number in range(100):
+            name = f"s{number}"
+            events = [
+                {"event": "started"},
+                {"event": "admitted", "call": "c", "tool": "read"},
+                {"event": "completed", "call": "c", "ok": True},
+                {"event": "closed", "success": True},
+            ]
+            file.writelines(json.dumps({**one, "session": name}) + "\n" for one in events)
+    told = _suggested(trace, policy(tmp_path / "p.yaml", text))
+    assert not told.guaranteed
+    assert told.candidates[0].held_out.unknown == told.candidates[0].held_out.harm.count == 50
+
+
+def test_it_is_the_same_again_and_another_with_another_seed(tmp_path: Path) -> None:
+    chance = random.Random(3)  # noqa: S311 - draws that can be made again
+    good = [chance.randint(1, 5) for _ in range(60)]
+    trace = _runs(tmp_path / "t.jsonl", good, [4, 5, 6, 7] * 5)
+    file = policy(tmp_path / "p.yaml", ONE_LIMIT)
+    told = _suggested(trace, file)
+    assert told == _suggested(trace, file)
+    assert told.candidates != _suggested(trace, file, seed=1).candidates
+
+
+def test_the_runs_held_out_have_no_part_in_finding_candidates(tmp_path: Path) -> None:
+    """Other outcomes and other calls in them change the tests, not what is tested."""
+    file = policy(tmp_path / "p.yaml", ONE_LIMIT)
+    first = _suggested(_runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20), file)
+    mild, wild = first.candidates, []
+    from policyguard.simulate.suggest.split import split
+
+    held = split([f"g{n}\nt.jsonl" for n in range(100)], 0, first.needed)[1]
+    good = [11 if n in held else 2 for n in range(100)]
+    wild = _suggested(_runs(tmp_path / "t.jsonl", good, [4] * 20), file).candidates
+    assert [one.changes for one in wild] == [one.changes for one in mild]
+    assert [one.explored for one in wild] == [one.explored for one in mild]
+    assert wild[-1].held_out.harm.count == 50
+
+
+def test_signatures_for_errors_that_none_knows(tmp_path: Path) -> None:
+    secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+    calls = [
+        *(failed("db", f"quux table {n} is frobbed by ghost {n}", q=n) for n in range(4)),
+        *(failed("db", "wibble wobble wubble", q=n) for n in range(3)),
+        *(failed("db", f"glorp token {secret} went stale today", q=n) for n in range(2)),
+        failed("db", "seen once only dear reader", q=1),
+        {"tool": "db", "args": {}, "text": "all is well: wibble wobble wubble"},
+    ]
+    good = [lines(f"g{n}", [read("/a")], success=True) for n in range(4)]
+    told = _suggested(write(tmp_path / "t.jsonl", lines("s", calls, success=False), *good))
+    assert [(one.hits, one.pattern) for one in told.signatures] == [
+        (4, r"\bquux table \S+ is frobbed by ghost\b"),
+        (2, r"\bglorp token \[secret_github_token\] went stale today\b"),
+    ] or [one.hits for one in told.signatures] == [4, 2]
+    assert secret not in told.signatures_yaml
+    assert {one.why: one.errors for one in told.errors.unproposed} == {
+        "results that did not fail say the same": 3,
+        "seen only once": 1,
+    }
+    layer = tmp_path / "signatures.yaml"
+    layer.write_text(render_signatures(told))
+    assert lint_paths([layer]).diagnostics == []
+    observed = compile_policy([layer]).policy.signatures
+    assert {one.id for one in told.signatures} <= {one.id for one in observed}
+    assert all(one.blame == "unknown" for one in observed[:2])
+
+
+def test_layers_name_what_they_extend_from_where_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "in").mkdir()
+    base = policy(tmp_path / "in" / "p.yaml", ONE_LIMIT)
+    trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        told = _suggested(trace, base.relative_to(tmp_path), folder=Path("out"))
+        assert "extends: [../in/p.yaml]" in told.yaml
+        (tmp_path / "out" / "s.yaml").write_text(render_yaml(told))
+        assert lint_paths([Path("out/s.yaml")]).diagnostics == []
+        repeat = compile_policy("out/s.yaml").policy.limits["default"].repeat
+    assert repeat is not None
+    assert not isinstance(repeat, str)
+    assert repeat.max == 3
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "says"),
+    [
+        ([], [3], "no sessions of 1 known to have succeeded"),
+        ([1], [3], "1 session of 2 known to have succeeded"),
+        ([], [], "no session has a known outcome"),
+    ],
+)
+def test_runs_that_say_nothing_are_refused(
+    tmp_path: Path, good: list[int], bad: list[int], says: str
+) -> None:
+    trace = _runs(tmp_path / "t.jsonl", good, bad, unknown=0 if good or bad else 2)
+    with pytest.raises(SuggestError, match=says):
+        _suggested(trace)
+
+
+def _promises(directory: Path, seeds: range) -> tuple[int, int]:
+    """How often the whole of it promises something, and how often that is wrong.
+
+    Successful runs repeat a call as often as a geometric distribution says, so that the true harm
+    of each threshold is known: it is `stay ** threshold`.
+    """
+    stay, most = 0.38, 0.06  # 0.055 at 3, 0.14 at 2, 0.02 at 4
+    most = stay**3 - 0.001
+    file = policy(directory / "p.yaml", ONE_LIMIT)
+    made = wrong = 0
+    for seed in seeds:
+        chance = random.Random(seed)  # noqa: S311 - draws that can be made again
+
+        def draw(stay: float = stay, chance: random.Random = chance) -> int:
+            return math.floor(math.log(1 - chance.random()) / math.log(stay))
+
+        good = [draw() for _ in range(110)]
+        told = _suggested(
+            _runs(directory / "t.jsonl", good, [4] * 10), file, max_harm=most, seed=seed
+        )
+        for one in told.candidates:
+            entries = {change.entry: change.now for change in one.changes}
+            if one.certified and "budgets/calls-per-session" not in entries:
+                made += 1
+                # `max` gets through: a run with more than that is refused.
+                threshold = int(entries.get("limits/default/repeat", {"max": 4})["max"])
+                if stay ** (threshold + 1) > most:
+                    wrong += 1
+                    break
+    return made, wrong
+
+
+def test_the_promise_holds_through_the_real_guard(tmp_path: Path) -> None:
+    made, wrong = _promises(tmp_path, range(4))
+    assert made
+    assert wrong <= 2
+
+
+@pytest.mark.slow
+def test_the_promise_holds_through_the_real_guard_over_many_draws(tmp_path: Path) -> None:
+    draws = 60
+    made, wrong = _promises(tmp_path, range(100, 100 + draws))
+    assert made > draws / 2
+    assert wrong <= draws * 0.1 + 3 * math.sqrt(draws * 0.09)

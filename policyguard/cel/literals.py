@@ -173,7 +173,8 @@ def _decode(
     pieces: list[bytes] = []
     copied = 0
     for escape in _ESCAPE.finditer(body):
-        pieces += (body[copied : escape.start()].encode(), decoded(escape).encode("latin-1"))
+        plain = body[copied : escape.start()].encode(errors="replace")  # told already, if it errs
+        pieces += (plain, decoded(escape).encode("latin-1"))
         copied = escape.end()
-    pieces.append(body[copied:].encode())
+    pieces.append(body[copied:].encode(errors="replace"))
     return b"".join(pieces) if good else None

@@ -229,3 +229,9 @@ def test_what_the_lexer_itself_cannot_read_has_a_place(source: str) -> None:
         cel.compile(source, {"a": "int"})
     (problem,) = error.value.problems
     assert (problem.code, problem.column) == ("syntax", source.index("true") + 1)
+
+
+def test_half_of_a_surrogate_pair_in_bytes_is_a_mistake_with_a_place() -> None:
+    for source in ("b'\ud800'", "b'\ud800\\x41'", "b'\\x41\ud800'"):
+        with pytest.raises(cel.CelError, match="lone surrogate"):
+            cel.compile(source, {})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler import Compiled, check_policy
-from policyguard.compiler.load import load
+from policyguard.compiler.cache import Entry, slot
+from policyguard.compiler.inputs import together
 from policyguard.lint import ignores
 from policyguard.lint.catalog import LOADING, PAGES
 from policyguard.lint.codes import wanted
@@ -17,6 +19,15 @@ from policyguard.lint.rules import LOCAL, RULES
 from policyguard.lint.subject import Subject
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.report.diagnostics import ordered
+
+_ROOMS = ("lint", "lint.analysis", "lint.rules")
+
+
+class Found(Entry, frozen=True, array_like=True):
+    """What there is to find in some files, whoever asks: it is kept for the next time."""
+
+    reported: tuple[Diagnostic, ...]
+    ignored: tuple[ignores.Ignored, ...]
 
 
 class LintResult(NamedTuple):
@@ -50,6 +61,17 @@ def lint_paths(
     """
     is_wanted = wanted(select, ignore)
     files = policies(paths)
+    place = slot("lint", files, *_ROOMS)
+    known = place.get(Found, os.environ) if place is not None else None
+    if known is None:
+        made, known = _judged(files)
+        if place is not None and len(made) == len(files):
+            place.put(known)
+    return LintResult(tuple(files), ordered(filter(is_wanted, known.reported)), [*known.ignored])
+
+
+def _judged(files: Sequence[Path]) -> tuple[dict[str, Compiled], Found]:
+    """The policies that compile, by their shown names, and what there is to find in all files."""
     made, found = _compiled(files)
     judged: dict[str, set[str]] = {name: set(LOADING) for name in made}
     for name, parts in _parts(made).items():
@@ -61,7 +83,8 @@ def lint_paths(
     comments, wrong = _comments(files)
     reported, ignored, used = ignores.sort(dict.fromkeys(found), comments)
     reported += [*wrong, *ignores.unused(comments, used, frozenset(PAGES), judged)]
-    return LintResult(tuple(files), ordered(filter(is_wanted, reported)), ignored)
+    inputs = together(policy.inputs for policy in made.values())
+    return made, Found(inputs, tuple(reported), tuple(ignored))
 
 
 def _compiled(files: Iterable[Path]) -> tuple[dict[str, Compiled], list[Diagnostic]]:
@@ -105,6 +128,8 @@ def _found(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
 
 def _comments(files: Iterable[Path]) -> tuple[list[ignores.Ignore], list[Diagnostic]]:
     """The ignore comments of all files that can be read, and what is wrong with them."""
+    from policyguard.compiler.load import load  # what is known is not read
+
     comments: list[ignores.Ignore] = []
     wrong: list[Diagnostic] = []
     for file in files:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from policyguard.cel.parse import parse
 from policyguard.cel.tree import Node
 from policyguard.cel.tree import Span as Stretch
 from policyguard.compiler import Compiled
@@ -50,8 +49,7 @@ class Subject:
     @cached_property
     def conditions(self) -> dict[Path, Node]:
         """The policy's CEL as trees, by path."""
-        trees = {path: parse(program.source, _silent) for path, program in self.expressions}
-        return {path: tree for path, tree in trees.items() if tree is not None}
+        return {path: program.tree for path, program in self.expressions}
 
     def owns(self, path: Path) -> bool:
         """Whether the value at `path` (or the nearest around it) stands in a file in question."""
@@ -63,7 +61,3 @@ class Subject:
         if isinstance(node, Scalar):
             return node.stretch(stretch.start, stretch.end)
         return self.layered.where(path)
-
-
-def _silent(code: str, message: str, span: Stretch, help_: str | None) -> None:
-    """The compiler has reported it."""

@@ -111,9 +111,7 @@ class Evaluator:
         attempt.session = session
         attempt.ground = ground = self.ground
         tool, server, args = attempt.tool, attempt.server, attempt.args
-        at, now = attempt.at, session.now
-        if at is not None and now is not None and at < now:
-            attempt.at = now
+        attempt.at = session.clamp(attempt.at)
         if ground.reads_previous:
             attempt.previous = session.previous.get(tool, attempt.previous)
         fingerprint, like, numbers = self.identify(tool, server, args)

@@ -122,10 +122,7 @@ class Calls:
             if attempt is None:
                 outcome = guard.evaluator.observer.observe(event, None, None)
                 return Recorded(outcome=outcome, counted=False)
-            at = event.at
-            now = self._state.now
-            if at is not None and now is not None and at < now:
-                at = now
+            at = self._state.clamp(event.at)
             outcome, charges = guard.evaluator.settle(attempt, event, at)
             world = guard.world
             lessons = world.lessons(attempt, event, outcome)

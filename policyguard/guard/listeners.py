@@ -37,7 +37,7 @@ class Listeners:
                 continue
             try:
                 listener(event)
-            except Exception:
+            except Exception:  # whatever a stranger's function raises
                 import logging  # which nobody needs whose listeners do not fail
 
                 log = logging.getLogger("policyguard")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -70,7 +71,7 @@ def test_every_command_exists() -> None:
     for document in DOCUMENTS:
         for words in re.findall(r"\$ policyguard ((?:[a-z]+ ?){1,2})", document.read_text()):
             command = words.split()
-            found = main.commands.get(command[0])
+            found = main.get_command(click.Context(main), command[0])
             assert found is not None, words
 
 

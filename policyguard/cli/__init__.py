@@ -1,36 +1,42 @@
 """The command `policyguard`: one file a command, no logic."""
 
+from __future__ import annotations
+
+from importlib import import_module
+
 import click
 
-from policyguard.cli.constraints import constraints
-from policyguard.cli.explain import explain
-from policyguard.cli.init import init
-from policyguard.cli.journal import journal
-from policyguard.cli.lint import lint
-from policyguard.cli.policy import policy
-from policyguard.cli.schema import schema
-from policyguard.cli.simulate import simulate
-from policyguard.cli.suggest import suggest
-from policyguard.cli.test import test
-from policyguard.cli.traces import traces
-from policyguard.cli.verify import verify_command
+_COMMANDS = (
+    "constraints",
+    "explain",
+    "init",
+    "journal",
+    "lint",
+    "policy",
+    "schema",
+    "simulate",
+    "suggest",
+    "test",
+    "traces",
+    "verify",
+)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The commands, each imported when it is asked for: what all of them need takes its time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        inside = vars(import_module(f"policyguard.cli.{cmd_name}")).values()
+        commands = (one for one in inside if isinstance(one, click.Command))
+        return next(one for one in commands if one.name == cmd_name)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="policyguard-engine", prog_name="policyguard")
 def main() -> None:
     """Stop loops, repeated failures and runaway budgets before an agent's call runs."""
-
-
-main.add_command(constraints)
-main.add_command(init)
-main.add_command(lint)
-main.add_command(simulate)
-main.add_command(suggest)
-main.add_command(test)
-main.add_command(explain)
-main.add_command(journal)
-main.add_command(verify_command)
-main.add_command(traces)
-main.add_command(policy)
-main.add_command(schema)

@@ -99,7 +99,7 @@ def test_the_promise_fails_no_more_often_than_it_says() -> None:
 
 @pytest.mark.slow
 def test_the_promise_fails_no_more_often_than_it_says_over_many_draws() -> None:
-    _check(range(10_000))
+    _check(range(4_000))
 
 
 def test_at_the_worst_it_fails_about_as_often_as_it_may() -> None:

@@ -15,6 +15,7 @@ from policyguard.lint import lint_paths
 from policyguard.report.suggestion import render_signatures, render_yaml
 from policyguard.report.suggestion_figures import Suggestion
 from policyguard.simulate.suggest import Request, SuggestError, suggest
+from policyguard.simulate.suggest.split import split
 from tests.simulate.recording import failed, lines, policy, read, write
 
 ONE_LIMIT = "limits: {default: {repeat: {max: 4, window: all, same: call}}}"
@@ -48,6 +49,21 @@ def test_a_limit_is_tightened_as_far_as_the_runs_allow(tmp_path: Path) -> None:
     assert (told.chosen.held_out.harm.count, told.chosen.held_out.catch.count) == (0, 10)
     assert (told.sessions, told.unlabelled, told.chosen.unlabelled.count) == (123, 3, 3)
     assert "repeat: {max: 3, window: all, same: call}" in told.yaml
+
+
+def test_what_is_only_observed_refuses_nothing(tmp_path: Path) -> None:
+    rule = "rules: {seen: {tools: [read], when: 'true', mode: observe}}"
+    trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20)
+    told = _suggested(trace, policy(tmp_path / "p.yaml", f"{ONE_LIMIT}\n{rule}"))
+    assert told.guaranteed
+    assert "max: 3" in told.yaml
+
+
+def test_a_policy_that_is_tried_out_is_taken_as_it_would_be_enforced(tmp_path: Path) -> None:
+    trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20)
+    told = _suggested(trace, policy(tmp_path / "p.yaml", f"mode: observe\n{ONE_LIMIT}"))
+    assert told.guaranteed
+    assert "max: 3" in told.yaml
 
 
 def test_one_that_harms_is_loosened(tmp_path: Path) -> None:
@@ -126,23 +142,24 @@ def test_the_runs_held_out_have_no_part_in_finding_candidates(tmp_path: Path) ->
     """Other outcomes and other calls in them change the tests, not what is tested."""
     file = policy(tmp_path / "p.yaml", ONE_LIMIT)
     first = _suggested(_runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20), file)
-    mild, wild = first.candidates, []
-    from policyguard.simulate.suggest.split import split
-
+    mild = first.candidates
     held = split([f"g{n}\nt.jsonl" for n in range(100)], 0, first.needed)[1]
     good = [11 if n in held else 2 for n in range(100)]
-    wild = _suggested(_runs(tmp_path / "t.jsonl", good, [4] * 20), file).candidates
+    other = _suggested(_runs(tmp_path / "t.jsonl", good, [4] * 20), file)
+    assert (other.sweep, other.curve) == (first.sweep, first.curve)
+    assert "budgets/calls-per-session" in {point.entry for point in first.sweep}
+    wild = other.candidates
     assert [one.changes for one in wild] == [one.changes for one in mild]
     assert [one.explored for one in wild] == [one.explored for one in mild]
     assert wild[-1].held_out.harm.count == 50
 
 
 def test_signatures_for_errors_that_none_knows(tmp_path: Path) -> None:
-    secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+    hidden = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
     calls = [
         *(failed("db", f"quux table {n} is frobbed by ghost {n}", q=n) for n in range(4)),
         *(failed("db", "wibble wobble wubble", q=n) for n in range(3)),
-        *(failed("db", f"glorp token {secret} went stale today", q=n) for n in range(2)),
+        *(failed("db", f"glorp token {hidden} went stale today", q=n) for n in range(2)),
         failed("db", "seen once only dear reader", q=1),
         {"tool": "db", "args": {}, "text": "all is well: wibble wobble wubble"},
     ]
@@ -150,9 +167,10 @@ def test_signatures_for_errors_that_none_knows(tmp_path: Path) -> None:
     told = _suggested(write(tmp_path / "t.jsonl", lines("s", calls, success=False), *good))
     assert [(one.hits, one.pattern) for one in told.signatures] == [
         (4, r"\bquux table \S+ is frobbed by ghost\b"),
-        (2, r"\bglorp token \[secret_github_token\] went stale today\b"),
-    ] or [one.hits for one in told.signatures] == [4, 2]
-    assert secret not in told.signatures_yaml
+        (2, r"\bglorp token \S+ went stale today\b"),
+    ]
+    assert told.signatures[1].examples == ["glorp token [secret_github_token] went stale today"]
+    assert hidden not in told.signatures_yaml
     assert {one.why: one.errors for one in told.errors.unproposed} == {
         "results that did not fail say the same": 3,
         "seen only once": 1,
@@ -204,8 +222,8 @@ def _promises(directory: Path, seeds: range) -> tuple[int, int]:
     Successful runs repeat a call as often as a geometric distribution says, so that the true harm
     of each threshold is known: it is `stay ** threshold`.
     """
-    stay, most = 0.38, 0.06  # 0.055 at 3, 0.14 at 2, 0.02 at 4
-    most = stay**3 - 0.001
+    stay = 0.38
+    most = stay**3 - 0.001  # more than two repetitions: that harms just too many
     file = policy(directory / "p.yaml", ONE_LIMIT)
     made = wrong = 0
     for seed in seeds:
@@ -216,7 +234,7 @@ def _promises(directory: Path, seeds: range) -> tuple[int, int]:
 
         good = [draw() for _ in range(110)]
         told = _suggested(
-            _runs(directory / "t.jsonl", good, [4] * 10), file, max_harm=most, seed=seed
+            _runs(directory / "t.jsonl", good, [3, 4, 5] * 4), file, max_harm=most, seed=seed
         )
         for one in told.candidates:
             entries = {change.entry: change.now for change in one.changes}

@@ -1,0 +1,218 @@
+"""`policyguard suggest`, as a person or a program would use it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard.cli import main
+from policyguard.compiler import compile_policy
+from policyguard.lint import lint_paths
+from tests.simulate.recording import failed, lines, policy, read, write
+
+TRACES = Path(os.environ.get("POLICYGUARD_TRACES", Path(__file__).parents[3] / "shared" / "traces"))
+ONE_LIMIT = "limits: {default: {repeat: {max: 4, window: all, same: call}}}"
+
+
+def _run(*args: str | Path) -> Result:
+    return CliRunner().invoke(main, ["suggest", *map(str, args)], catch_exceptions=False)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A hundred runs that succeed with two same calls, twenty that fail with four."""
+    others = [read(f"/{n}") for n in range(6)]
+    good = [lines(f"g{n}", [read("/x"), *others, read("/x")], success=True) for n in range(100)]
+    bad = [
+        lines(
+            f"b{n}", [*[read("/x")] * 4, failed("db", "quux is frobbed today", q=n)], success=False
+        )
+        for n in range(20)
+    ]
+    return write(tmp_path / "trace.jsonl", *good, *bad)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return policy(tmp_path / "base.yaml", ONE_LIMIT)
+
+
+def test_it_says_what_it_proposes_and_what_that_promises(trace: Path, base: Path) -> None:
+    result = _run(trace, "--policy", base, "--max-harm", "0.05")
+    assert result.exit_code == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert "limits/default/repeat max 3 (was 4)" in text
+    assert (
+        "guaranteed: with probability at least 90 % over the draw of runs like these, at most 5 % "
+        "of successful runs would have a call refused"
+    ) in text
+    assert "harm against catch" in text
+    assert "repeat: {max: 3, window: all, same: call}" in text
+    assert "quux_frobbed_today" in text
+
+
+def test_a_guarantee_can_be_asked_for_at_another_confidence(trace: Path, base: Path) -> None:
+    options = ("--policy", base, "--max-harm", "0.075")
+    result = _run(trace, *options, "--delta", "0.05")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    assert "with probability at least 95 % over the draw of runs like these, at most 7.5 %" in text
+
+
+def test_too_few_runs_end_with_1_and_say_what_it_takes(trace: Path, base: Path) -> None:
+    result = _run(trace, "--policy", base, "--max-harm", "0.01")
+    assert result.exit_code == 1
+    text = " ".join(result.stdout.split())
+    assert "nothing can be promised: at most 1 % with a confidence of 90 %" in text
+    assert "takes at least 230 successful runs to test with" in text
+    assert "0 of 50 successful runs to test with had a call refused" in text
+    assert "guaranteed:" not in text
+
+
+def test_what_is_written_loads_lints_clean_and_does_it(trace: Path, tmp_path: Path) -> None:
+    base = policy(tmp_path / "base.yaml", f"extends: [core]\n{ONE_LIMIT}")
+    (tmp_path / "out").mkdir()
+    overrides, signatures = tmp_path / "out" / "o.yaml", tmp_path / "out" / "s.yaml"
+    result = _run(
+        trace, "--policy", base, "--max-harm", "0.05",
+        "-o", overrides, "--signatures", signatures,
+    )  # fmt: skip
+    assert result.exit_code == 0
+    assert lint_paths([overrides]).diagnostics == []
+    assert lint_paths([signatures]).diagnostics == []
+    made = compile_policy([overrides]).policy
+    assert made.name == "base-suggested"
+    limit = made.limits["default"].repeat
+    assert limit is not None
+    assert not isinstance(limit, str)
+    assert limit.max == 3
+    assert "# guaranteed: with probability at least 90 %" in overrides.read_text()
+    assert compile_policy([signatures]).policy.signatures[0].id == "quux_frobbed_today"
+
+
+def test_yaml_is_nothing_but_the_layer(trace: Path, base: Path, tmp_path: Path) -> None:
+    result = _run(trace, "--policy", base, "--max-harm", "0.05", "--format", "yaml")
+    file = tmp_path / "o.yaml"
+    file.write_text(result.stdout)
+    limit = compile_policy([file]).policy.limits["default"].repeat
+    assert limit is not None
+    assert not isinstance(limit, str)
+    assert limit.max == 3
+
+
+def test_json_has_all_of_it(trace: Path, base: Path) -> None:
+    result = _run(trace, "--policy", base, "--max-harm", "0.05", "--format", "json")
+    told: dict[str, Any] = json.loads(result.stdout)
+    assert told["guaranteed"] is True
+    assert (told["max_harm"], told["confidence"], told["needed"]) == (0.05, 0.9, 45)
+    assert told["held_out"] == {"succeeded": 50, "failed": 10}
+    (chosen,) = [one for one in told["candidates"] if one["chosen"]]
+    assert chosen["held_out"]["catch"]["count"] == 10
+    assert told["curve"][0]["harm"]["count"] == 0
+    assert {point["entry"] for point in told["sweep"]} >= {"limits/default/repeat"}
+    assert told["signatures"][0]["examples"] == ["quux is frobbed today"]
+
+
+def test_labels_go_before_what_recordings_say(trace: Path, base: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("".join(f'{{"session": "b{n}", "success": true}}\n' for n in range(20)))
+    result = _run(
+        trace, "--policy", base, "--labels", labels, "--max-harm", "0.05", "--format", "json"
+    )
+    told = json.loads(result.stdout)
+    assert told["held_out"] == {"succeeded": 60, "failed": 0}
+    assert result.exit_code == 0  # the policy as it stands
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--max-harm", "1"], "--max-harm"),
+        (["--max-harm", "0"], "--max-harm"),
+        ([], "--max-harm"),
+        (["--max-harm", "0.1", "--delta", "0"], "--delta"),
+        (["--max-harm", "0.1", "--labels", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
+        (["--max-harm", "0.1", "-o", "nowhere/x.yaml"], "there is no folder `nowhere`"),
+        (["--max-harm", "0.1", "--policy", "./nowhere.yaml"], "no file `nowhere.yaml`"),
+        (["--max-harm", "0.1", "--policy", "coer"], "did you mean `core`?"),
+        (["--max-harm", "0.1", "-o", "x.yaml", "--signatures", "x.yaml"], "the same file"),
+    ],
+)
+def test_misuse_ends_with_2(trace: Path, options: list[str], says: str) -> None:
+    result = _run(trace, *options)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert result.stdout == ""
+
+
+def test_runs_that_say_nothing_end_with_2(tmp_path: Path) -> None:
+    unknown = write(tmp_path / "u.jsonl", lines("s", [read("/a")]))
+    result = _run(unknown, "--max-harm", "0.1")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "say which runs succeeded, with --labels" in result.stderr
+    only_failed = write(tmp_path / "f.jsonl", lines("s", [read("/a")], success=False))
+    assert (
+        "no sessions of 1 known to have succeeded" in _run(only_failed, "--max-harm", "0.1").stderr
+    )
+    (tmp_path / "no.txt").write_text("hello")
+    assert "no trace among the files given" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr
+    assert _run(tmp_path / "nowhere", "--max-harm", "0.1").exit_code == 2
+
+
+def test_the_output_may_not_be_one_of_the_traces(trace: Path) -> None:
+    before = trace.read_bytes()
+    result = _run(trace, "--max-harm", "0.1", "-o", trace)
+    assert result.exit_code == 2
+    assert "is among the traces" in result.stderr
+    assert trace.read_bytes() == before
+
+
+HOSTILE = "quux \x1b[2J wrong ``` </details><script> [x](http://evil.example) @all here"
+
+
+@pytest.mark.parametrize("form", ["text", "yaml", "markdown", "json"])
+def test_hostile_text_is_harmless_in_every_format(tmp_path: Path, form: str) -> None:
+    tool = "\x1b[31m\nrules: {evil: {}}\n# "
+    calls = [failed(tool, HOSTILE, q=n) for n in range(3)]
+    good = [lines(f"\x1b[1mg{n}", [read("/a")], success=True) for n in range(4)]
+    trace = write(tmp_path / "t.jsonl", lines("s", calls, success=False), *good)
+    layer = tmp_path / "s.yaml"
+    result = _run(trace, "--max-harm", "0.4", "--format", form, "--signatures", layer)
+    assert result.exit_code in (0, 1)
+    assert "\x1b" not in result.stdout
+    assert lint_paths([layer]).diagnostics == []
+    assert not compile_policy([layer]).policy.rules
+    if form == "markdown":
+        outside = "".join(result.stdout.split("````")[::2])
+        assert "<script>" not in outside
+        assert "quux" not in outside
+
+
+def test_what_reaches_beyond_a_session_is_named(trace: Path, tmp_path: Path) -> None:
+    shared = policy(tmp_path / "s.yaml", "budgets: {all: {calls: 9000, per: global}}")
+    result = _run(trace, "--policy", shared, "--max-harm", "0.05")
+    text = " ".join(result.stdout.split())
+    assert "budgets/all reach beyond a session" in text
+    assert "the guarantee does not hold strictly" in text
+
+
+def test_real_recordings_are_told_honestly(tmp_path: Path) -> None:
+    if not TRACES.is_dir():
+        pytest.skip("no recorded traces: set POLICYGUARD_TRACES")
+    options = (TRACES / "tau2", "--labels", TRACES / "labels.jsonl")
+    output = tmp_path / "o.yaml"
+    result = _run(*options, "--max-harm", "0.1", "--format", "json", "-o", output)
+    told = json.loads(result.stdout)
+    assert told["held_out"]["succeeded"] + told["explored"]["succeeded"] == 30
+    assert told["held_out"]["failed"] + told["explored"]["failed"] == 20
+    assert told["held_out"]["succeeded"] == told["needed"] == 22
+    assert told["guaranteed"] is (result.exit_code == 0)
+    assert told["guaranteed"] is any(one["certified"] for one in told["candidates"])
+    assert lint_paths([output]).diagnostics == []
+    few = json.loads(_run(*options, "--max-harm", "0.01", "--format", "json").stdout)
+    assert (few["guaranteed"], few["needed"]) == (False, 230)

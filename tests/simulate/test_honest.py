@@ -428,3 +428,25 @@ def test_sub_agents_draw_on_the_budget_of_the_session_above(tmp_path: Path) -> N
     )
     figures = _replayed(trace, "budgets: {reads: {calls: 2}}")
     assert [run.first_refusal for run in figures.sessions] == [None, 1]
+
+
+def test_what_only_observes_refuses_nobody_in_observe_mode_either(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: p\nrules:\n"
+        "  seen: {tools: [a], mode: observe}\n  refuses: {tools: [b]}\n"
+    )
+    trace = tmp_path / "trace.jsonl"
+    lines = [
+        '{"event":"started","session":"s","at":1}',
+        '{"event":"admitted","session":"s","at":2,"call":"1","tool":"a","args":{}}',
+        '{"event":"admitted","session":"s","at":3,"call":"2","tool":"b","args":{}}',
+        '{"event":"closed","session":"s","at":4,"success":true}',
+    ]
+    trace.write_text("\n".join(lines) + "\n")
+    for observe in (False, True):
+        replay = Replay(load(file), observe=observe, labels=None)
+        for found in Reader().files(trace):
+            replay.add(found)
+        figures = replay.finish()
+        assert figures.effects.block == 1, observe

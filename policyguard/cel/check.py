@@ -9,8 +9,9 @@ mistake is noted, its type becomes `dyn`, and checking goes on.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from policyguard.cel.arithmetic_types import arithmetic_result, is_ordered
 from policyguard.cel.calls import Target, resolve_call
@@ -63,16 +64,15 @@ __all__ = ["Checked", "check"]
 _KEYS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
 
 
-@dataclass(slots=True)
-class Checked:
+class Checked(msgspec.Struct):
     """What the checker has found out."""
 
     type: Type = DYN
-    reads: set[str] = field(default_factory=set)
-    references: dict[Node, str | TypeValue] = field(default_factory=dict)
+    reads: set[str] = msgspec.field(default_factory=set)
+    references: dict[Node, str | TypeValue] = msgspec.field(default_factory=dict)
     """Identifiers and selections that name a declared variable, or a type."""
-    calls: dict[Call, Target] = field(default_factory=dict)
-    types: dict[Node, Type] = field(default_factory=dict)
+    calls: dict[Call, Target] = msgspec.field(default_factory=dict)
+    types: dict[Node, Type] = msgspec.field(default_factory=dict)
     """What each node is expected to be. At run time only what operators compute is certain."""
 
 

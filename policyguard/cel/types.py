@@ -9,10 +9,11 @@ at run time; nothing about it can be wrong at compile time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from policyguard.cel.uint import Uint
 
@@ -47,8 +48,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(msgspec.Struct, frozen=True):
     """A type without parts. `str()` of it is how messages name it."""
 
     kind: str
@@ -57,8 +57,7 @@ class Type:
         return self.kind
 
 
-@dataclass(frozen=True, slots=True)
-class ListType(Type):
+class ListType(Type, frozen=True):
     """A list of elements of one type."""
 
     element: Type
@@ -67,8 +66,7 @@ class ListType(Type):
         return f"list({self.element})"
 
 
-@dataclass(frozen=True, slots=True)
-class MapType(Type):
+class MapType(Type, frozen=True):
     """A map from keys of one type to values of one type."""
 
     key: Type
@@ -78,24 +76,25 @@ class MapType(Type):
         return f"map({self.key}, {self.value})"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordType(Type):
+class RecordType(Type, frozen=True):
     """A JSON object with known fields.
 
     Those in `optional` may be absent. Those in `promised` should not be, and nobody has made sure.
     """
 
     name: str
-    fields: Mapping[str, Type] = field(hash=False)
+    fields: Mapping[str, Type]
     optional: frozenset[str]
     promised: frozenset[str] = frozenset()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.optional, self.promised))  # a mapping has no hash
 
     def __str__(self) -> str:
         return self.name or "record"
 
 
-@dataclass(frozen=True, slots=True)
-class NameType(Type):
+class NameType(Type, frozen=True):
     """A string out of a closed vocabulary, such as the classes that a policy defines."""
 
     vocabulary: str

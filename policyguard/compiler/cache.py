@@ -1,8 +1,8 @@
 """Policies that have been compiled before, so that nothing is parsed and checked twice.
 
 What is kept is data: the merged, typed policy, the trees of its expressions, the warnings. The
-Python that judges calls is generated anew each time: who can write into the cache may change what
-a policy means, as who can write the policy may, and runs no code by it (`docs/threat-model.md`).
+Python that judges calls is generated from it anew: who can write into the cache may change what a
+policy means, as who can write the policy may, and runs no code by it (`docs/threat-model.md`).
 
 An entry's name is a digest of what is asked for, and of all that compiles: our own code, the
 libraries below it, Python. It holds as long as the files and variables that went into it say the
@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from policyguard.cel.tree import Node
 from policyguard.compiler.compiled import Compiled, put_together
-from policyguard.compiler.expressions import known_expressions
+from policyguard.compiler.expressions import Outline, known_expressions
 from policyguard.compiler.inputs import PACK_NAME, Inputs
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
@@ -34,8 +33,8 @@ from policyguard.store.cache import Cache, cache_folder
 if TYPE_CHECKING:
     from policyguard.compiler.layers import Layered
 
-_ROOMS = ("cel", "compiler", "engines", "evaluator", "model", "schemas")
-"""The folders of policyguard that decide what becomes of a policy."""
+_ROOMS = ("cel", "compiler", "engines", "evaluator", "model")
+"""The folders of policyguard that, with the schemas, decide what becomes of a policy."""
 _LIBRARIES = ("celpy", "jsonschema", "msgspec", "re2", "yaml")
 
 
@@ -46,10 +45,10 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Known(Entry, frozen=True, array_like=True):
-    """A policy without errors. `trees` are its expressions, by their texts."""
+    """A policy without errors; its expressions are known by their texts."""
 
     policy: Policy
-    trees: dict[str, Node]
+    expressions: dict[str, Outline]
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -86,7 +85,7 @@ class Slot:
 def slot(kind: str, names: Sequence[str | Path], *rooms: str) -> Slot | None:
     """The place of what is made of the policies with these names; None where nothing is kept.
 
-    `rooms` are further folders of policyguard that decide what is made.
+    `rooms` are further folders of policyguard that decide what is made, such as `lint.rules`.
     """
     folder = cache_folder()
     if folder is None:
@@ -113,7 +112,7 @@ def known_policy(
         return None
     policy = entry.policy
     try:
-        expressions = known_expressions(policy, entry.trees)
+        expressions = known_expressions(policy, entry.expressions)
         return put_together(policy, expressions, entry.diagnostics, entry.inputs, layered)
     except Exception:  # noqa: BLE001 - an entry that is not our own may break anything
         return None
@@ -121,8 +120,8 @@ def known_policy(
 
 def keep_policy(place: Slot, compiled: Compiled) -> None:
     """Keep a policy for the next time."""
-    trees = {program.source: program.tree for _, program in compiled.expressions}
-    place.put(Known(compiled.inputs, compiled.policy, trees, compiled.diagnostics))
+    outlines = compiled.expressions.outlines()
+    place.put(Known(compiled.inputs, compiled.policy, outlines, compiled.diagnostics))
 
 
 def _asked(name: str | Path) -> bytes:
@@ -136,16 +135,16 @@ def _asked(name: str | Path) -> bytes:
 def _maker(*rooms: str) -> bytes:
     """Tells apart what compiles: every file of ours, and every library, by when it was put there.
 
-    A version would not tell a change of our code from the version before it.
+    A version would not tell a change of our code from what was there before it.
     """
+    house = Path(__file__).parents[1]
+    folders = [f"{house}/{room.replace('.', '/')}" for room in rooms]
+    folders += import_module("policyguard.schemas").__path__  # need not lie in the house
     found = [f"{sys.implementation.cache_tag} {sys.version} {sys.platform}"]
-    for room in rooms:
-        with os.scandir(import_module(f"policyguard.{room}").__path__[0]) as files:
-            found += sorted(
-                _stamp(file.name, file.stat())
-                for file in files
-                if file.name.endswith((".py", ".json"))
-            )
+    for folder in folders:
+        with os.scandir(folder) as files:
+            ours = [file for file in files if file.name.endswith((".py", ".json"))]
+            found += sorted(_stamp(file.name, file.stat()) for file in ours)
     for library in _LIBRARIES:
         spec = find_spec(library)
         found.append(_stamp(library, os.stat(spec.origin if spec and spec.origin else "")))  # noqa: PTH116

@@ -6,9 +6,12 @@ A mistake in one hides none in the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from policyguard.cel import BOOL, DYN, STRING, CelError, Declarations, Problem, Program, Type
 from policyguard.cel import compile as compile_cel
@@ -36,15 +39,42 @@ class Place(NamedTuple):
     expect: Type
 
 
+class Outline(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of an expression that has been compiled before: enough to compile it again."""
+
+    tree: Node
+    parameters: frozenset[str]
+    reads: frozenset[str]
+
+
+class Deferred:
+    """A program of which only the outline is known until it is called for: most never are."""
+
+    def __init__(self, place: Place, outline: Outline) -> None:
+        self.source = place.source
+        declared = place.declarations.variables
+        self.parameters = tuple(name for name in declared if name in outline.parameters)
+        self.reads = outline.reads
+        self._place = place
+        self._tree = outline.tree
+
+    @cached_property
+    def program(self) -> Program:
+        """Compile it. `CelError` where the tree is not that of the text."""
+        place = self._place
+        return compile_cel(place.source, place.declarations, expect=place.expect, tree=self._tree)
+
+
 class Expressions:
     """The compiled programs by path, and as the evaluator wants them."""
 
-    def __init__(self, programs: dict[Path, Program]) -> None:
+    def __init__(self, programs: Mapping[Path, Program | Deferred]) -> None:
         self._programs = programs
 
     def program(self, *path: str | int) -> Program | None:
         """The program at a path; None where the policy has none (or one that does not compile)."""
-        return self._programs.get(path)
+        program = self._programs.get(path)
+        return program.program if isinstance(program, Deferred) else program
 
     def get(self, *path: str | int) -> Expression | None:
         """The same as a function of a view."""
@@ -58,7 +88,8 @@ class Expressions:
 
     def __iter__(self) -> Iterator[tuple[Path, Program]]:
         """All programs, each with its path."""
-        return iter(self._programs.items())
+        for path, program in self._programs.items():
+            yield path, program.program if isinstance(program, Deferred) else program
 
     def sources(self) -> Iterator[str]:
         """The texts of all expressions."""
@@ -67,6 +98,13 @@ class Expressions:
     def all_reads(self) -> frozenset[str]:
         """The dotted fields that any expression reads."""
         return frozenset(field for program in self._programs.values() for field in program.reads)
+
+    def outlines(self) -> dict[str, Outline]:
+        """What is to be known the next time, by text."""
+        return {
+            program.source: Outline(program.tree, frozenset(program.parameters), program.reads)
+            for _, program in self
+        }
 
 
 def compile_expressions(
@@ -90,19 +128,13 @@ def compile_expressions(
     return Expressions(programs), found
 
 
-def known_expressions(policy: Policy, trees: Mapping[str, Node]) -> Expressions:
-    """Compile the expressions of a policy that has been compiled before, from their trees by text.
+def known_expressions(policy: Policy, outlines: Mapping[str, Outline]) -> Expressions:
+    """The expressions of a policy that has been compiled before, from what is known by text.
 
-    Raises `KeyError` or `CelError` where the trees are not its own.
+    Raises `KeyError` where one is not known.
     """
-    return Expressions(
-        {
-            place.path: compile_cel(
-                place.source, place.declarations, expect=place.expect, tree=trees[place.source]
-            )
-            for place in _places(policy, Environment(policy, None))
-        }
-    )
+    places = _places(policy, Environment(policy, None))
+    return Expressions({place.path: Deferred(place, outlines[place.source]) for place in places})
 
 
 def reads_any(reads: frozenset[str], field: str) -> bool:
@@ -198,8 +230,18 @@ def _waiting(problem: Problem) -> str:
     return ""
 
 
-def _expression(program: Program) -> Expression:
-    function, names = program.function, program.parameters
+def _expression(program: Program | Deferred) -> Expression:
+    function: Callable[..., Any]
+    if isinstance(program, Program):
+        function = program.function
+    else:
+
+        def function(*given: Any) -> Any:  # the first time
+            nonlocal function
+            function = program.program.function
+            return function(*given)
+
+    names = program.parameters
     if not names:
         return lambda view: function()
     values = attrgetter(*names)

@@ -6,12 +6,10 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 
 import msgspec
-
-from policyguard.engines.source import LARGEST
 
 PACK = "pack:"
 """What the name of a file in a pack begins with."""
@@ -20,16 +18,20 @@ PACK_NAME = re.compile(r"(?:packs/)?[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class File(msgspec.Struct, frozen=True, array_like=True):
-    """A file that was read. `shown` is its name in reports, `key` tells it from all others."""
+    """A file that was read. `shown` is its name in reports, `key` tells it from all others.
+
+    `size` (bytes) and `sha256` are of what was in it.
+    """
 
     shown: str
     key: str
+    size: int
     sha256: bytes
 
     @classmethod
     def of(cls, shown: str, key: str, data: bytes) -> File:
         """The file in which `data` was found."""
-        return cls(shown, key, hashlib.sha256(data).digest())
+        return cls(shown, key, len(data), hashlib.sha256(data).digest())
 
     def unchanged(self) -> bool:
         """Whether its name still leads to it, and it still says the same."""
@@ -41,7 +43,7 @@ class File(msgspec.Struct, frozen=True, array_like=True):
             path = self.key
         else:
             return False
-        data = _read(path)
+        data = _read(path, self.size + 1)
         return data is not None and hashlib.sha256(data).digest() == self.sha256
 
 
@@ -57,12 +59,22 @@ class Inputs(msgspec.Struct, frozen=True, array_like=True):
         return given and all(file.unchanged() for file in self.files)
 
 
-def _read(path: str) -> bytes | None:
-    """What is in a file, up to one byte more than a policy may have; None where it is none."""
+def together(several: Iterable[Inputs]) -> Inputs:
+    """All that went into any of them."""
+    files: dict[File, None] = {}
+    environ: dict[str, str | None] = {}
+    for one in several:
+        files.update(dict.fromkeys(one.files))
+        environ.update(one.environ)
+    return Inputs(tuple(files), environ)
+
+
+def _read(path: str, most: int) -> bytes | None:
+    """What is in a file, up to so many bytes; None where it is no ordinary one."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe is opened without a writer
     try:
         with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a handle
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read(LARGEST + 1) if regular else None
+            return file.read(most) if regular else None
     except OSError:
         return None

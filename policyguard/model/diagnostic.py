@@ -4,10 +4,9 @@ A diagnostic's code is `phase/slug` (`yaml/duplicate-key`, `schema/unknown-key`)
 lower case, one line, without a final period, with the author's text in backticks.
 """
 
-from __future__ import annotations
+# No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from itertools import islice
 from typing import Literal
 
@@ -82,6 +81,8 @@ def quoted(text: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """Return a help text with the known word that `word` most likely misspells, if any."""
+    from difflib import get_close_matches  # 3 ms, which a policy without mistakes need not pay
+
     names = {name.casefold(): name for name in islice(known, _CONSIDERED)}
     folded = word.casefold()
     close = get_close_matches(folded, names, n=3, cutoff=0.65)

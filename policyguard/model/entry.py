@@ -1,6 +1,6 @@
 """What the entries of a policy have in common: metadata, selectors, examples."""
 
-from __future__ import annotations
+# No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
 from typing import Any, Literal
 

@@ -3,7 +3,7 @@
 Durations are integers in nanoseconds.
 """
 
-from __future__ import annotations
+# No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
 from typing import Literal
 

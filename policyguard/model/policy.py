@@ -6,7 +6,7 @@ Durations are integers in nanoseconds. CEL expressions and RE2 patterns are stil
 means that the policy does not say.
 """
 
-from __future__ import annotations
+# No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
 from typing import Literal
 

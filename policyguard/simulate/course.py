@@ -141,7 +141,7 @@ class Course:
     def _answer(self, decision: Decision, sight: Sight | None, *, careful: bool = False) -> Answer:
         """What a decision says that has something to say."""
         found, noticed = decision.violations, decision.would
-        if self.guard.observe or careful:  # judged as if all were in observe mode: whom would it hit
+        if self.guard.observe or careful:  # as if all were in observe mode: whom would it hit?
             observed = self._blind().observed
             found = tuple(one for one in decision.would if one.id not in observed)
             noticed = tuple(one for one in decision.would if one.id in observed)

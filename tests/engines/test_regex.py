@@ -76,6 +76,12 @@ def test_a_bad_pattern_says_why(pattern: str) -> None:
     assert from_set.value.reason == caught.value.reason
 
 
+def test_half_a_surrogate_pair_is_no_pattern() -> None:
+    for compiled in (Regex, lambda pattern: RegexSet(["fine", pattern])):
+        with pytest.raises(RegexError, match="lone surrogate"):
+            compiled("\ud800")
+
+
 def test_bad_patterns_write_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RegexError):
         Regex("a(")

@@ -1,8 +1,8 @@
 """Packs that a policy extends say different things, and only the last of them holds.
 
-Later layers replace what earlier ones say: the same limit of the same tool, class or default, the same
-id, the same setting. Between two packs nobody has decided that; whoever extends both should know what
-the one takes away from the other, above all where it loosens it.
+Later layers replace what earlier ones say: the same limit of the same tool, class or default, the
+same id, the same setting. Between two packs nobody has decided that; whoever extends both should
+know what the one takes away from the other, above all where it loosens it.
 
 Avoid:
 

@@ -1,0 +1,106 @@
+"""What docs/ci.md and docs/editors.md show works."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click import Group
+from click.testing import CliRunner
+
+from policyguard.cli import main
+from policyguard.engines.yaml_source import parse
+from policyguard.engines.yaml_tree import plain
+from policyguard.lint import lint_paths
+from policyguard.lint.config import read
+from policyguard.report.findings_formats import FORMATS
+
+ROOT = Path(__file__).parents[2]
+CI = (ROOT / "docs" / "ci.md").read_text()
+EDITORS = (ROOT / "docs" / "editors.md").read_text()
+
+BEFORE = """\
+policyguard: 1
+name: before
+extends: [core]
+
+
+
+
+limits:
+  default: {repeat: {max: 3}}
+
+
+
+
+
+
+
+
+
+
+rules:
+  no-push: {tools: [git_push], when: call.args.force}
+"""
+
+
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", document, re.DOTALL)
+
+
+def test_the_table_of_formats_is_the_one_in_the_code() -> None:
+    table = CI.partition("## Formats")[2].partition("##")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(FORMATS)
+
+
+def test_the_settings_can_be_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(blocks(CI, "toml")[0])
+    assert read(tmp_path / "pyproject.toml").strict
+
+
+def test_the_hooks_and_inputs_that_are_named_exist() -> None:
+    found = parse((ROOT / ".pre-commit-hooks.yaml").read_text(), "x").root
+    assert found is not None
+    known = {hook["id"] for hook in plain(found)}
+    assert set(re.findall(r"- id: ([\w-]+)", CI)) == known
+    action = parse((ROOT / "action.yml").read_text(), "x").root
+    assert action is not None
+    assert {"paths", "args", "format", "output"} == plain(action)["inputs"].keys()
+
+
+def test_the_comment_that_ignores_a_finding_does(tmp_path: Path) -> None:
+    rules = next(block for block in blocks(CI, "yaml") if "ignore[" in block)
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"policyguard: 1\nname: x\nextends: [core]\n{rules}")
+    result = lint_paths([file])
+    assert (result.diagnostics, len(result.ignored)) == ([], 1)
+
+
+def test_the_difference_that_it_shows_is_the_one_that_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = re.search(r"(\$ policyguard policy diff .*?)\n(.*?)```", CI, re.DOTALL)
+    assert shown is not None
+    (tmp_path / "before").mkdir()
+    (tmp_path / "after").mkdir()
+    (tmp_path / "before" / "policyguard.yaml").write_text(BEFORE)
+    after = BEFORE.replace("max: 3", "max: 5").partition("rules:")[0]
+    (tmp_path / "after" / "policyguard.yaml").write_text(after)
+    monkeypatch.chdir(tmp_path / "after")
+    command = shown[1].split()[2:]
+    assert CliRunner().invoke(main, command).stdout == shown[2]
+
+
+@pytest.mark.parametrize("document", [CI, EDITORS], ids=["ci", "editors"])
+def test_every_command_exists_with_its_options(document: str) -> None:
+    told = re.findall(r"[`$] ?policyguard ([a-z]+(?: [a-z]+)?)((?: --?[a-z]+)*)", document)
+    assert told
+    for names, options in told:
+        command = main
+        for name in names.split():
+            if isinstance(command, Group):
+                assert name in command.commands, names
+                command = command.commands[name]
+        known = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
+        assert set(options.split()) <= known, (names, options)

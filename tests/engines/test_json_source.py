@@ -1,0 +1,87 @@
+"""JSON as a located tree: the values that JSON has, and the place of each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.engines.json_source import parse
+from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence, plain
+
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co", "Zl"]))
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda below: st.lists(below) | st.dictionaries(TEXT, below),
+)
+
+
+def nodes(node: Node):
+    yield node
+    if isinstance(node, Mapping):
+        for key, value in node.entries:
+            yield key
+            yield from nodes(value)
+    elif isinstance(node, Sequence):
+        for item in node.items:
+            yield from nodes(item)
+
+
+@given(VALUES, st.booleans(), st.sampled_from([None, 2, "\t"]))
+def test_every_value_is_read_and_stands_where_it_says(value, escaped, indent):
+    text = json.dumps(value, ensure_ascii=escaped, indent=indent)
+    _, root, wrong = parse(text, "x.json")
+    if any(found.code.startswith("yaml/") for found in wrong):  # characters no file may have
+        return
+    assert wrong == []
+    assert plain(root) == value
+    for node in nodes(root):
+        assert json.loads(text[node.start : node.end]) == plain(node)
+
+
+@given(st.text(alphabet='[]{}",:\\ntrue1.e- '))
+def test_what_is_no_json_is_refused_and_nothing_is_raised(text):
+    _, root, wrong = parse(text, "x.json")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        assert root is None
+        assert wrong[0].code == "json/syntax"
+        return
+    assert root is not None
+    assert plain(root) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "place"),
+    [
+        ("[1,]", "json/syntax", (1, 4)),
+        ('{"a": 1\n"b": 2}', "json/syntax", (2, 1)),
+        ("", "json/syntax", (1, 1)),
+        ('{"a": NaN}', "json/syntax", (1, 1)),
+        ("9" * 5000, "json/syntax", (1, 1)),
+        ("[" * 65 + "]" * 65, "json/too-deep", (1, 65)),
+        ("[" * 100_000, "json/too-deep", (1, 1)),
+        ("[" + "1," * 100_001 + "1]", "json/too-large", (1, 200_000)),
+        ('{"a": 1, "a": 2}', "json/duplicate-key", (1, 10)),
+        (b"\xff", "yaml/encoding", (1, 1)),
+        ("[" + " " * (1024 * 1024) + "]", "load/too-large", (1, 1)),
+    ],
+    ids=range(11),
+)
+def test_what_is_wrong_has_its_place(text, code, place):
+    _, root, (wrong, *_) = parse(text, "x.json")
+    assert (wrong.code, (wrong.span.line, wrong.span.column)) == (code, place)
+    assert (root is None) is (code != "json/duplicate-key")
+
+
+def test_letters_beyond_16_bits_are_read():
+    _, root, _ = parse(r'"\ud83d\ude00"', "x.json")
+    assert isinstance(root, Scalar)
+    assert root.value == "😀"

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all lint format bench clean
+.PHONY: demo test test-all lint format bench bench-full clean
 
 demo: $(READY)
 	@echo "== core over a recorded evening of four agents"
@@ -29,11 +29,18 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Figures go to benchmarks/results; docs/performance.md tells what they mean.
+BENCHMARKS := hot_path sections growth memory replay start peers
+
 bench: $(READY)
+	@for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one --quick || exit 1; done
+
+bench-full: $(READY)
+	@for one in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$one || exit 1; done
+	$(BIN)/python -m benchmarks.instructions
 	$(BIN)/python -m benchmarks.cel
 	$(BIN)/python -m benchmarks.long_horizon
 	$(BIN)/python -m benchmarks.search_boundary
-	$(BIN)/python -m benchmarks.constraints
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("policyguard needs Python 3.11 or newer; set PYTHON=…" if sys.version_info < (3, 11) else 0)'
@@ -42,4 +49,4 @@ $(READY): pyproject.toml
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) benchmarks/results benchmarks/.peers build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

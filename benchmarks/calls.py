@@ -1,0 +1,82 @@
+"""The calls that benchmarks make: each with arguments of its own, and each failure with a text.
+
+Only the standard library is used here: what stands beside policyguard in a comparison makes the
+same calls, in an environment of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+_ERRORS = (
+    "Error: customer {} not found",
+    "ENOENT: no such file or directory, open '{}'",
+    "HTTP 503 Service Unavailable while asking for {}",
+    "SyntaxError: unexpected token in {}",
+    "{}: the command timed out",
+    "it did not work out with {}",
+)
+_WORDS = ("alder", "birch", "cedar", "dogwood", "elm", "fir", "ginkgo", "hazel", "ivy", "juniper")
+_LETTERS = "bcdfghjklmnpqrstvwxz"
+
+
+class Call(NamedTuple):
+    """A tool call, and what came of it: `error` where it failed, else `result`."""
+
+    tool: str
+    args: dict[str, Any]
+    result: str
+    error: str | None
+
+
+def call(number: int, failing: int = 0) -> Call:
+    """One call of a search with three small arguments; `failing` of 100 fail."""
+    return _called(number, "search", _search(number), failing)
+
+
+def mixed(number: int, failing: int = 0) -> Call:
+    """What a coding agent does: read, search, edit, run, fetch, in turn."""
+    word = name(number)
+    args: dict[str, Any]
+    match number % 5:
+        case 0:
+            tool, args = "read_file", {"path": f"src/{word}.py", "offset": number % 500}
+        case 1:
+            tool, args = "search", _search(number)
+        case 2:
+            tool = "edit_file"
+            args = {"path": f"src/{word}.py", "old_string": f"x = {number}", "new_string": "x = 0"}
+        case 3:
+            tool, args = "bash", {"command": f"cat src/{word}.py | head -n {number % 90}"}
+        case _:
+            tool, args = "fetch", {"url": f"https://{word}.example/{number}", "method": "GET"}
+    return _called(number, tool, args, failing)
+
+
+def name(number: int) -> str:
+    """A name of letters alone: numbers in an error do not tell it from another."""
+    letters = ""
+    number += 1000
+    while number:
+        number, letter = divmod(number, len(_LETTERS))
+        letters += _LETTERS[letter]
+    return letters
+
+
+def _search(number: int) -> dict[str, Any]:
+    words = _WORDS[number % 10], _WORDS[number // 10 % 10]
+    return {"query": f"{words[0]} {words[1]} {name(number)}", "limit": 10, "page": number}
+
+
+def _called(number: int, tool: str, args: dict[str, Any], failing: int) -> Call:
+    # So many of each hundred, spread evenly.
+    fails = (number + 1) * failing // 100 > number * failing // 100
+    error = _ERRORS[number % len(_ERRORS)].format(name(number)) if fails else None
+    return Call(tool, args, f"found {number} of them, the first in {name(number)}", error)
+
+
+def stuck(number: int, failing: int = 0) -> Call:
+    """Every other call is the one that has failed before, in the same way: it is refused."""
+    if number % 2:
+        return Call("search", {"query": "the same", "limit": 10, "page": 0}, "", "user not found")
+    return call(number, failing)

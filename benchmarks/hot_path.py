@@ -1,0 +1,179 @@
+"""What check and record cost, and how many times the floor that is.
+
+    python -m benchmarks.hot_path [--quick]
+
+All contenders stand in one process and take turns in blocks of 100 calls, each call with arguments
+of its own. The floor (`floor.py`) is the least that such a guard must do in Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import tempfile
+from pathlib import Path
+
+from benchmarks.calls import call, mixed, stuck
+from benchmarks.floor import Floor, appending, nowhere
+from benchmarks.guarded import Blocks, Threads, Work, through, through_floor
+from benchmarks.measure import Block, Report, Taken, interleave, table
+from benchmarks.rules import policy
+from policyguard import Guard
+from policyguard.model.constraint import Constraint
+
+SIZE = 100
+THREADED = 250
+"""Calls a thread makes in a block: long enough for threads to get into each other's way."""
+FEW: Work = functools.partial(call, failing=2)
+ALL: Work = functools.partial(call, failing=100)
+FLOOR, FLOOR_ALL, FLOOR_LINES = "floor", "floor, all fail", "floor, chain and lines"
+FLOOR_CHAIN = "floor, one chained line a call, not written"
+FLOOR_LINES_ALL = "floor, chain and lines, all fail"
+CORE = "core"
+
+
+class Contenders:
+    """Everything that is measured, by name, with the floor that it is compared with.
+
+    Only what `wanted` is part of the name of is made; floors are always there.
+    """
+
+    def __init__(self, folder: Path, *, quick: bool, wanted: str) -> None:
+        self._folder = folder
+        self._wanted = wanted
+        self.blocks: dict[str, Block] = {}
+        self.floors: dict[str, str] = {}
+        self._floors()
+        self._plain(CORE, FEW)
+        self._plain("core, all fail", ALL, FLOOR_ALL)
+        self._plain("core, five tools, one a shell", functools.partial(mixed, failing=2))
+        self._plain("core, every other call refused", stuck)
+        for count in (15, 50):
+            self._plain(f"core and {count} CEL rules", FEW, text=policy(count))
+        for count in (1_000, 100_000 if quick else 1_000_000):
+            self._plain(f"core, {count:,} constraints", FEW, constraints=count)
+        for events in (100_000, 200_000 if quick else 1_000_000):
+            self._plain(f"core, {events:,} events ago", FEW, events=events)
+        self._plain("core, SQLite, no journal", FEW, durability="memory")
+        self._plain("core, SQLite and journal", FEW, FLOOR_LINES, durability="process")
+        name = "core, SQLite and journal, all fail"
+        self._plain(name, ALL, FLOOR_LINES_ALL, durability="process")
+        for threads in (1, 4):
+            self._threads(f"core, {threads} thread{'s'[: threads - 1]}", threads)
+
+    def _floors(self) -> None:
+        lines = appending(str(self._folder / "floor.jsonl"))
+        for name, floor, work in (
+            (FLOOR, Floor(), FEW),
+            (FLOOR_ALL, Floor(), ALL),
+            (FLOOR_CHAIN, Floor(nowhere, twice=False), FEW),
+            (FLOOR_LINES, Floor(lines), FEW),
+            (FLOOR_LINES_ALL, Floor(lines), ALL),
+        ):
+            self.blocks[name] = Blocks(through_floor(floor), work, SIZE)
+            self.floors[name] = FLOOR
+
+    def _guard(self, text: str = "", durability: str = "") -> Guard:
+        name = f"{len(self.blocks)}"
+        text = text or policy(0)
+        store: Path | None = None
+        if durability:
+            text += f"journal: {{durability: {durability}}}\n"
+            store = self._folder / name / "store.db"
+        file = self._folder / f"{name}.yaml"
+        file.write_text(text, "utf-8")
+        return Guard.load(file, store=store)
+
+    def _plain(
+        self,
+        name: str,
+        work: Work,
+        floor: str = FLOOR,
+        *,
+        text: str = "",
+        durability: str = "",
+        constraints: int = 0,
+        events: int = 0,
+    ) -> None:
+        if self._wanted not in name:
+            return
+        if constraints:
+            text = policy(0, bounds=f"constraints: {constraints}")
+        guard = self._guard(text, durability)
+        for number in range(constraints):
+            guard.world.memory.put(banned(number))
+        assert len(guard.constraints()) == constraints
+        made = Blocks(through(guard.session("s")), work, SIZE)
+        made.ahead(events // 2)
+        self.blocks[name] = made
+        self.floors[name] = floor
+
+    def _threads(self, name: str, threads: int) -> None:
+        if self._wanted in name:
+            guard = self._guard()
+            sessions = [guard.session(f"t{place}") for place in range(threads)]
+            self.blocks[name] = Threads(sessions, FEW, THREADED)
+
+
+def banned(number: int) -> Constraint:
+    """A ban of some other call of the same tool, in the same session."""
+    return Constraint(
+        id=f"k{number}",
+        kind="banned_strategy",
+        learn="learn",
+        scope="session:s",
+        key=f"call:{number:032x}",
+        signature="not_found",
+        tool="search",
+        count=2,
+    )
+
+
+def told(taken: Taken, contenders: Contenders) -> str:
+    """One row a contender."""
+    rows = []
+    for name in contenders.blocks:
+        floor = contenders.floors.get(name, "")
+        row: list[object] = [name]
+        row += [taken.spread(name, figure) for figure in ("check", "record", "pair")]
+        if floor and name != floor:
+            row += [taken.ratio(name, floor, figure) for figure in ("check", "record", "pair")]
+        else:
+            row += ["–"] * 3
+        alike = floor in (FLOOR, FLOOR_ALL) and name != FLOOR_CHAIN
+        row.append(taken.ratio(name, FLOOR_CHAIN, "pair") if alike else "–")
+        row.append(f"{100 * taken.spread(name, 'admitted').median:.0f} %")
+        rows.append(row)
+    floors = ["check ÷ floor", "record ÷ floor", "both ÷ floor", "both ÷ floor with a chained line"]
+    heads = ["contender", "check µs", "record µs", "both µs", *floors, "admitted"]
+    return table(heads, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, smaller sizes")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only what this is part of")
+    options = parser.parse_args()
+    rounds = 60 if options.quick else 200
+    report = Report("hot_path", "Check and record")
+    with tempfile.TemporaryDirectory() as folder:
+        contenders = Contenders(Path(folder), quick=options.quick, wanted=options.only)
+        gc.collect()
+        gc.freeze()  # one contender's million objects are no other's to walk through
+        taken = interleave(contenders.blocks, rounds)
+    report.add(
+        f"Medians over {rounds} blocks of {SIZE} calls, quartiles in brackets; {call(7, 2).args} "
+        "and 2 % failures where nothing else is said. Threads: µs a pair, all threads together."
+    )
+    report.add(told(taken, contenders))
+    report.spreads(taken)
+    report.figures["ratios"] = {
+        name: {f: taken.ratio(name, floor, f).median for f in ("check", "record", "pair")}
+        for name, floor in contenders.floors.items()
+    }
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""cel-expr-python: the expressions one after the other, over one activation a call."""
+
+from __future__ import annotations
+
+from cel_expr_python import cel
+
+from benchmarks.calls import Call
+from benchmarks.peers.speak import Run, each, serve
+from benchmarks.rules import rules
+
+
+def run() -> Run:
+    environment = cel.NewEnv(variables={"call": cel.Type.DYN})
+    programs = [environment.compile(rule.cel) for rule in rules(15)]
+
+    def check(call: Call) -> bool:
+        activation = environment.Activation({"call": {"args": call.args}})
+        return not any(program.eval(activation).value() for program in programs)
+
+    assert not check(Call("search", {"query": "a password 0", "limit": 1, "page": 1}, "", None))
+    return each(check)
+
+
+if __name__ == "__main__":
+    serve("cel-expr-python", run())

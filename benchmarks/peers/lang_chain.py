@@ -1,0 +1,44 @@
+"""LangChain: the hooks of two ToolCallLimitMiddleware, one of all tools and one of this tool."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from langchain.agents.middleware import ToolCallLimitMiddleware
+from langchain_core.messages import AIMessage
+
+from benchmarks.calls import Call
+from benchmarks.peers.speak import Run, Times, serve
+
+_MOST = 10**9
+
+
+def run() -> Run:
+    limits = [
+        ToolCallLimitMiddleware(thread_limit=_MOST, run_limit=_MOST),
+        ToolCallLimitMiddleware(tool_name="search", thread_limit=_MOST, run_limit=_MOST),
+    ]
+    state: dict[str, Any] = {}
+    clock = time.perf_counter_ns
+
+    def block(calls: list[Call]) -> Times:
+        taken = admitted = 0
+        for call in calls:
+            asked = {"name": call.tool, "args": call.args, "id": call.result}
+            state["messages"] = [AIMessage("", tool_calls=[asked])]  # the model's, not the guard's
+            begun = clock()
+            refused = False
+            for limit in limits:
+                update = limit.after_model(state, None)
+                state.update(update or {})
+                refused = refused or "jump_to" in (update or {}) or "messages" in (update or {})
+            taken += clock() - begun
+            admitted += not refused
+        return Times(taken, None, admitted)
+
+    return block
+
+
+if __name__ == "__main__":
+    serve("langchain", run())

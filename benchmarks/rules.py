@@ -1,0 +1,67 @@
+"""Rules that every rule engine can say: none of them matches the calls of `calls.call`.
+
+Each looks at one argument: equal to a text, containing it, beginning with it, or above a number.
+Only the standard library is used here, as in `calls`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+_WORDS = ("password", "secret", "token", "credential", "salary", "passport", "invoice", "payroll")
+
+
+class Rule(NamedTuple):
+    """Blocks a call where `op` holds between an argument and a value."""
+
+    id: str
+    argument: str
+    op: str
+    value: str | int
+
+    @property
+    def cel(self) -> str:
+        value = json.dumps(self.value)
+        subject = f"call.args.{self.argument}"
+        match self.op:
+            case "equals":
+                return f"{subject} == {value}"
+            case "contains":
+                return f"{subject}.contains({value})"
+            case "prefix":
+                return f"{subject}.startsWith({value})"
+            case _:
+                return f"{subject} > {value}"
+
+
+def rules(count: int) -> list[Rule]:
+    """So many rules, a quarter of each kind."""
+    made = []
+    for place in range(count):
+        word = f"{_WORDS[place % len(_WORDS)]} {place}"
+        match place % 4:
+            case 0:
+                made.append(Rule(f"r{place}", "query", "contains", word))
+            case 1:
+                made.append(Rule(f"r{place}", "query", "equals", word))
+            case 2:
+                made.append(Rule(f"r{place}", "query", "prefix", word))
+            case _:
+                argument = "limit" if place % 8 == 3 else "page"
+                made.append(Rule(f"r{place}", argument, "above", 10**9 + place))
+    return made
+
+
+def policy(count: int, *, core: bool = True, bounds: str = "") -> str:
+    """A policy with so many of these rules, over `core` or alone with every limit off."""
+    lines = ["policyguard: 1", f"name: with-{count}-rules"]
+    if core:
+        lines.append("extends: [core]")
+    if bounds:
+        lines.append(f"bounds: {{{bounds}}}")
+    if count:
+        lines.append("rules:")
+        for rule in rules(count):
+            lines += [f"  {rule.id}:", "    tools: [search]", f"    when: {json.dumps(rule.cel)}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,201 @@
+"""What it takes to begin: processes that import, load, check once, or lint.
+
+    python -m benchmarks.start [--quick]
+
+Each process runs in an environment made for the purpose: policyguard and what it needs, put there
+as an installation puts it, bytecode included. Processes take turns, bare `python -c pass` among
+them. What counts is processor time over bare Python's; the wall clock stands beside it. *Known* is
+what came out of the cache of compiled policies, *new* what was compiled without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from benchmarks.measure import Block, Figures, Report, Spread, Taken, interleave, number, table
+
+ROOT = Path(__file__).resolve().parents[1]
+LINES = 500
+CHECK = """
+from policyguard import Guard
+import time
+session = Guard.load({policy!r}, store={store!r}).session("s")
+begun = time.perf_counter()
+decision = session.check("bash", {{"command": "ls -la"}})
+print((time.perf_counter() - begun) * 1e6)
+session.record(decision, result="total 0")
+"""
+LINT = "from policyguard.cli import main; main(['lint', {policy!r}])"
+OFF = {"POLICYGUARD_CACHE": "off"}
+TARGETS = {
+    "check, core, known": 80,
+    "check, core, known, with a store": 80,
+    "lint, known": 150,
+    "lint, new": 500,
+}
+"""Milliseconds over bare Python's own start."""
+
+
+def policy(lines: int) -> str:
+    """A policy of so many lines, most of them rules with conditions, messages and examples."""
+    made = [
+        "policyguard: 1",
+        "name: five-hundred-lines",
+        "description: as long as a policy becomes",
+        "extends: [core]",
+        "params:",
+        "  most: {default: 40, env: POLICYGUARD_BENCH_MOST}",
+        "lists:",
+        "  approved: [alpha, beta, gamma]",
+        "budgets:",
+        "  calls-per-turn: {calls: 150, per: turn, advise_at: 120}",
+        "limits:",
+        "  tools:",
+        "    web_search: {repeat: {max: 2, window: 5, same: call}}",
+        "rules:",
+    ]
+    place = 0
+    while len(made) < lines - 10:
+        place += 1
+        made += [
+            f"  rule-{place}:",
+            f"    owner: area-{place}@example.com",
+            "    tools: [deploy, release_*]",
+            "    when: >-",
+            f"      call.args.area == 'area-{place}' && !(call.args.stage in lists.approved)",
+            f"      || call.args.size > params.most + {place} && call.args.note == '{place}!'",
+            f"    message: area {place} is not open",
+            "    examples:",
+            f"      match: [deploy: {{area: area-{place}, stage: omega, size: 1, note: ''}}]",
+            f"      no_match: [deploy: {{area: area-{place}, stage: beta, size: 1, note: ''}}]",
+        ]
+    made += ["# that is all"] * (lines - len(made))
+    return "\n".join(made) + "\n"
+
+
+class Environment:
+    """A virtual environment with policyguard and its dependencies, and the folders of a user."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder / "venv", with_pip=False, symlinks=True)
+        self.python = str(folder / "venv" / "bin" / "python")
+        site = next((folder / "venv").glob("lib/python*/site-packages"))
+        for entry in Path(sysconfig.get_path("purelib")).iterdir():
+            if not entry.name.endswith(".pth") and not entry.name.startswith("__editable__"):
+                (site / entry.name).symlink_to(entry)
+        ours = site / "policyguard"
+        ours.mkdir()
+        for entry in (ROOT / "policyguard").iterdir():
+            (ours / entry.name).symlink_to(entry)
+        for mapped in ("policies", "schemas"):
+            (ours / mapped).symlink_to(ROOT / mapped)
+        self._folder = folder
+        self._variables = {
+            "HOME": str(folder),
+            "PATH": os.environ.get("PATH", ""),
+            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+        }
+
+    def run(self, code: str, variables: Mapping[str, str]) -> Figures:
+        """Run a process: its processor time and its time by the clock, in milliseconds."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        begun = time.perf_counter()
+        done = subprocess.run(
+            [self.python, "-c", code],
+            cwd=self._folder,
+            env={**self._variables, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        wall = time.perf_counter() - begun
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode:
+            sys.exit(f"{code}\n{done.stdout}{done.stderr}")
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        figures = {"cpu": cpu * 1e3, "wall": wall * 1e3}
+        if "perf_counter" in code:
+            figures["first check, µs"] = json.loads(done.stdout)
+        return figures
+
+
+def contenders(folder: Path) -> dict[str, Block]:
+    """Every process to be measured, by name."""
+    environment = Environment(folder)
+    long = folder / "policy.yaml"
+    long.write_text(policy(LINES), "utf-8")
+    core = CHECK.format(policy="core", store=None)
+    kept = CHECK.format(policy="core", store=str(folder / "state" / "store.db"))
+    written = CHECK.format(policy=str(long), store=None)
+    lint = LINT.format(policy=str(long))
+    given: dict[str, tuple[str, Mapping[str, str]]] = {
+        "bare Python": ("pass", {}),
+        "import policyguard": ("import policyguard", {}),
+        "import Guard": ("from policyguard import Guard", {}),
+        "check, core, known": (core, {}),
+        "check, core, known, with a store": (kept, {}),
+        "check, core, new": (core, OFF),
+        "check, 500 lines, known": (written, {}),
+        "check, 500 lines, new": (written, OFF),
+        "lint, known": (lint, {}),
+        "lint, new": (lint, OFF),
+    }
+
+    def block(code: str, variables: Mapping[str, str]) -> Block:
+        return lambda turn: environment.run(code, variables)
+
+    return {name: block(*how) for name, how in given.items()}
+
+
+def over(taken: Taken, name: str, figure: str) -> Spread:
+    """Milliseconds over bare Python's, turn by turn."""
+    pairs = zip(taken.blocks[name], taken.blocks["bare Python"], strict=True)
+    return Spread.of(one[figure] - bare[figure] for one, bare in pairs)
+
+
+def told(taken: Taken) -> Iterator[list[object]]:
+    for name in taken.blocks:
+        first = taken.spread(name, "first check, µs")
+        yield [
+            name,
+            over(taken, name, "cpu") if name != "bare Python" else taken.spread(name, "cpu"),
+            taken.ratio(name, "bare Python", "cpu"),
+            over(taken, name, "wall") if name != "bare Python" else taken.spread(name, "wall"),
+            TARGETS.get(name, ""),
+            number(first.median) if first.count else "",
+        ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    rounds = 5 if parser.parse_args().quick else 25
+    report = Report("start", "Start")
+    with tempfile.TemporaryDirectory() as folder:
+        taken = interleave(contenders(Path(folder)), rounds, warm=1)
+    report.add(
+        f"Medians (quartiles) over {rounds} processes each, ms over bare Python's own start (of "
+        f"bare Python: in all). The policy that is linted has {LINES} lines over `core`."
+    )
+    heads = "process|processor time|ratio to bare Python|wall clock|target|first check, µs"
+    report.add(table(heads.split("|"), told(taken)))
+    report.spreads(taken)
+    report.figures["over bare Python, ms"] = {
+        name: over(taken, name, "cpu").median for name in taken.blocks
+    }
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""What benchmarks measure with: spreads, slopes, turns, and calls that are all different."""
+
+from __future__ import annotations
+
+import math
+import sys
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.calls import Call, call, mixed, name, stuck
+from benchmarks.floor import Floor
+from benchmarks.growth import slope
+from benchmarks.guarded import Blocks, through, through_floor
+from benchmarks.measure import Figures, Spread, Taken, interleave, kept, table
+from benchmarks.rules import policy, rules
+from policyguard import Guard
+
+
+def test_quartiles_lie_around_the_median() -> None:
+    spread = Spread.of([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert (spread.low, spread.median, spread.high, spread.count) == (2.0, 3.0, 4.0, 5)
+    assert str(spread) == "3.00 (2.00–4.00)"
+    assert str(Spread.of([])) == "–"
+
+
+def test_a_ratio_is_taken_block_by_block() -> None:
+    """Both were slow in the second block: the ratio does not see it."""
+    blocks: dict[str, list[Figures]] = {
+        "a": [{"check": 2.0}, {"check": 20.0}],
+        "b": [{"check": 1.0}, {"check": 10.0}],
+    }
+    assert Taken(blocks).ratio("a", "b", "check") == Spread(2.0, 2.0, 2.0, 2)
+
+
+def test_everybody_has_as_many_turns_and_not_always_the_same_place() -> None:
+    met: list[str] = []
+
+    def contender(one: str) -> Figures:
+        met.append(one)
+        return {"check": 1.0}
+
+    contenders = {one: (lambda turn, one=one: contender(one)) for one in "abc"}
+    taken = interleave(contenders, 20, warm=2)
+    assert {len(blocks) for blocks in taken.blocks.values()} == {20}
+    assert len({"".join(met[at : at + 3]) for at in range(0, len(met), 3)}) > 1
+
+
+def test_a_slope_tells_flat_from_linear_from_worse() -> None:
+    sizes = (10, 100, 1000)
+    assert slope(sizes, [5.0, 5.0, 5.0]) == pytest.approx(0)
+    assert slope(sizes, [1.0, 10.0, 100.0]) == pytest.approx(1)
+    assert slope(sizes, [size * math.log(size) for size in sizes]) > 1.1
+
+
+def test_all_calls_and_all_errors_differ() -> None:
+    calls = [call(number, 100) for number in range(3000)]
+    assert len({str(one.args) for one in calls}) == len({one.error for one in calls}) == 3000
+    assert not any(letter.isdigit() for letter in name(123456))
+
+
+@pytest.mark.parametrize("failing", [0, 2, 100])
+def test_as_many_fail_as_are_asked_for(failing: int) -> None:
+    assert sum(call(number, failing).error is not None for number in range(1000)) == 10 * failing
+
+
+@pytest.mark.parametrize(("work", "share"), [(call, 1.0), (mixed, 1.0), (stuck, 0.5)])
+def test_core_admits_varied_calls_and_refuses_the_one_that_fails_again(work, share) -> None:
+    blocks = Blocks(through(Guard.load("core").session("s")), lambda number: work(number, 2), 500)
+    blocks(0)
+    assert blocks(1)["admitted"] == share
+
+
+def test_the_floor_bans_what_has_failed_twice() -> None:
+    again = Call("search", {"query": "q"}, "", "user not found")
+    timed = through_floor(Floor())
+    assert [timed(again)[2] is not None for _ in range(3)] == [True, True, False]
+
+
+def test_the_floor_chains_its_lines() -> None:
+    lines: list[bytes] = []
+    floor = Floor(lines.append)
+    for _ in range(2):
+        floor.record(floor.check("search", {}), None)
+    assert len(lines) == 4
+    for before, line in pairwise(lines):
+        digest = before.rstrip()[-66:-2]
+        assert b'"prev":"%s"' % digest in line
+
+
+def test_each_rule_blocks_what_it_names_and_no_call_of_the_work(tmp_path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(policy(15, core=False))
+    session = Guard.load(file).session("s")
+    assert all(session.check(*call(number)[:2]).allowed for number in range(200))
+    for rule in rules(15):
+        args = {"query": "", "limit": 0, "page": 0}
+        args[rule.argument] = rule.value + 1 if isinstance(rule.value, int) else rule.value
+        found = session.check("search", args)
+        assert f"rules/{rule.id}" in {one.id for one in found.violations}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_memory_that_was_had_at_most_is_no_less_than_what_there_is() -> None:
+    assert 0 < kept("VmRSS") <= kept("VmHWM") + 1024
+
+
+def test_a_table_is_markdown() -> None:
+    assert table(["a", "b"], [[1, 2]]) == "| a | b |\n|---|---|\n| 1 | 2 |"

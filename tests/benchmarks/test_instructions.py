@@ -1,0 +1,22 @@
+"""A check and a record take no more instructions, measured by the floor's, than they did."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.instructions import CannotCountError, Counted, bounds, count
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def counted() -> Counted:
+    try:
+        return count()
+    except CannotCountError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("floor", bounds())
+def test_the_ratio_to_the_floor_stays_below_its_bound(counted: Counted, floor: str) -> None:
+    assert 1 < counted.ratio(floor) < bounds()[floor], counted

@@ -1,7 +1,8 @@
 """The schema of the policy language, and which part of it holds for a value.
 
-Besides checking, the schema says three things of a place: its `default`, how its text is read
-(`x-scalar`), and with which step of the language it comes to life (`x-step`).
+Besides checking, the schema says four things of a place: its `default`, how its text is read
+(`x-scalar`), with which step of the language it comes to life (`x-step`), and whether it is
+`deprecated`.
 """
 
 from __future__ import annotations

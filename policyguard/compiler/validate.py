@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from policyguard.compiler import schema
-from policyguard.compiler.unborn import not_alive
+from policyguard.compiler.lifetimes import deprecated, not_alive
 from policyguard.compiler.wording import words
 from policyguard.engines.json_schema import Problem
 from policyguard.engines.source import Source
@@ -47,6 +47,7 @@ def validate(root: Node, known: Iterable[Diagnostic] = ()) -> Checked:
     found = [diagnose(root, problem) for problem in problems]
     diagnostics = [diagnostic for diagnostic in found if diagnostic.span not in reported]
     diagnostics += [diagnostic for _, diagnostic in unborn]
+    diagnostics += deprecated(root)
     tree, cut = prune(root, problems, (path for path, _ in unborn))
     return Checked(tree, diagnostics, cut)
 

@@ -46,6 +46,10 @@ LOADING: dict[str, str] = {
     "load/too-large": "The layers of this policy are more, or larger, than allowed.",
     "load/unreadable": "The file cannot be read; the message has the system's reason.",
     "schema/conflict": "These keys cannot stand together. Keep one of them.",
+    "schema/deprecated": (
+        "The key still works, and a later version of the language will refuse it. The help says "
+        "what to write instead."
+    ),
     "schema/empty": "There must be something here.",
     "schema/missing-key": "A key that this entry needs is missing.",
     "schema/name": "This cannot be a name here; the help says which names can.",

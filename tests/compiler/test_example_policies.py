@@ -13,7 +13,7 @@ import pytest
 
 from policyguard.compiler import check_policy
 from policyguard.compiler.front import front
-from policyguard.compiler.unborn import not_alive
+from policyguard.compiler.lifetimes import not_alive
 from policyguard.engines.yaml_source import parse
 
 PROJECT = Path(__file__).parents[2]

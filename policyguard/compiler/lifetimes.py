@@ -1,4 +1,4 @@
-"""Keys whose time has not come, or has passed: refused if not alive yet, warned of if deprecated."""
+"""Keys whose time has not come, which are refused, and those whose time is over: a warning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def not_alive(node: Node) -> Iterator[tuple[Path, Diagnostic]]:
 
 
 def deprecated(node: Node) -> Iterator[Diagnostic]:
-    """Every key that the language will drop (`deprecated` in the schema); `x-hint` says what else."""
+    """Every key that the language will drop (`deprecated` in the schema), with its `x-hint`."""
     for _, key, shape in _keys(node, schema.document(), ()):
         if shape.get("deprecated"):
             message = f"`{key.text}` is deprecated: a later version of the language will refuse it"

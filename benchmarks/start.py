@@ -30,7 +30,7 @@ LINES = 500
 CHECK = """
 from policyguard import Guard
 import time
-session = Guard.load({policy!r}, store={store!r}).session("s")
+session = Guard.load({policy!r}, store={store!r}, cache=True).session("s")
 begun = time.perf_counter()
 decision = session.check("bash", {{"command": "ls -la"}})
 print((time.perf_counter() - begun) * 1e6)

@@ -142,13 +142,17 @@ def _maker(*rooms: str) -> bytes:
     folders += import_module("policyguard.schemas").__path__  # need not lie in the house
     found = [f"{sys.implementation.cache_tag} {sys.version} {sys.platform}"]
     for folder in folders:
-        with os.scandir(folder) as files:
-            ours = [file for file in files if file.name.endswith((".py", ".json"))]
-            found += sorted(_stamp(file.name, file.stat()) for file in ours)
+        found += _stamps(folder)
     for library in _LIBRARIES:
         spec = find_spec(library)
         found.append(_stamp(library, os.stat(spec.origin if spec and spec.origin else "")))  # noqa: PTH116
     return hashlib.sha256("\n".join(found).encode()).digest()
+
+
+def _stamps(folder: str | Path) -> list[str]:
+    with os.scandir(folder) as files:
+        ours = [file for file in files if file.name.endswith((".py", ".json"))]
+        return sorted(_stamp(file.name, file.stat()) for file in ours)
 
 
 def _stamp(name: str, found: os.stat_result) -> str:

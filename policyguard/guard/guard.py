@@ -83,6 +83,7 @@ class Guard:
         clock: Callable[[], int] = time.time_ns,
         listener: Listener | None = None,
         approver: Approver | None = None,
+        cache: bool | None = None,
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
@@ -91,12 +92,13 @@ class Guard:
         folder beside it), or a store; with None nothing is written anywhere. `approver` is called
         with the session and the decision when a call is answered with *ask*: it may call
         `session.approve` at once, or see to it that somebody does later. Without one, a rule's
-        `approval.otherwise` says what happens.
+        `approval.otherwise` says what happens. With `cache` (by default where there is a store) the
+        compiled policy is kept in the user's cache folder for the next time.
 
         Raises `PolicyError` with every diagnostic where the policy has an error, `StoreError` or
         `JournalError` where the store or the folder cannot be used.
         """
-        compiled = compile_policy(policy)
+        compiled = compile_policy(policy, cache=store is not None if cache is None else cache)
         kept = opened(store, compiled.policy) if store is not None else None
         return cls(compiled, clock=clock, listener=listener, store=kept, approver=approver)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import time
 from pathlib import Path
@@ -59,7 +58,7 @@ class Writer:
             if isinstance(error, OSError):
                 raise _failed(path, error) from None
             raise
-        self._chain = position.chain or secrets.token_hex(16)
+        self._chain = position.chain or os.urandom(16).hex()
         self._position = position
         self._anchored = anchor.count if anchor is not None else 0
 

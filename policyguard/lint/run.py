@@ -10,6 +10,7 @@ from typing import NamedTuple
 from policyguard.compiler import Compiled, check_policy
 from policyguard.compiler.cache import Entry, slot
 from policyguard.compiler.inputs import together
+from policyguard.engines.yaml_tree import Node
 from policyguard.lint import ignores
 from policyguard.lint.catalog import LOADING, PAGES
 from policyguard.lint.codes import wanted
@@ -80,7 +81,7 @@ def _judged(files: Sequence[Path]) -> tuple[dict[str, Compiled], Found]:
         for rule in rules:
             found += _found(rule, subject)
         judged[name].update(map(code, rules))
-    comments, wrong = _comments(files)
+    comments, wrong = _comments(files, made)
     reported, ignored, used = ignores.sort(dict.fromkeys(found), comments)
     reported += [*wrong, *ignores.unused(comments, used, frozenset(PAGES), judged)]
     inputs = together(policy.inputs for policy in made.values())
@@ -126,18 +127,29 @@ def _found(rule: Rule, subject: Subject) -> Iterator[Diagnostic]:
             )
 
 
-def _comments(files: Iterable[Path]) -> tuple[list[ignores.Ignore], list[Diagnostic]]:
+def _comments(
+    files: Iterable[Path], made: dict[str, Compiled]
+) -> tuple[list[ignores.Ignore], list[Diagnostic]]:
     """The ignore comments of all files that can be read, and what is wrong with them."""
-    from policyguard.compiler.load import load  # what is known is not read
-
     comments: list[ignores.Ignore] = []
     wrong: list[Diagnostic] = []
-    for file in files:
-        for layer in load([file]).layers[-1:]:
-            read, broken = ignores.read(layer.root)
-            comments += read
-            wrong += broken
+    for root in _roots(files, made):
+        read, broken = ignores.read(root)
+        comments += read
+        wrong += broken
     return comments, wrong
+
+
+def _roots(files: Iterable[Path], made: dict[str, Compiled]) -> Iterator[Node]:
+    """The tree of each file, also of one that does not compile."""
+    from policyguard.compiler.load import load  # what is known is not read
+
+    for file in files:
+        compiled = made.get(os.path.normpath(file))
+        if compiled is not None:
+            yield compiled.layered.top
+        else:
+            yield from (layer.root for layer in load([file]).layers[-1:])
 
 
 def _count(number: int, noun: str) -> str:

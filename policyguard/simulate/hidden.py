@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from policyguard.compiler import Compiled
-from policyguard.compiler.expressions import Expressions, compile_expressions
+from policyguard.compiler.expressions import Expressions
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.view import View
@@ -71,7 +71,7 @@ class Blind:
     def __init__(self, compiled: Compiled) -> None:
         self._evaluator = compiled.evaluator
         self._policy = compiled.policy
-        expressions, _ = compile_expressions(compiled.policy, compiled.layered)
+        expressions = compiled.expressions
         self._hidden = frozenset(_hidden_entries(compiled.policy, expressions))
         self._hidden_learning = any(
             entry.ban == "target"

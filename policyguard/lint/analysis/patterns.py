@@ -1,4 +1,4 @@
-"""All RE2 patterns of a policy: signatures, named patterns, envelopes, and those in its CEL."""
+"""The RE2 patterns of a policy: signatures, named patterns, envelopes, and those in its CEL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ class Pattern(NamedTuple):
 
 
 def patterns(subject: Subject) -> Iterator[Pattern]:
-    """All patterns of the policy, its own and inherited ones."""
+    """All patterns that findings may be about: not those that are inherited."""
+    return (one for one in _all(subject) if one.span.file in subject.own)
+
+
+def _all(subject: Subject) -> Iterator[Pattern]:
     policy, layered = subject.policy, subject.layered
     for place, signature in enumerate(policy.signatures):
         path: Path = ("signatures", place)

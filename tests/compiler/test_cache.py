@@ -1,0 +1,717 @@
+"""A policy that comes out of the cache is the policy that was put in, or none does."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from policyguard import Guard
+from policyguard import compiler as compiling
+from policyguard.cel import CelError
+from policyguard.cel import compile as compile_cel
+from policyguard.cel.parse import parse as parse_cel
+from policyguard.cel.runtime import RUNTIME
+from policyguard.cel.tree import Node as Expression
+from policyguard.compiler import Compiled, cache, check_policy, compile_policy
+from policyguard.compiler.cache import Known
+from policyguard.compiler.expressions import Outline
+from policyguard.engines.yaml_tree import Mapping as Tree
+from policyguard.engines.yaml_tree import Node, plain
+from policyguard.lint import lint_paths
+from policyguard.lint import run as linting
+from policyguard.model.diagnostic import PolicyError
+from policyguard.report.simulation_json import render_json
+from policyguard.simulate import Replay
+from policyguard.store.cache import Cache
+from policyguard.testing.read import read_file, read_tree
+from policyguard.testing.run import run_test
+from policyguard.traces import Reader
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = Path(os.environ.get("POLICYGUARD_EXAMPLES", ROOT.parent / "shared" / "example-policies"))
+TRACES = Path(os.environ.get("POLICYGUARD_TRACES", ROOT.parent / "shared" / "traces"))
+STORIES = sorted((ROOT / "tests" / "cases" / "stories").glob("*.yaml"))
+LINTED = sorted((ROOT / "tests" / "cases" / "lint").rglob("policy.yaml"))
+PACKS = ["core", *sorted(path.parent.name for path in ROOT.glob("policies/packs/*/policy.yaml"))]
+TESTS = sorted([*ROOT.glob("policies/**/tests.yaml"), *ROOT.glob("policies/**/*.tests.yaml")])
+
+RULE = """\
+policyguard: 1
+name: small
+extends: [base.yaml]
+rules:
+  none-too-many:
+    tools: [fetch]
+    when: call.args.count > params.most
+    message: too many
+"""
+BASE = """\
+policyguard: 1
+name: base
+params:
+  most: {default: 3, env: MOST}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache's folder: empty, and in use."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("POLICYGUARD_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A policy of two files, in the folder that everything is seen from."""
+    home = tmp_path / "project"
+    home.mkdir()
+    (home / "policy.yaml").write_text(RULE)
+    (home / "base.yaml").write_text(BASE)
+    monkeypatch.chdir(home)
+    return Path("policy.yaml")
+
+
+class Counted:
+    """How often a policy was compiled the whole way."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        whole = compiling.check_policy
+
+        def counted(*args: Any, **named: Any) -> Any:
+            self.times += 1
+            return whole(*args, **named)
+
+        monkeypatch.setattr(compiling, "check_policy", counted)
+        monkeypatch.setattr(linting, "check_policy", counted)
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+def loading(folder: Path, pattern: str) -> Iterator[str]:
+    """The files of a folder that are policies without errors."""
+    for file in sorted(folder.glob(pattern)):
+        if check_policy(file, environ={})[0] is not None:
+            yield str(file)
+
+
+def both(
+    policy: str | Path, environ: Mapping[str, str], compiled: Counted
+) -> tuple[Compiled, Compiled]:
+    """A policy compiled, and the same out of the cache."""
+    before = compiled.times
+    fresh = compile_policy(policy, environ=environ)
+    assert compiled.times == before + 1
+    known = compile_policy(policy, environ=environ)
+    assert compiled.times == before + 1
+    return fresh, known
+
+
+def same(fresh: Compiled, known: Compiled) -> None:
+    """Whether two are equal, part by part."""
+    assert known.policy == fresh.policy
+    encode = msgspec.msgpack.encode
+    assert encode(known.policy) == encode(fresh.policy)  # 1 == 1.0 == True, but not here
+    assert known.evaluator.digest == fresh.evaluator.digest
+    assert known.diagnostics == fresh.diagnostics
+    assert known.inputs == fresh.inputs
+    assert known.learning.keys() == fresh.learning.keys()
+    for name, entry in fresh.learning.items():
+        assert known.learning[name]._replace(scope_key=None, key=None, count_by=None) == (
+            entry._replace(scope_key=None, key=None, count_by=None)
+        )
+    assert [(one.id, one.schedule) for one in known.radius] == [
+        (one.id, one.schedule) for one in fresh.radius
+    ]
+    assert known.expressions.all_reads() == fresh.expressions.all_reads()
+    assert list(known.expressions.sources()) == list(fresh.expressions.sources())
+    programs = dict(known.expressions)
+    assert programs.keys() == dict(fresh.expressions).keys()
+    for path, program in fresh.expressions:
+        told = programs[path]
+        for part in ("source", "code", "parameters", "reads", "types", "type", "warnings"):
+            assert getattr(told, part) == getattr(program, part), (path, part)
+        assert known.expressions.reads(*path) == fresh.expressions.reads(*path)
+        assert known.layered.where(path) == fresh.layered.where(path)
+    assert known.layered.sources == fresh.layered.sources
+    assert repr(known.layered.tree) == repr(fresh.layered.tree)
+
+
+def told(made: Compiled, traces: list[Path]) -> bytes:
+    """What recorded runs come to under a policy."""
+    made.fingerprinter.rekey(b"the same for both")
+    replay = Replay(made, observe=False, labels=None)
+    reader = Reader()
+    for trace in traces:
+        for file in reader.files(trace):
+            replay.add(file)
+    return render_json(replay.finish()).encode()
+
+
+def recorded() -> list[Path]:
+    """The demonstration's run, and one file of every recorded set that is there."""
+    found = [ROOT / "docs" / "demo" / "trace.jsonl"]
+    if TRACES.is_dir():
+        for folder in sorted(path for path in TRACES.iterdir() if path.is_dir()):
+            files = [file for file in folder.rglob("*.jsonl*") if file.stat().st_size < 300_000]
+            found += sorted(files)[:1]
+    return found
+
+
+# What is in it
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_a_pack_out_of_the_cache_judges_as_a_fresh_one(
+    pack: str, folder: Path, compiled: Counted
+) -> None:
+    fresh, known = both(pack, {}, compiled)
+    traces = recorded()
+    assert told(known, traces) == told(fresh, traces)
+    same(fresh, known)
+
+
+@pytest.mark.skipif(
+    not EXAMPLES.is_dir(), reason=f"no example policies in {EXAMPLES} (POLICYGUARD_EXAMPLES)"
+)
+def test_the_example_policies_do_too(folder: Path, compiled: Counted) -> None:
+    files = list(loading(EXAMPLES, "*.yaml"))
+    for file in files:
+        fresh, known = both(file, {}, compiled)
+        traces = recorded()[:3]
+        assert told(known, traces) == told(fresh, traces)
+        same(fresh, known)
+
+
+@pytest.mark.parametrize("file", [*STORIES, *TESTS], ids=lambda file: file.name)
+def test_stories_go_the_same_way(
+    file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
+) -> None:
+    root, _ = read_file(file)
+    assert isinstance(root, Tree)
+    suite, found = read_tree(root)
+    assert suite is not None, found
+    policy: Node | None = root.get("policy")
+    given = plain(root.get("environ")) if "environ" in root else {}
+    environ = {name: str(value) for name, value in given.items()}
+    name = str(plain(policy))
+    if isinstance(policy, Tree):
+        head = {"policyguard": 1, "name": "a story"}
+        monkeypatch.chdir(file.parent)
+        name = str(tmp_path / "policy.yaml")
+        Path(name).write_text(json.dumps({**head, **plain(policy)}))
+    elif name.endswith(".yaml"):
+        name = str(file.parent / name)
+    fresh, known = both(name, environ, compiled)
+    same(fresh, known)
+    for test in suite.tests:
+        first = run_test(suite._replace(compiled=fresh), test)
+        second = run_test(suite._replace(compiled=known), test)
+        assert first.failures == second.failures == (), test.name
+
+
+def test_warnings_are_told_again(small: Path, folder: Path, compiled: Counted) -> None:
+    small.write_text(
+        RULE.replace("too many", "more than {limit}")
+        + "  by-hint: {tools: [x], when: call.hints.read_only}\n"
+    )
+    Path("base.yaml").write_text(BASE + "  open: {default: yes}\n")
+    fresh, known = both(small, {}, compiled)
+    assert {one.code for one in known.diagnostics} == {
+        "cel/maybe-absent",
+        "reference/placeholder",
+        "yaml/boolean-trap",
+    }
+    same(fresh, known)
+
+
+# When it holds
+
+
+def test_it_holds_as_long_as_nothing_changes(small: Path, folder: Path, compiled: Counted) -> None:
+    fresh, known = both(small, {}, compiled)
+    os.utime(small)  # a time says nothing
+    assert compile_policy(str(small), environ={"OTHER": "1"}).policy == fresh.policy == known.policy
+    assert compiled.times == 1
+    assert len(list(folder.iterdir())) == 1
+
+
+def _change_layer() -> None:
+    Path("base.yaml").write_text(BASE.replace("3", "4"))
+
+
+def _change_quietly() -> None:
+    """As many bytes, and the same times as before."""
+    before = Path("base.yaml").stat()
+    _change_layer()
+    os.utime("base.yaml", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _comment() -> None:
+    Path("policy.yaml").write_text(RULE + "# a comment\n")
+
+
+def _lead_elsewhere() -> None:
+    """The same text, but by another way: what it extends in turn may be another file."""
+    Path("there").mkdir()
+    Path("base.yaml").rename("there/base.yaml")
+    Path("base.yaml").symlink_to("there/base.yaml")
+
+
+@pytest.mark.parametrize("change", [_change_layer, _change_quietly, _comment, _lead_elsewhere])
+def test_a_changed_layer_is_compiled_anew(
+    change: Callable[[], None], small: Path, folder: Path, compiled: Counted
+) -> None:
+    compile_policy(small, environ={})
+    change()
+    fresh = compile_policy(small, environ={})
+    assert compiled.times == 2
+    known = compile_policy(small, environ={})
+    assert compiled.times == 2
+    same(fresh, known)
+    assert known.policy == compile_policy(small, environ={}, cache=False).policy
+
+
+@pytest.mark.parametrize("change", ["gone", "folder", "pipe", "broken"])
+def test_a_layer_that_cannot_be_read_any_more_is_an_error(
+    change: str, small: Path, folder: Path
+) -> None:
+    compile_policy(small, environ={})
+    base = Path("base.yaml")
+    base.unlink()
+    match change:
+        case "folder":
+            base.mkdir()
+        case "pipe":
+            os.mkfifo(base)
+        case "broken":
+            base.write_text("a: [")
+    with pytest.raises(PolicyError) as known:
+        compile_policy(small, environ={})
+    with pytest.raises(PolicyError) as fresh:
+        compile_policy(small, environ={}, cache=False)
+    assert known.value.diagnostics == fresh.value.diagnostics
+
+
+def test_the_environment_counts(small: Path, folder: Path, compiled: Counted) -> None:
+    def most(environ: dict[str, str]) -> object:
+        return compile_policy(small, environ=environ).policy.params["most"].value
+
+    assert [most({}), most({"MOST": "5"}), most({"MOST": "5"}), most({})] == [3, 5, 5, 3]
+    assert compiled.times == 3
+    with pytest.raises(PolicyError):
+        compile_policy(small, environ={"MOST": "many"})
+    assert most({}) == 3
+    assert compiled.times == 4
+
+
+def test_the_process_environment_counts(
+    small: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MOST", raising=False)
+    assert compile_policy(small).policy.params["most"].value == 3
+    monkeypatch.setenv("MOST", "9")
+    assert compile_policy(small).policy.params["most"].value == 9
+
+
+def test_the_order_of_several_counts(small: Path, folder: Path) -> None:
+    Path("other.yaml").write_text(BASE.replace("3", "7").replace("base", "other"))
+
+    def most(*names: str) -> object:
+        return compile_policy(names, environ={}).policy.params["most"].value
+
+    for _ in range(2):
+        assert most("policy.yaml", "other.yaml") == 7
+        assert most("other.yaml", "policy.yaml") == 3
+
+
+def test_one_name_in_two_folders_is_two_policies(
+    small: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = compile_policy(small, environ={})
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "policy.yaml").write_text(BASE)
+    monkeypatch.chdir(other)
+    assert compile_policy(small, environ={}).policy.name == "base"
+    monkeypatch.chdir(tmp_path / "project")
+    assert compile_policy(small, environ={}).policy == first.policy
+
+
+def test_reports_name_a_file_as_it_was_asked_for(small: Path, folder: Path) -> None:
+    Path("base.yaml").write_text(BASE + "rules:\n  x: {when: 'call.hints.read_only', tools: [a]}\n")
+    for name in ("policy.yaml", str(small.absolute()), "../project/policy.yaml"):
+        for _ in range(2):
+            (warning,) = compile_policy(name, environ={}).diagnostics
+            assert warning.span.file == os.path.join(os.path.dirname(name), "base.yaml")  # noqa: PTH118, PTH120
+
+
+def test_a_pack_is_the_same_from_everywhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
+) -> None:
+    compile_policy("core", environ={})
+    monkeypatch.chdir(tmp_path)
+    compile_policy("core", environ={})
+    assert compiled.times == 1
+    with pytest.raises(PolicyError):
+        compile_policy(Path("core"), environ={})  # a file, which is not there
+
+
+def test_tools_that_are_described_count(small: Path, folder: Path, compiled: Counted) -> None:
+    def tools(kind: str) -> None:
+        schema = {"type": "object", "properties": {"count": {"type": kind}}, "required": ["count"]}
+        listed = [{"name": "fetch", "inputSchema": schema}]
+        Path("tools.json").write_text(json.dumps({"tools": listed}))
+
+    small.write_text(RULE + "schemas: tools.json\n")
+    tools("integer")
+    fresh, known = both(small, {}, compiled)
+    same(fresh, known)
+    tools("string")
+    with pytest.raises(PolicyError, match="int"):
+        compile_policy(small, environ={})
+
+
+def test_another_compiler_compiles_anew(
+    small: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
+) -> None:
+    compile_policy(small, environ={})
+    monkeypatch.setattr(cache, "_maker", lambda *rooms: b"another")
+    compile_policy(small, environ={})
+    assert compiled.times == 2
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_change_of_our_code_is_seen_whatever_its_size_and_time(tmp_path: Path) -> None:
+    """An installer may set every time to the same, and a mended sign is as long as a wrong one."""
+    file = tmp_path / "rule.py"
+    file.write_text("a < b")
+    os.utime(file, (1, 1))
+    before = cache._stamps(tmp_path)
+    (tmp_path / "notes.txt").write_text("")
+    assert cache._stamps(tmp_path) == before
+    time.sleep(0.02)  # the system's clock for files is coarse
+    file.write_text("a > b")
+    os.utime(file, (1, 1))
+    assert cache._stamps(tmp_path) != before
+
+
+# When it does not
+
+
+def test_it_can_be_switched_off(
+    small: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
+) -> None:
+    compile_policy(small, environ={}, cache=False)
+    Guard.load(small, cache=False)
+    Guard.load(small)  # without a store nothing is written anywhere, unless it is asked for
+    assert not folder.exists()
+    monkeypatch.setenv("POLICYGUARD_CACHE", "off")
+    compile_policy(small, environ={})
+    Guard.load(small, cache=True)
+    assert not folder.exists()
+    assert compiled.times == 5
+    monkeypatch.setenv("POLICYGUARD_CACHE", str(folder))
+    Guard.load(small, cache=True)
+    Guard.load(small, store=small.with_name("state.db"))
+    assert compiled.times == 6
+
+
+def test_a_policy_with_errors_is_not_kept(small: Path, folder: Path) -> None:
+    small.write_text(RULE.replace("call.args", "cal.args"))
+    for _ in range(2):
+        with pytest.raises(PolicyError, match="unknown variable `cal`"):
+            compile_policy(small, environ={})
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("value", [2**70, "\ud800", {"a", "b"}, 1j])
+def test_what_cannot_be_written_down_is_not_kept(value: Any, small: Path, folder: Path) -> None:
+    made = compile_policy(small, environ={}, cache=False)
+    odd = msgspec.structs.replace(made.policy, lists={"odd": (value,)})
+    place = cache.slot("policy", [small])
+    assert place is not None
+    cache.keep_policy(place, replace(made, policy=odd))
+    assert place.get(Known, {}) is None
+    cache.keep_policy(place, made)
+    assert place.get(Known, {}) is not None
+
+
+def test_no_cache_folder_is_no_error(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "below", Path("/proc/cache"), tmp_path / ("x" * 300)):
+        monkeypatch.setenv("POLICYGUARD_CACHE", str(place))
+        assert compile_policy(small, environ={}).policy.name == "small"
+    monkeypatch.delenv("POLICYGUARD_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", _no_home)
+    assert compile_policy(small, environ={}).policy.name == "small"
+
+
+def _no_home() -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_layers_that_have_changed_since_are_not_made_up(small: Path, folder: Path) -> None:
+    compile_policy(small, environ={})
+    known = compile_policy(small, environ={})
+    Path("base.yaml").write_text(BASE.replace("3", "4"))
+    with pytest.raises(PolicyError, match="changed since"):
+        _ = known.layered
+
+
+# Who else may have written it
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_damaged_entry_is_made_again(
+    small: Path, folder: Path, compiled: Counted, data: st.DataObject
+) -> None:
+    fresh = compile_policy(small, environ={})
+    (file,) = folder.iterdir()
+    whole = bytearray(file.read_bytes())
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    file.write_bytes(bytes(whole))
+    before = compiled.times
+    assert compile_policy(small, environ={}).policy == fresh.policy
+    assert compiled.times == before + 1
+    assert file.read_bytes() != bytes(whole)
+
+
+def forge(folder: Path, data: bytes) -> None:
+    """Put something else under the name of the only entry."""
+    (file,) = folder.iterdir()
+    Cache(folder).put(file.name, data)
+
+
+def entry(folder: Path) -> Known:
+    (file,) = folder.iterdir()
+    data = Cache(folder).get(file.name)
+    assert data is not None
+    return msgspec.msgpack.decode(data, type=Known)
+
+
+DEEP = b"\x91" * 100_000
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\xc0", b"\x90", b"\x80", DEEP, b"\x91\x92" + DEEP, b"\xff" * 100]
+)
+def test_what_is_no_entry_is_not_used(
+    data: bytes, small: Path, folder: Path, compiled: Counted
+) -> None:
+    fresh = compile_policy(small, environ={})
+    forge(folder, data)
+    assert compile_policy(small, environ={}).policy == fresh.policy
+    assert compiled.times == 2
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_an_entry_with_anything_in_it_is_an_entry_or_none(
+    small: Path, folder: Path, data: st.DataObject
+) -> None:
+    """Only what has the shape of an entry comes out, and nothing is raised."""
+    compile_policy(small, environ={})
+    value = msgspec.to_builtins(entry(folder), builtin_types=(bytes,))
+    places: list[tuple[Any, Any]] = []
+    _places(value, places)
+    around, key = data.draw(st.sampled_from(places))
+    around[key] = data.draw(st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text()))
+    try:
+        forged = msgspec.msgpack.encode(value)
+    except UnicodeEncodeError:
+        return
+    forge(folder, forged)
+    made = compile_policy(small, environ={})
+    session = Guard(made).session("s")
+    session.check("fetch", {"count": 9})
+
+
+def _places(value: Any, found: list[tuple[Any, Any]]) -> None:
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    for key in keys:
+        found.append((value, key))
+        if isinstance(value[key], dict | list):
+            _places(value[key], found)
+
+
+def test_expressions_of_another_policy_are_not_used(
+    small: Path, folder: Path, compiled: Counted
+) -> None:
+    compile_policy(small, environ={})
+    known = entry(folder)
+    forge(folder, msgspec.msgpack.encode(msgspec.structs.replace(known, expressions={})))
+    assert compile_policy(small, environ={}).policy == known.policy
+    assert compiled.times == 2
+
+
+def test_what_a_forged_expression_reads_stays_within_what_is_declared(
+    small: Path, folder: Path
+) -> None:
+    compile_policy(small, environ={})
+    known = entry(folder)
+    ((source, outline),) = known.expressions.items()
+    odd = Outline(outline.tree, frozenset({"__class__", "call.__class__"}), outline.reads)
+    forge(folder, msgspec.msgpack.encode(msgspec.structs.replace(known, expressions={source: odd})))
+    made = compile_policy(small, environ={})
+    decision = Guard(made).session("s").check("fetch", {"count": 1})
+    assert not decision.allowed  # it cannot be evaluated, which counts against the call
+
+
+texts = st.one_of(
+    st.sampled_from(
+        [
+            "__import__('os')",
+            "x); import os; (",
+            "call'",
+            'call"\n    import os',
+            "__class__",
+            "exec",
+            "lambda: 0",
+            "\\",
+            "\r\n",
+            "é",
+        ]
+    ),
+    st.text(max_size=8),
+)
+SOURCES = (
+    "call.args.count > 3 && has(call.args.x.y) || call.tool in ['a', 'b']",
+    "call.args.l.exists(x, x.startsWith('a') && size(x) > 1) ? call.args.m : -call.args.n",
+    "call.strings.all(x, y, x == y) && {'a': 1}[call.tool] + 2u > 1.5",
+    "call.args.t.matches('a+') && call.args.u.map(x, x + 'y').filter(z, z != '').size() == 0",
+)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from(SOURCES), st.data())
+def test_no_tree_becomes_code_of_its_own(source: str, data: st.DataObject) -> None:
+    """Whatever stands in a tree, what is generated calls only what it may."""
+    tree = parse_cel(source, lambda *_: None)
+    value = msgspec.to_builtins(tree, builtin_types=(bytes,))
+    places: list[tuple[Any, Any]] = []
+    _places(value, places)
+    words = [(around, key) for around, key in places if isinstance(around[key], str)]
+    for around, key in data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=4)):
+        around[key] = data.draw(texts)
+    try:
+        forged = msgspec.convert(value, Expression)
+        program = compile_cel(source, {"call": "dyn"}, check=False, tree=forged)
+    except (msgspec.ValidationError, CelError, KeyError, UnicodeError):
+        return
+    module = ast.parse(program.code)
+    assert all(isinstance(node, ast.FunctionDef) for node in module.body)
+    assert {node.name for node in module.body} <= {"evaluate", "evaluate_absorbing"}
+    namespace = program.function.__globals__
+    assert namespace["__builtins__"] == {}
+    for node in ast.walk(module):
+        assert not isinstance(node, ast.Import | ast.ImportFrom | ast.Lambda | ast.Global)
+        if isinstance(node, ast.Attribute):
+            allowed = {"__class__", "startswith", "endswith", "search", "append"}
+            assert node.attr in allowed, program.code
+    assert not any(name.startswith("__") for name in namespace.keys() - {"__builtins__"})
+    assert RUNTIME.keys() <= namespace.keys()
+
+
+# What it spares
+
+
+def run(code: str, folder: Path) -> str:
+    environment = {**os.environ, "POLICYGUARD_CACHE": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+HEAVY = "{'celpy', 'lark', 'jsonschema', 'yaml', 'asyncio', 'sqlite3', 'click', 'logging'}"
+
+
+def test_with_it_no_parser_is_loaded(small: Path, folder: Path) -> None:
+    code = f"""
+import sys
+from policyguard import Guard
+session = Guard.load({str(small.absolute())!r}, cache=True).session("s")
+decision = session.check("fetch", {{"count": 9}})
+print(decision.effect, sorted({HEAVY} & sys.modules.keys()))
+"""
+    fresh, known = run(code, folder), run(code, folder)
+    assert fresh.startswith("block ['celpy', 'jsonschema', 'lark',")
+    assert known == "block []\n"
+
+
+def test_nor_is_any_for_lint(small: Path, folder: Path) -> None:
+    code = f"""
+import sys
+from policyguard.cli import main
+try:
+    main(["lint", {str(small.absolute())!r}])
+finally:
+    print(sorted({{'celpy', 'lark', 'jsonschema'}} & sys.modules.keys()))
+"""
+    fresh, known = run(code, folder), run(code, folder)
+    assert fresh.endswith("['celpy', 'jsonschema', 'lark']\n")
+    assert known == fresh.replace(fresh.splitlines()[-1], "[]")
+
+
+# Lint
+
+
+@pytest.mark.parametrize("case", [*LINTED, *map(Path, PACKS)], ids=str)
+def test_lint_finds_the_same_again(
+    case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
+) -> None:
+    if case.name != "policy.yaml":
+        inside = "" if case.name == "core" else "packs/"
+        case = ROOT / "policies" / f"{inside}{case.name}" / "policy.yaml"
+    monkeypatch.chdir(case.parent)
+    fresh = lint_paths([Path("policy.yaml")])
+    loads = all(one.code.startswith("lint/") for one in errors(fresh.diagnostics))
+    before = compiled.times
+    known = lint_paths([Path("policy.yaml")])
+    assert known == fresh
+    assert (compiled.times == before) is loads
+    chosen = lint_paths([Path("policy.yaml")], select=["lint"])
+    assert chosen.diagnostics == [
+        one for one in fresh.diagnostics if one.code.startswith("lint/") or one in errors([one])
+    ]
+
+
+def errors(diagnostics: Any) -> list[Any]:
+    return [one for one in diagnostics if one.severity == "error"]
+
+
+def test_lint_looks_again_where_something_changed(
+    small: Path, folder: Path, compiled: Counted
+) -> None:
+    assert not errors(lint_paths([small]).diagnostics)
+    assert lint_paths([small]) == lint_paths([small])
+    assert compiled.times == 1
+    Path("base.yaml").write_text(BASE.replace("most", "least"))
+    assert errors(lint_paths([small]).diagnostics)
+    Path("base.yaml").write_text(BASE)
+    assert not errors(lint_paths([small]).diagnostics)
+    assert compiled.times == 2

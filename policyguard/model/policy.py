@@ -8,7 +8,7 @@ means that the policy does not say.
 
 # No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -20,6 +20,7 @@ Blame = Literal["agent", "harness", "unknown"]
 TagType = Literal["string", "int", "double", "bool", "list(string)", "timestamp"]
 Kept = Literal["keep", "mask", "hash", "drop"]
 Value = bool | int | float | str
+Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Approval(Struct, frozen=True, kw_only=True):
@@ -269,17 +270,17 @@ class Bounds(Struct, frozen=True, kw_only=True):
     and one budget.
     """
 
-    sessions: int
-    plans: int
-    in_flight: int
+    sessions: Positive
+    plans: Positive
+    in_flight: Positive
     unreported: int
     cleanup: int
-    window_entries: int
-    budget_keys: int
-    argument_bytes: int
-    argument_depth: int
-    constraints: int
-    evidence: int
+    window_entries: Positive
+    budget_keys: Positive
+    argument_bytes: Positive
+    argument_depth: Positive
+    constraints: Positive
+    evidence: Positive
 
 
 class Policy(Struct, frozen=True, kw_only=True):

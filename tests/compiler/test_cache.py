@@ -587,6 +587,8 @@ def test_what_a_forged_expression_reads_stays_within_what_is_declared(
     odd = Outline(outline.tree, frozenset({"__class__", "call.__class__"}), outline.reads)
     forge(folder, msgspec.msgpack.encode(msgspec.structs.replace(known, expressions={source: odd})))
     made = compile_policy(small, environ={})
+    (deferred,) = made.expressions._programs.values()
+    assert deferred.parameters == ()
     decision = Guard(made).session("s").check("fetch", {"count": 1})
     assert not decision.allowed  # it cannot be evaluated, which counts against the call
 

@@ -61,7 +61,7 @@ def prepared(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Pl
     session = SessionState(started, None, most=policy.bounds.window_entries)
     session.facts.update(example.session)
     attempt = Attempt(example.tool, _arguments(policy, example), started.at)
-    return evaluator.prepare(session, attempt), attempt
+    return evaluator.prepare(session, attempt).plan, attempt
 
 
 def _matches(

@@ -1,4 +1,4 @@
-"""A call on its way through the evaluator."""
+"""A call on its way through the evaluator, and what is remembered of it afterwards."""
 
 from __future__ import annotations
 
@@ -6,18 +6,39 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from policyguard.evaluator.view import Ground, View
 from policyguard.model.decision import Fault
 from policyguard.model.event import Charge
 
 if TYPE_CHECKING:
-    from policyguard.evaluator.limits import Limit
     from policyguard.evaluator.session import SessionState
+    from policyguard.evaluator.walk import Walk
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Attempt:
+class Call(msgspec.Struct, eq=False, gc=False):
+    """What windows remember of an admitted call when it is over.
+
+    `key` is what a repetition of it is told by: the fingerprint, where the policy says nothing
+    else. `result` and `failure` are fingerprints (see `Outcome`), a failure's result marked with
+    `!`; the result is None until there is one. `seq` is the number of the completion. A call is
+    `excused` where the harness is to blame for its failure, and `moves` where its result is still
+    pending and another one than before.
+    """
+
+    fingerprint: str
+    key: str
+    result: str | None = None
+    failure: str = ""
+    seq: int = 0
+    excused: bool = False
+    moves: bool = False
+
+
+class Attempt(msgspec.Struct, eq=False):
     """What is known of a call: what its caller said, and what the policy makes of it.
 
     `fingerprint` is that of the first call whose tolerant numbers are close, `exact` its own where
@@ -27,55 +48,52 @@ class Attempt:
     attempts. `at` is nanoseconds or None (a record without time); `ended`, known from its
     completion on, is when its result came. `radius` names the schedule that says how many targets
     it may touch, if one does. `timeout` is how long it may take (ns), as the entry `timeout_by`
-    says. `marks` are its limits, with their trackers and what they gave for it when it was
-    admitted.
-
-    Most calls have most of this empty: what is not set stands in the class.
+    says. `walk` is its plan with the session's trackers; `call`, from its admission on, what
+    windows remember of it, and `marks` what single limits do, by their ids.
     """
 
-    id = ""
-    server = ""
-    batch = ""
+    tool: str
+    args: dict[str, Any]
+    at: int | None
+    id: str = ""
+    server: str = ""
+    batch: str = ""
     tags: Mapping[str, Any] = NOTHING
     hints: Mapping[str, bool] = NOTHING
     estimate: Mapping[str, float] = NOTHING
-    class_ = ""
-    fingerprint = ""
-    exact = ""
-    like = ""
+    class_: str = ""
+    fingerprint: str = ""
+    exact: str = ""
+    like: str = ""
     numbers: tuple[float, ...] = ()
     previous: Mapping[str, Any] = NOTHING
     targets: tuple[str, ...] = ()
-    changing = True
+    changing: bool = True
     keys: Mapping[str, str] = NOTHING
     charges: tuple[Charge, ...] = ()
     asks: tuple[Charge, ...] = ()
     insisted: tuple[Charge, ...] = ()
     faults: tuple[Fault, ...] = ()
     trials: tuple[str, ...] = ()
-    radius = ""
+    radius: str = ""
     timeout: int | None = None
-    timeout_by = ""
+    timeout_by: str = ""
     ended: int | None = None
-    marks: list[tuple[Limit, Any, Any]]
-    session: SessionState
-    ground: Ground
-
+    marks: Mapping[str, Any] = NOTHING
+    # Set on the way, before anybody reads them.
+    session: SessionState = None  # type: ignore[assignment]  # by `Evaluator.prepare`
+    ground: Ground = None  # type: ignore[assignment]  # by `Evaluator.prepare`
+    walk: Walk = None  # type: ignore[assignment]  # by `Evaluator.prepare`
+    call: Call = None  # type: ignore[assignment]  # by `calls.admit`
     _view: View | None = None
-    _seen: int | None
-
-    def __init__(self, tool: str, args: dict[str, Any], at: int | None) -> None:
-        self.tool = tool
-        self.args = args
-        self.at = at
-        self._seen = at
+    _over: bool = False
 
     @property
     def view(self) -> View:
         """What expressions see of it."""
         view = self._view
         if view is None:
-            view = self._view = View(self, self.ground, self._seen)
+            view = self._view = View(self, self.ground, self.ended if self._over else self.at)
         return view
 
     @property
@@ -91,12 +109,17 @@ class Attempt:
     def look_again(self, at: int | None) -> None:
         """Its result has come, at `at` (ns): expressions see the call as it is now."""
         self._view = None
-        self._seen = self.ended = at
+        self._over = True
+        self.ended = at
         self.faults = ()
 
     def fault(self, entry: str, error: Exception | str) -> None:
         """An expression of an entry failed on this call."""
         self.faults = (*self.faults, Fault(entry, str(error)))
+
+    def mark(self, entry: str, mark: object) -> None:
+        """Note what a limit remembers of this call until it has its result."""
+        self.marks = {**self.marks, entry: mark}
 
     def at_most(self, timeout: int, by: str) -> None:
         """The call may take no longer than this (ns); the shortest such time holds."""

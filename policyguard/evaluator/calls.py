@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from policyguard.evaluator.approvals import Asked
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import Attempt, Call
 from policyguard.evaluator.bans import Ban
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.limits import Limit
@@ -20,9 +20,12 @@ from policyguard.model.event import Admitted, Charge, Refused
 from policyguard.model.outcome import Outcome
 
 
-def rebuild(evaluator: Evaluator, session: SessionState, event: Admitted | Refused) -> Attempt:
+def rebuild(
+    evaluator: Evaluator, session: SessionState, event: Admitted | Refused, plan: Plan
+) -> Attempt:
     """The attempt that was recorded as admitted or refused."""
-    attempt = Attempt(event.tool, event.args or {}, event.at)
+    attempt = Attempt(event.tool, event.args or {}, session.clamp(event.at))
+    attempt.walk = session.walk(plan)
     attempt.id = event.call
     attempt.session = session
     attempt.ground = evaluator.ground
@@ -46,40 +49,33 @@ def rebuild(evaluator: Evaluator, session: SessionState, event: Admitted | Refus
     return attempt
 
 
-def admit(evaluator: Evaluator, state: State, attempt: Attempt, plan: Plan) -> Attempt | None:
+def admit(evaluator: Evaluator, state: State, attempt: Attempt) -> Attempt | None:
     """A call takes its place in windows and budgets. Returns one that is given up for it."""
-    session = attempt.session
-    at = attempt.at
-    if at is not None and at != session.now:
-        tick(session, at)
+    session, walk, at = attempt.session, attempt.walk, attempt.at
+    if at is not None:
+        if session.turn_started_at is None:
+            tick(session, at)
+        else:
+            session.now = at
     flights = session.flights
     given_up = None
     if flights or session.overdue:
         given_up = _reclaim(evaluator, state, session, at)
-    tracked = session.tracked(plan)
-    attempt.marks = [
-        (limit, tracker, limit.admit(tracker, attempt) if tracker or limit.always else None)
-        for limit, tracker in tracked.limits
-    ]
-    for charge in attempt.charges:
-        draw(evaluator, state, session, charge, at)
-    if attempt.like:
-        _anchor(evaluator, session, attempt)
+    fingerprint = attempt.fingerprint
+    attempt.call = Call(fingerprint, fingerprint)
+    for limit, tracker in walk.counting if session.calm else walk.limits:
+        limit.admit(tracker, attempt)
+    if attempt.charges:
+        for charge in attempt.charges:
+            draw(evaluator, state, session, charge, at)
     flights[attempt.id] = attempt
     session.facts["calls"] += 1
-    if evaluator.reads_counts:
-        _count(evaluator, session, attempt)
-    if evaluator.ground.reads_previous:
-        _remember(session.previous, attempt.tool, attempt.args, evaluator.bounds.plans)
-    if session.approvals.asked:
-        session.approvals.use(attempt.own)
-    if session.insisted:
-        for limit in plan.climbing:
-            if limit.id in session.insisted:
-                session.insisted[limit.id].forget(limit.subject(attempt))
-    refused = tracked.refused
-    if refused is not None and refused.count:
-        refused.end()
+    if attempt.like:
+        _anchor(evaluator, session, attempt)
+    if evaluator.remembers:
+        _remember_call(evaluator, session, attempt)
+    if not session.calm:
+        _appease(session, attempt)
     return given_up
 
 
@@ -94,34 +90,35 @@ def complete(
 ) -> None:
     """A call in flight has its result; with `running` it has run out of time, and goes on."""
     session = attempt.session
-    if at is not None and at != session.now:
-        tick(session, at)
+    if at is not None:
+        if session.turn_started_at is None:
+            tick(session, at)
+        else:
+            session.now = at
     del session.flights[attempt.id]
     changes = session.changes
-    changes.seq = seq = changes.seq + 1
-    # A turn that has begun meanwhile has trackers of its own: this call says nothing of it.
-    advanced = outcome.state == "success" and outcome.advancing
-    for limit, tracker, mark in attempt.marks:
-        if tracker or limit.always or not advanced:
-            limit.complete(tracker, mark, attempt, outcome, seq)
-    if outcome.state == "success":
-        session.successes += 1
-        if session.bans.held and outcome.advancing:
-            _advance(session, outcome)
+    call = attempt.call
+    call.seq = changes.seq = changes.seq + 1
+    call.result = outcome.result
     if not outcome.ok:
         session.facts["failures"] += 1
     elif attempt.changing:
         changes.note(attempt.fingerprint)
-    for limit, tracker, _ in attempt.marks:
-        if limit.bans and (tracker or limit.always):
-            _ban(limit, tracker, attempt, outcome.result)
+    if outcome.state == "success":
+        session.successes += 1
+        if attempt.walk.hears or not (session.calm and outcome.advancing):
+            _heed(session, attempt, outcome)
+    else:
+        _heed(session, attempt, outcome)
     if running:
         session.overdue[attempt.id] = attempt  # it keeps its places until it has ended
+        session.look()
     elif attempt.charges:
         free(evaluator, state, attempt)
-    for charge in charges:
-        # What was reserved too much was drawn at admission.
-        draw(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
+    if charges:
+        for charge in charges:
+            # What was reserved too much was drawn at admission.
+            draw(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
     if outcome.tokens:
         session.facts["tokens"] += outcome.tokens
     if outcome.cost:
@@ -129,6 +126,38 @@ def complete(
     if evaluator.reads_changed:
         most = evaluator.bounds.window_entries
         _remember(session.results, attempt.fingerprint, outcome.result, most)
+
+
+def _appease(session: SessionState, attempt: Attempt) -> None:
+    """A call has got through: what was asked and refused of it before is over."""
+    if session.approvals.asked:
+        session.approvals.use(attempt.own)
+    walk = attempt.walk
+    if session.insisted:
+        for limit in walk.plan.climbing:
+            if limit.id in session.insisted:
+                session.insisted[limit.id].forget(limit.subject(attempt))
+    if walk.refused is not None:
+        walk.refused.end()
+    session.settle(walk.plan)
+
+
+def _heed(session: SessionState, attempt: Attempt, outcome: Outcome) -> None:
+    """Let the limits have a result that is more to them than one more success."""
+    call, walk = attempt.call, attempt.walk
+    if not outcome.ok:
+        call.result = f"!{outcome.result}"  # failed with the same words is another result
+        call.failure = outcome.failure
+        call.excused = outcome.blame == "harness"
+    # A turn that has begun meanwhile has trackers of its own: this call says nothing of it.
+    for limit, tracker in walk.limits:
+        limit.complete(tracker, attempt, outcome)
+    if session.bans.held and outcome.state == "success" and outcome.advancing:
+        _advance(session, outcome)
+    for limit, tracker in walk.limits:
+        if limit.bans and (tracker or limit.always):
+            _ban(limit, tracker, attempt, outcome.result)
+    session.settle(walk.plan)
 
 
 def end(
@@ -139,6 +168,7 @@ def end(
     attempt = session.overdue.pop(call, None)
     if attempt is not None:
         free(evaluator, state, attempt)
+        session.look()
 
 
 def release(
@@ -149,8 +179,9 @@ def release(
     attempt = session.flights.pop(call, None)
     if attempt is None:
         return
-    for limit, tracker, mark in attempt.marks:
-        limit.release(tracker, mark, attempt)
+    for limit, tracker in attempt.walk.limits:
+        limit.release(tracker, attempt)
+    session.settle(attempt.walk.plan)
     undo(evaluator, state, attempt)
     session.facts["calls"] -= 1
 
@@ -166,14 +197,14 @@ def refuse(
     tick(session, event.at)
     expired = _expire(evaluator, state, session, event.at)
     plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
-    tracked = session.tracked(plan)
+    walk = session.walk(plan)
     if event.effect == Effect.HALT:
         session.halted = session.halted or (event.violations[0] if event.violations else "policy")
         forgive(evaluator, session)
-    elif tracked.refused is not None:
-        tracked.refused.refuse(event.batch)
-    attempt = rebuild(evaluator, session, event)
-    for limit, tracker in tracked.limits:
+    elif walk.refused is not None:
+        walk.refused.refuse(event.batch)
+    attempt = rebuild(evaluator, session, event, plan)
+    for limit, tracker in walk.limits:
         if limit.id in event.violations:
             limit.refuse(tracker, attempt)
     for limit in plan.climbing:
@@ -184,9 +215,10 @@ def refuse(
         terms = [evaluator.approvals[id_] for id_ in event.violations if id_ in evaluator.approvals]
         within = min((one.within for one in terms), default=None)
         session.approvals.ask(event.exact or event.fingerprint, Asked(event.at, event.asks), within)
-    for limit, tracker in tracked.limits:
+    for limit, tracker in walk.limits:
         if limit.bans and limit.id in event.violations:
             _ban(limit, tracker, attempt, "")
+    session.settle(plan)
     return expired
 
 
@@ -194,10 +226,10 @@ def tick(session: SessionState, at: int | None) -> None:
     """Time goes on, and never back."""
     if at is None:
         return
-    if session.started_at is None:
-        session.started_at = at
-    if session.turn_started_at is None:
+    if session.turn_started_at is None:  # a session that knows this knows when it began
         session.turn_started_at = at
+        if session.started_at is None:
+            session.started_at = at
     if session.now is None or at > session.now:
         session.now = at
 
@@ -208,6 +240,7 @@ def forgive(evaluator: Evaluator, session: SessionState) -> None:
         tracker = session.trackers.get(id_) or session.turn_trackers.get(id_)
         if tracker is not None:
             tracker.end()
+            session.stirring.discard(id_)
 
 
 def _advance(session: SessionState, outcome: Outcome) -> None:
@@ -289,11 +322,15 @@ def _anchor(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> No
         del anchors[next(iter(anchors))]
 
 
-def _count(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
-    """Count calls by tool and class, for `session.count`."""
-    for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
-        table = session.facts.setdefault(counts, {})
-        _remember(table, name, table.get(name, 0) + 1, evaluator.bounds.plans)
+def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
+    """Keep what expressions read: counts by tool and class, and each tool's previous arguments."""
+    most = evaluator.bounds.plans
+    if evaluator.reads_counts:
+        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+            table = session.facts.setdefault(counts, {})
+            _remember(table, name, table.get(name, 0) + 1, most)
+    if evaluator.ground.reads_previous:
+        _remember(session.previous, attempt.tool, attempt.args, most)
 
 
 def _remember(table: dict[str, Any], name: str, value: Any, most: int) -> None:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container
 
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import Attempt, Call
 from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.wording import times
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
-
-
-class Step:
-    """One call of the sequence; `result` is None until it has completed."""
-
-    __slots__ = ("call", "result")
-
-    def __init__(self, call: str) -> None:
-        self.call = call
-        self.result: str | None = None
 
 
 class Steps:
@@ -28,7 +19,7 @@ class Steps:
     __slots__ = ("calls", "steps")
 
     def __init__(self, longest: int) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[Call] = []
         self.calls: deque[str] = deque(maxlen=longest)
 
 
@@ -39,15 +30,27 @@ class Cycle(Limit):
     call repeated is no cycle but a repetition, which is `repeat`'s (and `polling`'s) business.
     """
 
-    __slots__ = ("longest",)
+    __slots__ = ("longest", "most")
+
+    counts = True
 
     def __init__(self, terms: Terms, *, longest: int, max: int) -> None:  # noqa: A002 - the field's name
         super().__init__(terms, max)
+        self.hears = False
         self.longest = longest
+        self.most = 2 * longest * max
 
     def tracker(self) -> Steps:
         """No steps yet."""
         return Steps(self.longest)
+
+    def seen(self, tracker: Steps) -> Container[str] | None:
+        """The calls of the latest steps."""
+        return tracker.calls
+
+    def stirs(self, tracker: Steps) -> bool:
+        """Nothing but steps counts."""
+        return False
 
     def judge(
         self, tracker: Steps, attempt: Attempt, changes: Changes, insisted: int
@@ -76,11 +79,14 @@ class Cycle(Limit):
             self.max,
         )
 
-    def admit(self, tracker: Steps, attempt: Attempt) -> Step:
-        """The call is the latest step."""
-        step = Step(attempt.fingerprint)
-        self._add(tracker, step)
-        return step
+    def admit(self, tracker: Steps, attempt: Attempt) -> None:
+        """The call is the latest step; what can no longer matter is dropped."""
+        call = attempt.call
+        tracker.calls.append(call.fingerprint)
+        steps = tracker.steps
+        steps.append(call)
+        if len(steps) > self.most:
+            del steps[: -self.longest * self.max]
 
     def refuse(self, tracker: Steps, attempt: Attempt) -> None:
         """A call that goes round once more stands there as if it had come back as before.
@@ -90,50 +96,41 @@ class Cycle(Limit):
         length = self._length(tracker.steps, attempt.fingerprint, self.max)
         if length is not None:
             before = tracker.steps[-length]
-            step = Step(before.call)
-            step.result = before.result
-            self._add(tracker, step)
+            call = attempt.fingerprint
+            attempt.call = Call(call, call, before.result)
+            self.admit(tracker, attempt)
 
-    def _length(self, steps: list[Step], call: str, rounds: int) -> int | None:
+    def _length(self, steps: list[Call], call: str, rounds: int) -> int | None:
         """How many calls the cycle has that the last `rounds` keep and `call` would continue."""
         for length in range(2, self.longest + 1):
             if len(steps) < length * rounds:
                 return None
-            if steps[-length].call == call and _keeps(steps, length, rounds):
+            if steps[-length].fingerprint == call and _keeps(steps, length, rounds):
                 return length
         return None
 
-    def _add(self, tracker: Steps, step: Step) -> None:
-        """Append a step; what can no longer matter is dropped."""
-        tracker.calls.append(step.call)
-        steps = tracker.steps
-        steps.append(step)
-        if len(steps) > 2 * self.longest * self.max:
-            del steps[: -self.longest * self.max]
+    def complete(self, tracker: Steps, attempt: Attempt, outcome: Outcome) -> None:
+        """The step itself knows its result."""
 
-    def complete(
-        self, tracker: Steps, mark: Step, attempt: Attempt, outcome: Outcome, seq: int
-    ) -> None:
-        """The step's result is known."""
-        mark.result = outcome.result
-
-    def release(self, tracker: Steps, mark: Step, attempt: Attempt) -> None:
+    def release(self, tracker: Steps, attempt: Attempt) -> None:
         """The step is taken out."""
-        if mark in tracker.steps:
-            tracker.steps.remove(mark)
+        if attempt.call in tracker.steps:
+            tracker.steps.remove(attempt.call)
             tracker.calls.clear()
-            tracker.calls.extend(step.call for step in tracker.steps[-self.longest :])
+            tracker.calls.extend(step.fingerprint for step in tracker.steps[-self.longest :])
 
 
-def _keeps(steps: list[Step], length: int, rounds: int) -> bool:
+def _keeps(steps: list[Call], length: int, rounds: int) -> bool:
     """Whether the last `rounds` rounds of `length` steps are alike, and not one call repeated."""
     if len(steps) < length * rounds:
         return False
-    first = steps[-1].call
-    if all(step.call == first for step in steps[-length:]):
+    first = steps[-1].fingerprint
+    if all(step.fingerprint == first for step in steps[-length:]):
         return False
     for place in range(1, length * (rounds - 1) + 1):
         step, before = steps[-place], steps[-place - length]
-        if step.call != before.call or step.result is None or step.result != before.result:
+        if step.fingerprint != before.fingerprint:
+            return False
+        if step.result is None or step.result != before.result:
             return False
     return True

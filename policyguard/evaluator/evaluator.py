@@ -18,6 +18,7 @@ from policyguard.evaluator.plan import Candidates, Plan
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.state import State
 from policyguard.evaluator.view import Ground
+from policyguard.evaluator.walk import Walk
 from policyguard.model.decision import Fault, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
@@ -33,6 +34,13 @@ For a call with tolerant numbers also the fingerprint without them, and them.
 
 Attendance = Literal["nobody", "somebody", "never"]
 """Who may be asked: nobody is there, somebody is, or (in a replay) it is not asked at all."""
+
+
+class Stance(NamedTuple):
+    """How a guard takes a policy: with `observe` nothing is refused, what would be is said."""
+
+    observe: bool
+    attendance: Attendance
 
 
 class Verdict(NamedTuple):
@@ -104,44 +112,63 @@ class Evaluator:
         self.refusals = refusals
         self.check_tags = check_tags
         self.reads_counts = reads_counts
+        self.remembers = reads_counts or ground.reads_previous
         self.reads_changed = reads_changed
 
-    def prepare(self, session: SessionState, attempt: Attempt) -> Plan:
+    def prepare(self, session: SessionState, attempt: Attempt) -> Walk:
         """Classify a call. Raises `ArgumentsError` for arguments that cannot be judged."""
         attempt.session = session
         attempt.ground = ground = self.ground
-        tool, server, args = attempt.tool, attempt.server, attempt.args
-        attempt.at = session.clamp(attempt.at)
+        tool, server = attempt.tool, attempt.server
+        now = session.now
+        if now is not None and attempt.at is not None and attempt.at < now:
+            attempt.at = now
         if ground.reads_previous:
             attempt.previous = session.previous.get(tool, attempt.previous)
-        fingerprint, like, numbers = self.identify(tool, server, args)
+        fingerprint, like, numbers = self.identify(tool, server, attempt.args)
         if like:
             attempt.like, attempt.numbers = like, numbers
             attempt.exact = fingerprint
             fingerprint = self._anchored(session, fingerprint, like, numbers)
         attempt.fingerprint = fingerprint
         if ground.targets is not None:
-            attempt.targets = ground.targets(args)
-        plan = self.known(tool, server, session.agent)
-        if plan is None:
-            attempt.class_ = class_ = self.candidates(tool, server).choose(attempt)
-            if attempt.views:
-                attempt.view.call["class"] = class_
-            plan = self.plan(tool, server, session.agent, class_)
-        else:
-            attempt.class_ = plan.class_
+            attempt.targets = ground.targets(attempt.args)
+        walk = session.known.get((server, tool) if server else tool)
+        if walk is None:
+            walk = self._walk(session, attempt)
+        attempt.walk = walk
+        plan = walk.plan
+        attempt.class_ = plan.class_
         if plan.timeout is not None:
             attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
         attempt.changing = plan.changes(attempt)
         if plan.keyed:
-            attempt.keys = {}
-            for limit in plan.keyed:
-                assert limit.key is not None  # noqa: S101 - that is what makes it keyed
-                try:
-                    attempt.keys[limit.id] = limit.key(attempt)
-                except ExpressionError as error:
-                    attempt.fault(limit.id, error)
-        return plan
+            self._key(attempt, plan)
+        return walk
+
+    def _walk(self, session: SessionState, attempt: Attempt) -> Walk:
+        """What applies to a call: known by its tool, or by the class that its arguments make it."""
+        tool, server = attempt.tool, attempt.server
+        plan = self.known(tool, server, session.agent)
+        if plan is not None:
+            walk = session.walk(plan)
+            session.known[(server, tool) if server else tool] = walk
+            return walk
+        attempt.class_ = class_ = self.candidates(tool, server).choose(attempt)
+        if attempt.views:
+            attempt.view.call["class"] = class_
+        return session.walk(self.plan(tool, server, session.agent, class_))
+
+    def _key(self, attempt: Attempt, plan: Plan) -> None:
+        """Find by what else than its fingerprint a limit tells the call."""
+        keys = {}
+        for limit in plan.keyed:
+            assert limit.key is not None  # noqa: S101 - that is what makes it keyed
+            try:
+                keys[limit.id] = limit.key(attempt)
+            except ExpressionError as error:
+                attempt.fault(limit.id, error)
+        attempt.keys = keys
 
     def _anchored(
         self, session: SessionState, fingerprint: str, like: str, numbers: tuple[float, ...]
@@ -156,35 +183,23 @@ class Evaluator:
         return fingerprint
 
     def judge(
-        self,
-        state: State,
-        attempt: Attempt,
-        plan: Plan,
-        learned: list[Violation],
-        *,
-        observe: bool,
-        attendance: Attendance = "nobody",
+        self, state: State, attempt: Attempt, walk: Walk, learned: list[Violation], stance: Stance
     ) -> Verdict:
         """Collect every violation; the strongest effect wins, whatever the order.
 
         `learned` is what constraints have against the call.
-        With `observe` nothing is refused: what would have been stands in `would`.
         """
         session = attempt.session
         found = learned
         would: list[Violation] = []
-        if session.halted or session.parent is not None:
-            found += _halted(session.halted_by())
-        changes, insisting = session.changes, session.insisted
-        for limit, tracker in session.tracked(plan).limits:
-            if not (tracker or limit.always):
-                continue
-            insisted = session.insists(limit, attempt) if insisting and limit.climbs else 0
-            violation = limit.judge(tracker, attempt, changes, insisted)
-            if violation is not None:
-                (would if limit.observe else found).append(violation)
-        if session.bans.held:
-            self._banned(session, attempt, found, would)
+        plan = walk.plan
+        if not session.calm or walk.asked:
+            self._limited(session, attempt, walk, found, would)
+        else:
+            for calls in walk.seen:
+                if attempt.fingerprint in calls:
+                    self._limited(session, attempt, walk, found, would)
+                    break
         for budget in plan.budgets:
             violation = budget.judge(state.book, attempt)
             if violation is not None:
@@ -197,15 +212,37 @@ class Evaluator:
                 (would if rule.observe else found).append(violation)
         if not (found or would or attempt.faults):
             return ALLOWED
-        if observe:
+        if stance.observe:
             would, found = found + would, []
-        return self._weigh(state, attempt, plan, found, would, attendance)
+        return self._weigh(state, attempt, walk, found, would, stance.attendance)
+
+    def _limited(
+        self,
+        session: SessionState,
+        attempt: Attempt,
+        walk: Walk,
+        found: list[Violation],
+        would: list[Violation],
+    ) -> None:
+        """Add what limits, and what they have brought about, have against a call."""
+        if session.halted or session.parent is not None:
+            found += _halted(session.halted_by())
+        changes, insisting = session.changes, session.insisted
+        for limit, tracker in walk.limits:
+            if not (tracker or limit.always):
+                continue
+            insisted = session.insists(limit, attempt) if insisting and limit.climbs else 0
+            violation = limit.judge(tracker, attempt, changes, insisted)
+            if violation is not None:
+                (would if limit.observe else found).append(violation)
+        if session.bans.held:
+            self._banned(session, attempt, found, would)
 
     def _weigh(
         self,
         state: State,
         attempt: Attempt,
-        plan: Plan,
+        walk: Walk,
         found: list[Violation],
         would: list[Violation],
         attendance: Attendance,
@@ -220,7 +257,7 @@ class Evaluator:
         effect = max(found, key=_strength).effect
         if effect < Effect.ASK:
             return Verdict(effect, _ordered(found), tuple(would), attempt.faults)
-        refused = session.tracked(plan).refused
+        plan, refused = walk.plan, walk.refused
         if plan.refusals is not None and refused is not None:
             insisting = plan.refusals.judge(refused, attempt)
             if insisting is not None:
@@ -284,9 +321,8 @@ class Evaluator:
 
         What fails meanwhile are the attempt's faults from then on.
         """
-        session = attempt.session
         attempt.look_again(at)
-        last = session.results.get(attempt.fingerprint) if self.reads_changed else None
+        last = attempt.session.results.get(attempt.fingerprint) if self.reads_changed else None
         outcome = self.observer.observe(event, attempt, last)
         if not attempt.charges:
             return outcome, ()

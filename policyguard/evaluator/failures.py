@@ -77,9 +77,7 @@ class Failures(Limit):
             self.max,
         )
 
-    def complete(
-        self, tracker: dict[str, Row], mark: None, attempt: Attempt, outcome: Outcome, seq: int
-    ) -> None:
+    def complete(self, tracker: dict[str, Row], attempt: Attempt, outcome: Outcome) -> None:
         """A success ends the row, a failure lengthens it (or begins a new one)."""
         if outcome.state == "pending" or outcome.infra:
             return

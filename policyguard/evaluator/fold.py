@@ -41,11 +41,11 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
     match event:
         case Admitted():
             plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
-            calls.admit(evaluator, state, calls.rebuild(evaluator, session, event), plan)
+            calls.admit(evaluator, state, calls.rebuild(evaluator, session, event, plan))
         case Completed():
             attempt = session.flights.get(event.call)
             if attempt is not None:
-                outcome, at = recall(event), event.at
+                outcome, at = recall(event), session.clamp(event.at)
                 attempt.look_again(at)
                 calls.complete(evaluator, state, attempt, outcome, event.charges, at, event.running)
         case Ended():
@@ -111,6 +111,7 @@ def turn(evaluator: Evaluator, state: State, session: SessionState, event: TurnS
     session.insisted.clear()
     calls.forgive(evaluator, session)
     session.halted = ""
+    session.look()
     for budget, key in session.turn_accounts:
         state.book.close(budget, key)
     session.turn_accounts.clear()
@@ -131,6 +132,7 @@ def grant(evaluator: Evaluator, state: State, session: SessionState, event: Gran
     session.halted = ""
     session.insisted.clear()
     calls.forgive(evaluator, session)
+    session.look()
     budget = evaluator.budgets.get(event.budget)
     if budget is None:
         return
@@ -144,6 +146,7 @@ def approve(session: SessionState, event: Approved) -> None:
     """One call, known by its fingerprint, may be made once although the policy asks."""
     calls.tick(session, event.at)
     session.approvals.give(event.fingerprint, Yes(event.by, frozenset(event.labels), event.at))
+    session.look()
 
 
 def close(evaluator: Evaluator, state: State, session: SessionState) -> None:

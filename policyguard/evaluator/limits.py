@@ -8,6 +8,7 @@ the limit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 from policyguard.evaluator.attempt import Attempt
@@ -38,13 +39,17 @@ class Limit(ABC):
 
     With fewer than `least` of what it counts it has nothing to say, unless somebody insists. One
     that is not asked `always` has an empty tracker until an outcome gives it something to count:
-    till then admissions and successes mean nothing to it, and nobody needs to ask it.
+    till then admissions and successes mean nothing to it, and nobody needs to ask it. One that
+    `counts` takes admissions into account, one that `hears` every success.
     """
+
+    counts = False
 
     __slots__ = (
         "always",
         "bans",
         "climbs",
+        "hears",
         "id",
         "ladder",
         "least",
@@ -69,7 +74,7 @@ class Limit(ABC):
         self.climbs = bool(terms.ladder.steps)
         self.bans = terms.refuse_tool or bool(terms.until)
         self.max = max
-        self.always = always or not max
+        self.always = self.hears = always or not max
         lowest = terms.ladder.lowest
         self.least = max if lowest is None else min(max, lowest - 1)
 
@@ -86,25 +91,34 @@ class Limit(ABC):
         `insisted` is how many attempts of the same subject were refused and still stand.
         """
 
+    def seen(self, tracker: Any) -> Container[str] | None:
+        """The fingerprints of calls that it may have something against while nothing stirs it.
+
+        The container stays the tracker's own. None: of any call.
+        """
+        return None if self.always else ()
+
+    def stirs(self, tracker: Any) -> bool:
+        """Whether an outcome has given it something to count beside admissions."""
+        return bool(tracker) and not self.always
+
     def subject(self, attempt: Attempt) -> str:
         """What an agent insists on that makes this attempt again and again."""
         return attempt.fingerprint
 
-    def admit(self, tracker: Any, attempt: Attempt) -> Any:
-        """Take the admitted call into account; what is returned comes back in the next two."""
-        return None
+    def admit(self, tracker: Any, attempt: Attempt) -> None:
+        """Take the admitted call into account."""
+        return
 
     @abstractmethod
-    def complete(
-        self, tracker: Any, mark: Any, attempt: Attempt, outcome: Outcome, seq: int
-    ) -> None:
-        """Take the call's outcome into account. `seq` numbers the session's completions."""
+    def complete(self, tracker: Any, attempt: Attempt, outcome: Outcome) -> None:
+        """Take the call's outcome into account."""
 
     def refuse(self, tracker: Any, attempt: Attempt) -> None:
         """Take into account that an attempt was refused which this limit had something against."""
         return
 
-    def release(self, tracker: Any, mark: Any, attempt: Attempt) -> None:
+    def release(self, tracker: Any, attempt: Attempt) -> None:
         """Forget the admission: the call did not run."""
         return
 

@@ -65,14 +65,7 @@ class NoProgress(Limit):
             self.max,
         )
 
-    def complete(
-        self,
-        tracker: dict[str, Row],
-        mark: None,
-        attempt: Attempt,
-        outcome: Outcome,
-        seq: int,
-    ) -> None:
+    def complete(self, tracker: dict[str, Row], attempt: Attempt, outcome: Outcome) -> None:
         """A flagged result lengthens the row, an advancing success ends it."""
         if outcome.infra:
             return

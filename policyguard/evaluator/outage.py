@@ -117,31 +117,25 @@ class Outage(Limit):
         instead = "take another tool if there is one"
         return Violation(self.id, effect, "outage", text, instead, count, self.max)
 
-    def admit(self, tracker: dict[str, Row], attempt: Attempt) -> Trial | None:
+    def admit(self, tracker: dict[str, Row], attempt: Attempt) -> None:
         """The first call after a rest is the trial."""
         row = tracker.get(self.subject(attempt)) if tracker else None
         at = attempt.at
         if row is None or row.until is None or at is None:
-            return None
+            return
         # During the rest, calls get here where this limit does not refuse (`advise`, `observe`).
         if at < row.until or self._tried(row, at):
-            return None
+            return
         row.trial = Trial(at)
-        return row.trial
+        attempt.mark(self.id, row.trial)
 
-    def complete(
-        self,
-        tracker: dict[str, Row],
-        mark: Trial | None,
-        attempt: Attempt,
-        outcome: Outcome,
-        seq: int,
-    ) -> None:
+    def complete(self, tracker: dict[str, Row], attempt: Attempt, outcome: Outcome) -> None:
         """A harness failure lengthens the row or the rest; an unknown one changes nothing."""
         name = self.subject(attempt)
         row = tracker.get(name)
         down = outcome.blame == "harness"
         if row is not None and row.until is not None:
+            mark: Trial | None = attempt.marks.get(self.id)
             if mark is None or mark is not row.trial:
                 return  # begun before the rest (or given up): it says nothing of the tool as it is
             row.trial = None
@@ -156,10 +150,10 @@ class Outage(Limit):
         elif row is not None and outcome.blame != "unknown":
             del tracker[name]
 
-    def release(self, tracker: dict[str, Row], mark: Trial | None, attempt: Attempt) -> None:
+    def release(self, tracker: dict[str, Row], attempt: Attempt) -> None:
         """A trial that did not run leaves its place to another call."""
         row = tracker.get(self.subject(attempt))
-        if row is not None and row.trial is mark:
+        if row is not None and row.trial is attempt.marks.get(self.id):
             row.trial = None
 
     def _rest(self, outcome: Outcome) -> int:

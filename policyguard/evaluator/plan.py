@@ -63,23 +63,20 @@ class Plan:
         self.timeout = timeout
         self.timeout_by = timeout_by
         self.climbing = tuple(limit for limit in limits if limit.climbs)
-        self._changes: bool | None = None
+        self._changes = changing if isinstance(changing, bool) else None
         self.keyed: tuple[Repeat, ...] = tuple(
             limit for limit in limits if isinstance(limit, Repeat) and limit.key is not None
         )
 
     def changes(self, attempt: Attempt) -> bool:
         """Whether a success of this call may change state. What cannot be told may."""
+        variable = self.variable
+        plain = variable is not None and not attempt.hints and variable.isdisjoint(attempt.args)
+        if plain and self._changes is not None:
+            return self._changes
         changing = self.changing
         if changing is True or changing is False:
             return changing
-        plain = (
-            self.variable is not None
-            and not attempt.hints
-            and self.variable.isdisjoint(attempt.args)
-        )
-        if plain and self._changes is not None:
-            return self._changes
         try:
             answer = changing(attempt.view) is not False
         except ExpressionError:

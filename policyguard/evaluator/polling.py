@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.limits import Limit, Terms
@@ -39,6 +41,8 @@ class Polling(Limit):
 
     __slots__ = ("cooldown", "most", "unchanged")
 
+    counts = True
+
     def __init__(
         self,
         terms: Terms,
@@ -55,6 +59,10 @@ class Polling(Limit):
     def tracker(self) -> dict[str, Poll]:
         """No polls yet."""
         return {}
+
+    def seen(self, tracker: dict[str, Poll]) -> Container[str] | None:
+        """The polls that are remembered."""
+        return tracker
 
     def judge(
         self, tracker: dict[str, Poll], attempt: Attempt, changes: Changes, insisted: int
@@ -98,7 +106,7 @@ class Polling(Limit):
             return 0
         return poll.at + wait - attempt.at
 
-    def admit(self, tracker: dict[str, Poll], attempt: Attempt) -> Poll:
+    def admit(self, tracker: dict[str, Poll], attempt: Attempt) -> None:
         """The poll is the most recently used."""
         poll = tracker.pop(attempt.fingerprint, None)
         if poll is None:
@@ -110,25 +118,19 @@ class Polling(Limit):
             poll.unchanged = 0
         tracker[attempt.fingerprint] = poll
         poll.at = attempt.at
-        return poll
+        attempt.mark(self.id, poll)
 
-    def complete(
-        self,
-        tracker: dict[str, Poll],
-        mark: Poll,
-        attempt: Attempt,
-        outcome: Outcome,
-        seq: int,
-    ) -> None:
+    def complete(self, tracker: dict[str, Poll], attempt: Attempt, outcome: Outcome) -> None:
         """Its result is the same as before, or new."""
-        mark.unchanged = mark.unchanged + 1 if outcome.result == mark.result else 0
-        mark.result = outcome.result
-        mark.seq = seq
-        mark.wait = round((outcome.retry_after or 0.0) * 1e9)
+        poll: Poll = attempt.marks[self.id]
+        poll.unchanged = poll.unchanged + 1 if outcome.result == poll.result else 0
+        poll.result = outcome.result
+        poll.seq = attempt.call.seq
+        poll.wait = round((outcome.retry_after or 0.0) * 1e9)
 
-    def release(self, tracker: dict[str, Poll], mark: Poll, attempt: Attempt) -> None:
+    def release(self, tracker: dict[str, Poll], attempt: Attempt) -> None:
         """The poll may be made at once again."""
-        mark.at = None
+        attempt.marks[self.id].at = None
 
 
 _NEVER = 1 << 62

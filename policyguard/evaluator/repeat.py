@@ -9,26 +9,14 @@ one before is never a repetition: somebody waits, and it goes on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import Attempt, Call
 from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.wording import times
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
-
-
-class Entry:
-    """One admitted call in a window; `result` is None until it has completed."""
-
-    __slots__ = ("key", "moves", "result", "seq")
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.result: str | None = None
-        self.seq = 0
-        self.moves = False
 
 
 class Window:
@@ -40,8 +28,8 @@ class Window:
     __slots__ = ("by_key", "pending", "ring")
 
     def __init__(self) -> None:
-        self.ring: deque[Entry] = deque()
-        self.by_key: dict[str, list[Entry]] = {}
+        self.ring: deque[Call] = deque()
+        self.by_key: dict[str, list[Call]] = {}
         self.pending: dict[str, str] = {}
 
 
@@ -49,6 +37,8 @@ class Repeat(Limit):
     """Refuses a call that has been admitted `max` times, unchanged, in the last `window` calls."""
 
     __slots__ = ("by", "key", "same", "size")
+
+    counts = True
 
     def __init__(
         self,
@@ -60,6 +50,7 @@ class Repeat(Limit):
         key: Callable[[Attempt], str] | None = None,
     ) -> None:
         super().__init__(terms, max)
+        self.hears = False  # a success only ends what is pending
         self.size = window
         self.same = same
         self.key = key
@@ -70,6 +61,14 @@ class Repeat(Limit):
     def tracker(self) -> Window:
         """An empty window."""
         return Window()
+
+    def seen(self, tracker: Window) -> Container[str] | None:
+        """The calls in the window."""
+        return tracker.by_key if self.key is None and self.max else None
+
+    def stirs(self, tracker: Window) -> bool:
+        """Whether something is being waited for."""
+        return bool(tracker.pending)
 
     def subject(self, attempt: Attempt) -> str:
         """What makes the call the same."""
@@ -82,16 +81,16 @@ class Repeat(Limit):
         key = attempt.keys.get(self.id) if self.key is not None else attempt.fingerprint
         if key is None:  # an expression failed: what cannot be told counts against the call
             return Violation(self.id, self.ladder.effect, "repeat", _UNTOLD, _INSTEAD)
-        entries = tracker.by_key.get(key)
-        count = len(entries) if entries is not None else 0
+        calls = tracker.by_key.get(key)
+        count = len(calls) if calls is not None else 0
         if count < self.least and not insisted:
             return None
-        if entries is not None:
+        if calls is not None:
             if self.by is not None:
-                count = _unchanged(entries, changes.since(attempt.fingerprint))
+                count = _unchanged(calls, self.by, changes.since(attempt.fingerprint))
                 insisted = insisted if count else 0  # what was refused before a change is void
             elif tracker.pending:
-                count -= sum(1 for entry in entries if entry.moves)
+                count -= sum(1 for call in calls if call.moves)
         effect = self.answer(count, insisted)
         if effect is None:
             return None
@@ -101,77 +100,80 @@ class Repeat(Limit):
             text = _TEXT[self.same].format(times=times(count), max=self.max)
         return Violation(self.id, effect, "repeat", text, _INSTEAD, count, self.max)
 
-    def admit(self, tracker: Window, attempt: Attempt) -> Entry:
+    def admit(self, tracker: Window, attempt: Attempt) -> None:
         """The call takes its place; the oldest leaves the window."""
-        key = attempt.fingerprint if self.key is None else self.subject(attempt)
-        entry = Entry(key)
-        ring, by_key = tracker.ring, tracker.by_key
-        ring.append(entry)
-        entries = by_key.get(key)
-        if entries is None:
-            by_key[key] = [entry]
+        call = attempt.call
+        if self.key is not None:
+            call.key = self.subject(attempt)
+        by_key = tracker.by_key
+        calls = by_key.get(call.key)
+        if calls is None:
+            by_key[call.key] = [call]
         else:
-            entries.append(entry)
+            calls.append(call)
+        ring = tracker.ring
+        ring.append(call)
         if len(ring) > self.size:
-            _forget(tracker, ring.popleft())
-        return entry
+            oldest = ring.popleft()
+            if len(by_key[oldest.key]) == 1 and not tracker.pending:
+                del by_key[oldest.key]
+            else:
+                _forget(tracker, oldest)
 
-    def complete(
-        self, tracker: Window, mark: Entry, attempt: Attempt, outcome: Outcome, seq: int
-    ) -> None:
+    def complete(self, tracker: Window, attempt: Attempt, outcome: Outcome) -> None:
         """The call's result is known. One that the harness is to blame for has told nothing."""
+        call = attempt.call
         if outcome.infra:
-            self.release(tracker, mark, attempt)
-            return
-        # To try again after an outage is no loop; how long it may go on, other limits say.
-        if self.by is not None and outcome.blame != "harness":
-            mark.result = self.by(outcome)
-            mark.seq = seq
-        if outcome.state == "pending":
-            before = tracker.pending.get(mark.key)
-            mark.moves = before is not None and before != outcome.result
-            if mark.key in tracker.by_key:  # else it has left the window meanwhile
-                tracker.pending[mark.key] = outcome.result
+            self.release(tracker, attempt)
+        elif outcome.state == "pending":
+            before = tracker.pending.get(call.key)
+            call.moves = before is not None and before != outcome.result
+            if call.key in tracker.by_key:  # else it has left the window meanwhile
+                tracker.pending[call.key] = outcome.result
         elif tracker.pending:
-            tracker.pending.pop(mark.key, None)
+            tracker.pending.pop(call.key, None)
 
-    def release(self, tracker: Window, mark: Entry, attempt: Attempt) -> None:
+    def release(self, tracker: Window, attempt: Attempt) -> None:
         """The call leaves the window."""
-        if mark in tracker.ring:
-            tracker.ring.remove(mark)
-            _forget(tracker, mark)
+        if attempt.call in tracker.ring:
+            tracker.ring.remove(attempt.call)
+            _forget(tracker, attempt.call)
 
 
-def _result(outcome: Outcome) -> str:
-    return outcome.result if outcome.ok else f"!{outcome.result}"  # failed with the same words
+def _result(call: Call) -> str | None:
+    return call.result
 
 
-def _failure(outcome: Outcome) -> str:
-    return outcome.failure  # empty for a success, which is never the same error
+def _failure(call: Call) -> str:
+    return call.failure  # empty for a success, which is never the same error
 
 
-def _unchanged(entries: list[Entry], since: int) -> int:
-    """How many completed calls at the end of `entries` share one result, nothing changed since."""
+def _unchanged(calls: list[Call], by: Callable[[Call], str | None], since: int) -> int:
+    """How many completed calls at the end of `calls` share one result, nothing changed since.
+
+    To try again after an outage is no loop: how long it may go on, other limits say.
+    """
     run = 0
     result = None
-    for entry in reversed(entries):
-        if entry.result is None:
+    for call in reversed(calls):
+        if call.result is None or call.excused:
             continue
+        told = by(call)
         if result is None:
-            result = entry.result
-        if entry.result != result or not result or entry.seq <= since:
+            result = told
+        if told != result or not result or call.seq <= since:
             break
         run += 1
     return run
 
 
-def _forget(tracker: Window, entry: Entry) -> None:
-    entries = tracker.by_key[entry.key]
-    if len(entries) == 1:
-        del tracker.by_key[entry.key]
-        tracker.pending.pop(entry.key, None)
+def _forget(tracker: Window, call: Call) -> None:
+    calls = tracker.by_key[call.key]
+    if len(calls) == 1:
+        del tracker.by_key[call.key]
+        tracker.pending.pop(call.key, None)
     else:
-        entries.remove(entry)
+        calls.remove(call)
 
 
 _UNTOLD = "whether this call is a repetition cannot be told: its `key` has no value"

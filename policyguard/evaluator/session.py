@@ -10,7 +10,8 @@ from policyguard.evaluator.bans import Bans
 from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.ladder import Insisted
 from policyguard.evaluator.limits import Limit
-from policyguard.evaluator.refusals import Refusals, Row
+from policyguard.evaluator.refusals import Refusals
+from policyguard.evaluator.walk import Walk
 from policyguard.model.event import Started
 
 if TYPE_CHECKING:
@@ -20,19 +21,6 @@ PROGRESSING = "progressing"
 """What `session.progress` is as long as nothing says otherwise."""
 
 
-class Tracked:
-    """A session's trackers of the limits of one plan, in the plan's order.
-
-    `refused` is that of `refusals`, None where the plan has no such limit.
-    """
-
-    __slots__ = ("limits", "refused")
-
-    def __init__(self, limits: tuple[tuple[Limit, Any], ...], refused: Row | None) -> None:
-        self.limits = limits
-        self.refused = refused
-
-
 class SessionState:
     """One session's state: what its events so far amount to.
 
@@ -40,25 +28,32 @@ class SessionState:
     `facts` is at the same time what expressions see as `session`. `trackers` belong to the
     session, `turn_trackers` to the turn; `flights` are admitted calls whose results have not come,
     `overdue` those that ran out of time and go on; `insisted` are the refused attempts by limit,
-    since the turn began. At most `most` of whatever an agent can make up are remembered. Times are
+    since the turn began. While a session is `calm`, nothing stands against its calls, and nothing
+    waits for one, but what limits on repetition remember of each: nearly always. `known` are the
+    walks of tools whose calls are all of one class, `stirring` the limits that have heard of more
+    than successes, `course` is what learning makes of the session.
+    At most `most` of whatever an agent can make up are remembered. Times are
     nanoseconds; they never run backwards. A session that stands `apart` shares no agent, user or
     project that its start does not name.
     """
 
     __slots__ = (
-        "_tracked",
+        "_walks",
         "accounts",
         "agent",
         "anchors",
         "approvals",
         "bans",
+        "calm",
         "changes",
         "confirmed",
+        "course",
         "facts",
         "flights",
         "halted",
         "id",
         "insisted",
+        "known",
         "now",
         "overdue",
         "parent",
@@ -66,6 +61,7 @@ class SessionState:
         "results",
         "scopes",
         "started_at",
+        "stirring",
         "successes",
         "trackers",
         "turn",
@@ -91,7 +87,9 @@ class SessionState:
         self.turn = 0
         self.halted = ""
         self.changes = Changes()
-        self._tracked: dict[Plan, Tracked] = {}
+        self._walks: dict[Plan, Walk] = {}
+        self.known: dict[Any, Walk] = {}
+        self.stirring: set[str] = set()
         self.trackers: dict[str, Any] = {}
         self.turn_trackers: dict[str, Any] = {}
         self.flights: dict[str, Attempt] = {}
@@ -104,6 +102,7 @@ class SessionState:
         self.results: dict[str, str] = {}
         self.previous: dict[str, dict[str, Any]] = {}
         self.confirmed: dict[str, int] = {}
+        self.course: Any = None
         self.accounts: set[tuple[str, str]] = set()
         self.turn_accounts: set[tuple[str, str]] = set()
         unknown = f"\x1d{event.session}" if apart else ""
@@ -130,6 +129,7 @@ class SessionState:
             "progress": PROGRESSING,
             "tags": dict(event.tags),
         }
+        self.look()
 
     def clamp(self, at: int | None) -> int | None:
         """`at`, or the session's latest time where `at` lies before it."""
@@ -153,26 +153,58 @@ class SessionState:
             insisted = self.insisted[entry] = Insisted(self.bans.most)
         insisted.add(subject, self.successes)
 
-    def tracked(self, plan: Plan) -> Tracked:
-        """The trackers of a plan's limits in this session or turn, made where there are none.
+    def walk(self, plan: Plan) -> Walk:
+        """A plan with the trackers of its limits in this session or turn, made where there are none.
 
         At most `most` plans are remembered so; the trackers themselves are found again by id.
         """
-        found = self._tracked.get(plan)
+        found = self._walks.get(plan)
         if found is None:
-            if len(self._tracked) >= self.bans.most:
-                self._tracked.clear()
+            if len(self._walks) >= self.bans.most:
+                self._walks.clear()
+                self.known.clear()
             refusals = plan.refusals
-            found = self._tracked[plan] = Tracked(
+            found = self._walks[plan] = Walk(
+                plan,
                 tuple((limit, self.tracker(limit)) for limit in plan.limits),
                 self.tracker(refusals) if refusals is not None else None,
             )
         return found
 
+    def settle(self, plan: Plan) -> None:
+        """Something else than an ordinary call of this plan has happened: see whether it is calm.
+
+        What a plan's limits have counted is told by the trackers of now: the call may have begun
+        in another turn.
+        """
+        stirring = self.stirring
+        for limit in (*plan.limits, plan.refusals):
+            if limit is not None:
+                if limit.stirs(self.tracker(limit)):
+                    stirring.add(limit.id)
+                else:
+                    stirring.discard(limit.id)
+        self.look()
+
+    def look(self) -> None:
+        """See whether anything stands against calls, or waits for one."""
+        self.calm = not (
+            self.stirring
+            or self.halted
+            or self.parent is not None
+            or self.overdue
+            or self.bans.held
+            or self.approvals.asked
+            or self.approvals.given
+            or any(insisted.attempts for insisted in self.insisted.values())
+        )
+
     def forget_turn(self) -> None:
         """What was counted per turn is over."""
         self.turn_trackers = {}
-        self._tracked.clear()
+        self._walks.clear()
+        self.known.clear()
+        self.stirring.intersection_update(self.trackers)
 
     def tracker(self, limit: Limit | Refusals) -> Any:
         """One limit's tracker in this session or turn."""

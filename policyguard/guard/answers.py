@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import NOTHING, Attempt
 from policyguard.evaluator.evaluator import ALLOWED, Verdict
 from policyguard.model.constraint import Lesson
 from policyguard.model.decision import Decision, Fault, Violation
@@ -26,16 +26,12 @@ def attempt(
 ) -> Attempt:
     """A call as its caller puts it, with copies of what the caller may go on to change."""
     made = Attempt(tool, dict(args) if args else {}, at)
-    if batch:
-        made.batch = batch
-    if tags:
-        made.tags = dict(tags)
-    if server:
+    if batch or tags or server or hints or estimate:
+        made.batch = batch or ""
         made.server = server
-    if hints:
-        made.hints = dict(hints)
-    if estimate:
-        made.estimate = dict(estimate)
+        made.tags = dict(tags) if tags else NOTHING
+        made.hints = dict(hints) if hints else NOTHING
+        made.estimate = dict(estimate) if estimate else NOTHING
     return made
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.evaluator import ALLOWED, Verdict
-from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.walk import Walk
 from policyguard.guard import answers
 from policyguard.guard.advice import Advice
 from policyguard.guard.purse import repeatable
@@ -39,67 +39,63 @@ class Calls:
         self._advice = Advice(guard.evaluator.bounds.in_flight)
         self.closed = False
 
-    def judge(self, attempt: Attempt, *, admit: bool) -> Decision:
+    def judge(self, attempt: Attempt, admit: bool) -> Decision:
         """Answer an attempt; with `admit` an allowed one is counted, a refused one noted."""
         guard = self._guard
-        plan: Plan | None = None
+        walk: Walk | None = None
         with guard.lock:
             if admit:
                 if guard.latest != self._state.id:
                     guard.touch(self._state.id)
                 self._made += 1
-                attempt.id = attempt.id or f"c{self._made}"
+                if not attempt.id:
+                    attempt.id = f"c{self._made}"
             try:
                 if self.closed:
                     verdict = answers.CLOSED
                 else:
                     if guard.keeper is not None:
                         guard.keeper.look()
-                    plan = guard.evaluator.prepare(self._state, attempt)
+                    walk = guard.evaluator.prepare(self._state, attempt)
                     learned = guard.world.judge(attempt)
                     purser = guard.purser
-                    if purser is None or not purser.concerns(plan):
-                        verdict = self._verdict(attempt, plan, learned)
+                    if purser is None or not purser.concerns(walk.plan):
+                        verdict = guard.evaluator.judge(
+                            guard.world.state, attempt, walk, learned, guard.stance
+                        )
                     else:
-                        judge = partial(self._verdict, attempt, plan)
-                        again = repeatable(attempt, plan, learned, judge)
+                        judge = partial(self._verdict, attempt, walk)
+                        again = repeatable(attempt, walk.plan, learned, judge)
                         verdict = purser.judge(attempt, again, admit=admit)
             except ArgumentsError as error:
                 verdict = answers.unfit(str(error))
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = guard.evaluator.allow_on_internal_error
                 verdict = answers.broken(error, allow=allow)
-            if admit and plan is not None and verdict is ALLOWED and not guard.heard:
-                guard.world.admit(attempt, plan)  # the common case: nothing to say, nobody to tell
+            if admit and walk is not None and verdict is ALLOWED and not guard.heard:
+                guard.world.admit(attempt)  # the common case: nothing to say, nobody to tell
                 return answers.decision(self._state.id, verdict, attempt)
             decision = answers.decision(self._state.id, verdict, attempt)
             if admit:
                 try:
-                    self._settle(decision, attempt, plan)
+                    self._settle(decision, attempt, walk)
                 except (JournalError, StoreError) as error:
                     return self._unwritten(decision, attempt, error)
         return decision
 
-    def _verdict(self, attempt: Attempt, plan: Plan, learned: list[Violation]) -> Verdict:
+    def _verdict(self, attempt: Attempt, walk: Walk, learned: list[Violation]) -> Verdict:
         guard = self._guard
-        return guard.evaluator.judge(
-            guard.world.state,
-            attempt,
-            plan,
-            learned,
-            observe=guard.observe,
-            attendance=guard.attendance,
-        )
+        return guard.evaluator.judge(guard.world.state, attempt, walk, learned, guard.stance)
 
-    def _settle(self, decision: Decision, attempt: Attempt, plan: Plan | None) -> None:
+    def _settle(self, decision: Decision, attempt: Attempt, walk: Walk | None) -> None:
         """Count an admitted call, note a refused one."""
         guard = self._guard
         if not decision.allowed:
             refused = answers.refused(decision, attempt)
             guard.world.refuse(self._state, refused)
             guard.emit(refused)
-        elif plan is not None:
-            guard.world.admit(attempt, plan)
+        elif walk is not None:
+            guard.world.admit(attempt)
             if guard.heard:
                 guard.emit(answers.admitted(self._state.id, attempt, decision))
             if decision.violations:

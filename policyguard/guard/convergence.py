@@ -9,9 +9,6 @@ from policyguard.model.event import Refused
 from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Learn, Policy
 
-TRACKER = "progress"
-"""Under which name a session keeps its course among its trackers; limits have other names."""
-
 
 class Convergence:
     """Keeps `facts["progress"]` of sessions in step with their events.
@@ -30,18 +27,12 @@ class Convergence:
         """A call was let through: its way is not banned, or on trial."""
         if not self._learns:
             return
-        session = attempt.session
-        course = session.trackers.get(TRACKER)
-        if course is None or course.banned or session.facts["progress"] != PROGRESSING:
-            self._meet(session, self._way(attempt), banned=False)
-            return
-        # Without bans only scores matter, and they have not changed: the way is the latest.
-        ways = course.ways
+        course: Course | None = attempt.session.course
         way = attempt.fingerprint if self._by_call else self._way(attempt)
-        ways.pop(way, None)
-        ways[way] = False
-        if len(ways) > self._aim.space:
-            del ways[next(iter(ways))]
+        if course is None or course.banned:
+            self._meet(attempt.session, way, banned=False)
+        else:
+            course.pass_by(self._aim, way)
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """A call was refused: by a constraint, which bans its way, or by something else.
@@ -52,7 +43,7 @@ class Convergence:
             return
         way = self._way(event)
         banned = any(id_.startswith("constraints/") for id_ in event.violations)
-        if banned or way in _course(session).ways:
+        if banned or way in _course(session).ways(self._aim):
             self._meet(session, way, banned=banned)
 
     def complete(self, attempt: Attempt, outcome: Outcome, *, taught: bool) -> None:
@@ -84,9 +75,9 @@ class Convergence:
 
 
 def _course(session: SessionState) -> Course:
-    course: Course | None = session.trackers.get(TRACKER)
+    course: Course | None = session.course
     if course is None:
-        course = session.trackers[TRACKER] = Course()
+        course = session.course = Course()
     return course
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from policyguard.compiler import Compiled, compile_policy
-from policyguard.evaluator.evaluator import Attendance
+from policyguard.evaluator.evaluator import Stance
 from policyguard.evaluator.fold import start
 from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners
@@ -53,7 +53,6 @@ class Guard:
         if store is not None:
             self._fingerprinter.rekey(store.key)
         self.evaluator = compiled.evaluator
-        self.observe = observe or compiled.evaluator.observe_only
         self.diagnostics = compiled.diagnostics
         self.clock = clock
         self.lock = threading.RLock()
@@ -66,7 +65,10 @@ class Guard:
         self.purser = self.world.purser = purser_of(purses, self.evaluator, self.world.state.book)
         self._leases: dict[str, Lease] = {}
         self.approver = approver
-        self.attendance: Attendance = "never" if replaying else "somebody" if approver else "nobody"
+        self.stance = Stance(
+            observe or compiled.evaluator.observe_only,
+            "never" if replaying else "somebody" if approver else "nobody",
+        )
         self._listeners = Listeners()
         if listener is not None:
             self._listeners.add(listener, ())

@@ -8,7 +8,9 @@ only the host may set are dropped wherever the protocol has a `_meta`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from policyguard.engines.fingerprint import text_of
 
@@ -17,13 +19,13 @@ _STOPPED = ("failed", "cancelled")
 """Of a task's states (MCP 2025-11-25), those in which it has not succeeded."""
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True):
     """A result: its text, whether it says that the call failed or is still going on, its flags."""
 
     text: str
     failed: bool = False
     pending: bool = False
-    meta: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
+    meta: dict[str, Any] = {}
 
 
 def read(result: Any, harness: Sequence[str]) -> Given:

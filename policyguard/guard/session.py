@@ -88,15 +88,15 @@ class Session:
         """
         at = self.guard.clock() if at is None else at
         attempt = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
-        decision = self._calls.judge(attempt, admit=True)
-        if decision.effect is not Effect.ASK or decision.allowed or self.guard.approver is None:
+        decision = self._calls.judge(attempt, True)
+        if decision.allowed or decision.effect is not Effect.ASK or self.guard.approver is None:
             return decision
         self.guard.approver(self, decision)
         with self.guard.lock:
             if not self._agreed(decision):
                 return decision
         again = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
-        return self._calls.judge(again, admit=True)
+        return self._calls.judge(again, True)
 
     def decide(
         self,
@@ -113,7 +113,7 @@ class Session:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
         at = self.guard.clock() if at is None else at
         attempt = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
-        return self._calls.judge(attempt, admit=False)
+        return self._calls.judge(attempt, False)
 
     def record(
         self,
@@ -303,7 +303,7 @@ class Session:
                 attempt.tags = event.tags
                 attempt.hints = event.hints
                 attempt.estimate = event.estimate
-                return self._calls.judge(attempt, admit=True)
+                return self._calls.judge(attempt, True)
             case Completed():
                 return self._calls.complete(event)
             case Spent():

@@ -7,7 +7,6 @@ from policyguard.compiler.redaction import redactor
 from policyguard.evaluator import calls
 from policyguard.evaluator import fold as folding
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.state import State
 from policyguard.guard.convergence import Convergence
@@ -53,14 +52,14 @@ class World:
                     plan = self.evaluator.plan(
                         event.tool, event.server, session.agent, event.class_
                     )
-                    self.admit(calls.rebuild(self.evaluator, session, event), plan)
+                    self.admit(calls.rebuild(self.evaluator, session, event, plan))
                     return
                 case Completed():
                     attempt = session.flights.get(event.call)
                     if attempt is not None:
-                        attempt.look_again(event.at)
+                        at, lessons = session.clamp(event.at), event.lessons
+                        attempt.look_again(at)
                         outcome = folding.recall(event)
-                        at, lessons = event.at, event.lessons
                         self.complete(attempt, event, outcome, event.charges, lessons, at)
                     return
                 case Refused():
@@ -97,9 +96,9 @@ class World:
             return ()
         return tuple(self.learner.lessons(self.memory, attempt, outcome))
 
-    def admit(self, attempt: Attempt, plan: Plan) -> None:
+    def admit(self, attempt: Attempt) -> None:
         """A call takes its place; a ban that let it through is on trial with it."""
-        given_up = calls.admit(self.evaluator, self.state, attempt, plan)
+        given_up = calls.admit(self.evaluator, self.state, attempt)
         if self.purser is not None and not self._rebuilding:
             self.purser.admit(attempt, given_up)
         if attempt.trials:

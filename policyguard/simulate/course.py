@@ -123,14 +123,14 @@ class Course:
         if event.args is None:
             sight = self._blind().sight(event, self._started.agent)
             event = stand_in(event, place)
-        guard, observe = self.guard, self.guard.observe
-        guard.observe = True
+        guard, stance = self.guard, self.guard.stance
+        guard.stance = stance._replace(observe=True)
         try:
             decision = self._replay(event)
         finally:
-            guard.observe = observe
+            guard.stance = stance
         answer = self._answer(decision, sight, careful=True)
-        if answer.refused and not observe:
+        if answer.refused and not stance.observe:
             # It is certain: the call did not run, and that counts too.
             self._session.replay(Released(session=event.session, at=event.at, call=event.call))
             self._replay(event)
@@ -141,7 +141,9 @@ class Course:
     def _answer(self, decision: Decision, sight: Sight | None, *, careful: bool = False) -> Answer:
         """What a decision says that has something to say."""
         found, noticed = decision.violations, decision.would
-        if self.guard.observe or careful:  # as if all were in observe mode: whom would it hit?
+        if (
+            self.guard.stance.observe or careful
+        ):  # as if all were in observe mode: whom would it hit?
             observed = self._blind().observed
             found = tuple(one for one in decision.would if one.id not in observed)
             noticed = tuple(one for one in decision.would if one.id in observed)

@@ -36,6 +36,11 @@ rules:
 """
 
 
+def _ways(session: Live) -> dict[str, bool]:
+    found: dict[str, bool] = session._state.course.ways(session.guard.world._convergence._aim)
+    return found
+
+
 def made(folder: Path, learn: str = "learn: {corroborate: 1}") -> Compiled:
     file = folder / "policy.yaml"
     file.write_text(POLICY.replace("LEARN", learn))
@@ -102,7 +107,7 @@ def test_a_key_of_the_policys_own_cannot_be_counted_by(tmp_path: Path) -> None:
     session = Guard(made(tmp_path, learn), clock=lambda: NOW).session("s")
     fail(session, "test", "a", kind="x")
     session.record(session.check("test", {"kind": "y"}))
-    assert list(session._state.trackers["progress"].ways.values()) == [True, False]
+    assert list(_ways(session).values()) == [True, False]
 
 
 def test_what_something_else_refuses_is_no_new_way(tmp_path: Path) -> None:
@@ -139,7 +144,7 @@ def test_only_a_successful_change_puts_bans_on_trial(tmp_path: Path) -> None:
         fail(session, "test", "a", n=number)
     session.record(session.check("grep"), result="nothing changed")
     fail(session, "edit", "down", "harness")
-    course = session._state.trackers["progress"]
+    course = session._state.course
     assert course.banned == 12
     session.record(session.check("edit"), result="done")
     assert course.banned == 0
@@ -150,7 +155,7 @@ def test_where_a_change_resets_nothing_bans_stay(tmp_path: Path) -> None:
     session = Guard(made(tmp_path, "learn: {corroborate: 1, reset_on: none}")).session("s")
     fail(session, "test", "a", n=1)
     session.record(session.check("edit"), result="done")
-    assert session._state.trackers["progress"].banned == 1
+    assert session._state.course.banned == 1
 
 
 def test_the_last_ban_lifted_is_progress(tmp_path: Path) -> None:
@@ -213,7 +218,7 @@ def test_without_learning_there_are_scores_and_no_search_space(tmp_path: Path) -
         fail(session, "test", "a", n=number)
         session.record(session.check("read"), score=1.0)
     assert session.progress == "plateau"
-    assert list(session._state.trackers["progress"].ways) == []
+    assert list(_ways(session)) == []
 
 
 def test_what_was_read_out_of_a_text_shrinks_no_radius(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def _compile(calls: int) -> Compiled:
         return compile_policy(file)
 
 
-_LIVE = ("args", "faults", "insisted", "asks", "timeout", "timeout_by", "_view", "_seen", "ground")
+_LIVE = ("args", "faults", "insisted", "asks", "timeout", "timeout_by", "_view", "_over", "ground")
 LOOSE, STRICT = _compile(8), _compile(5)
 
 CALLS = st.fixed_dictionaries(
@@ -173,9 +173,11 @@ def _plain(value: Any, seen: tuple[int, ...] = ()) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(map(str, value))
     if isinstance(value, msgspec.Struct):
-        return msgspec.to_builtins(value)
+        return {name: _plain(getattr(value, name), seen) for name in value.__struct_fields__}
     if type(value).__name__ == "Plan":
         return (value.tool, value.class_)
+    if type(value).__name__ == "Walk":
+        return _plain(value.plan)
     slots = getattr(type(value), "__slots__", None)
     names = slots if slots is not None else {*_defaults(type(value)), *vars(value)}
     return {name: _plain(getattr(value, name, None), seen) for name in names}
@@ -195,11 +197,34 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
         for session in state["sessions"].values():
             for name in ("running", "elapsed"):  # made when an expression looks
                 session["facts"].pop(name, None)
+            del session["known"]  # found when a call is judged
             for flight in session["flights"].values():
                 for name in _LIVE:
                     flight.pop(name, None)
     assert folded == live
     assert _plain(rebuilt.memory) == _plain(world.guard.world.memory)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_a_session_is_calm_just_when_nothing_stands_against_its_calls(
+    steps: list[tuple[Any, ...]],
+) -> None:
+    world = _World(LOOSE)
+    plans: dict[Any, None] = {}
+    for step in steps:
+        world.step(step)
+        for state in world.guard.world.state.sessions.values():
+            stirring = set()
+            plans.update(dict.fromkeys(state._walks))
+            for plan in plans:
+                for limit in (*plan.limits, plan.refusals):
+                    if limit is not None and limit.stirs(state.tracker(limit)):
+                        stirring.add(limit.id)
+            assert state.stirring == stirring
+            said = state.calm
+            state.look()
+            assert said is state.calm
 
 
 @settings(max_examples=100, deadline=None)

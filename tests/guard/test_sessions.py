@@ -235,7 +235,7 @@ def test_an_internal_error_is_answered_as_the_policy_says(
 ) -> None:
     guard = _guard(tmp_path, LOOP + f"on_internal_error: {mode}\n")
     session = guard.session("a")
-    del session._state.changes  # a state that no code of ours leaves behind
+    del session._state.known  # a state that no code of ours leaves behind
     decision = session.check("x")
     assert decision.allowed is allowed
     assert decision.errors[0].id == "internal"

@@ -54,9 +54,9 @@ def seen(value: Any, known: dict[int, int]) -> Any:
         if id(value) in known:
             return f"<{known[id(value)]}>"
         known[id(value)] = len(known)
-        names = getattr(type(value), "__slots__", None) or sorted(vars(value))
+        names = getattr(value, "__struct_fields__", None) or type(value).__slots__
         # What was said, and what is found again when it is wanted: nothing is counted by it.
-        hidden = {"args", "targets", "ground", "_tracked", "_view", "_seen"}
+        hidden = {"args", "targets", "ground", "_walks", "known", "walk", "_view", "_over"}
         return {
             name: seen(getattr(value, name), known)
             for name in names

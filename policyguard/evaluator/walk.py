@@ -1,0 +1,40 @@
+"""A plan as one session walks it: the plan's limits, with what this session or turn has done."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any
+
+from policyguard.evaluator.limits import Limit
+from policyguard.evaluator.refusals import Row
+
+if TYPE_CHECKING:
+    from policyguard.evaluator.plan import Plan
+
+
+class Walk:
+    """The trackers of a plan's limits, in the plan's order; found again at each call.
+
+    The last four are for calls while the session is calm (see `SessionState`), that is, for nearly
+    all of them: most limits then have nothing to say and nothing to count. `counting` are the
+    limits to be told of an admission. A call that is in none of `seen` has nothing against it from
+    these limits, unless one must be `asked`. With `hears` some limit wants to know of every result.
+
+    `refused` is the tracker of `refusals`, None where the plan has no such limit.
+    """
+
+    __slots__ = ("asked", "counting", "hears", "limits", "plan", "refused", "seen")
+
+    def __init__(
+        self, plan: Plan, limits: tuple[tuple[Limit, Any], ...], refused: Row | None
+    ) -> None:
+        self.plan = plan
+        self.limits = limits
+        self.refused = refused
+        self.counting = tuple((limit, tracker) for limit, tracker in limits if limit.counts)
+        self.hears = any(limit.hears or (limit.bans and limit.always) for limit in plan.limits)
+        seen = [limit.seen(tracker) for limit, tracker in limits]
+        self.asked = None in seen
+        self.seen: tuple[Container[str], ...] = tuple(
+            calls for calls in seen if calls is not None and calls != ()
+        )

@@ -18,9 +18,8 @@ import msgspec
 
 from policyguard.model.errors import ArgumentsError
 
-_packer = msgspec.msgpack.Encoder(order="deterministic")
+_pack = msgspec.msgpack.Encoder(order="deterministic").encode
 _FLAT = frozenset({str, int, bool, type(None)})
-_NAMES = frozenset({str})
 _EVERY = "*"
 """In `fold` and `tolerance`: every argument that is not named."""
 _LARGE = 2**1023
@@ -70,6 +69,11 @@ class Fingerprinter:
         """Use another key from now on: what was told apart before cannot be compared any more."""
         self.key = key[:64]
         self._keyed = hashlib.blake2b(digest_size=16, key=self.key)
+        # What begins alike begins with a first byte of its own, and the key is hashed only once.
+        self._packed = self._keyed.copy()
+        self._packed.update(b"M")
+        self._text = self._keyed.copy()
+        self._text.update(b"T")
 
     def call(
         self, tool: str, server: str, args: dict[str, Any]
@@ -79,24 +83,25 @@ class Fingerprinter:
         Raises `NotJson` with the reason.
         """
         told: Any = args
-        if not (
-            self._as_is.issuperset(map(type, args.values()))
-            and _NAMES.issuperset(map(type, args))
-            and self._names.isdisjoint(args)
-        ):
-            told = self._tidy(args, 1, "")
+        as_is, names = self._as_is, self._names
+        for name, value in args.items():  # half as long as three look-ups over all of them
+            if type(value) not in as_is or name in names or type(name) is not str:
+                told = self._tidy(args, 1, "")
+                break
         if self._tolerates:
             return self._tolerant(tool, server, told)
-        return self._digest(self._pack((tool, server, told))), "", ()
+        return self._digest((tool, server, told)), "", ()
 
     def text(self, text: str) -> str:
         """The fingerprint of a text."""
-        return self._digest(text.encode("utf-8", "surrogatepass"))
+        keyed = self._text.copy()
+        keyed.update(text.encode("utf-8", "surrogatepass"))
+        return keyed.hexdigest()
 
     def _tolerant(
         self, tool: str, server: str, args: dict[str, Any]
     ) -> tuple[str, str, tuple[float, ...]]:
-        exact = self._digest(self._pack((tool, server, args)))
+        exact = self._digest((tool, server, args))
         present = [name for name in self._tolerance if _tolerable(args.get(name))]
         numbers = [float(args[name]) if name in present else 0.0 for name in self._tolerance]
         rest: Any = {name: value for name, value in args.items() if name not in present}
@@ -104,7 +109,7 @@ class Fingerprinter:
             rest = _without_numbers(rest, "", present, numbers)
         if not present or len(present) > _MOST:
             return exact, "", ()
-        return exact, self._digest(self._pack((tool, server, rest, present))), tuple(numbers)
+        return exact, self._digest((tool, server, rest, present)), tuple(numbers)
 
     def close(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
         """Whether each number lies within the tolerance of the one that came first."""
@@ -116,20 +121,18 @@ class Fingerprinter:
             )
         )
 
-    def _pack(self, value: Any) -> bytes:
+    def _digest(self, value: Any) -> str:
         try:
-            packed = b"M" + _packer.encode(value)
+            packed = _pack(value)
+            keyed = self._packed.copy()
         except (OverflowError, UnicodeEncodeError):
             packed = b"J" + _ascii(value)
+            keyed = self._keyed.copy()
         except RecursionError:
             raise NotJson("they are nested too deep") from None
-        if len(packed) > self._size:
+        if len(packed) >= self._size:
             raise NotJson(f"they are larger than {self._size} bytes")
-        return packed
-
-    def _digest(self, data: bytes) -> str:
-        keyed = self._keyed.copy()
-        keyed.update(data)
+        keyed.update(packed)
         return keyed.hexdigest()
 
     def _tidy(self, value: Any, depth: int, path: str) -> Any:

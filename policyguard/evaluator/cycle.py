@@ -14,12 +14,15 @@ from policyguard.model.outcome import Outcome
 
 
 class Steps:
-    """The latest steps, and the calls of the very latest, as many as a cycle may be long."""
+    """The latest steps, as many as matter, and the calls of the last round of them.
+
+    A round to spare stands in for calls that are released.
+    """
 
     __slots__ = ("calls", "steps")
 
-    def __init__(self, longest: int) -> None:
-        self.steps: list[Call] = []
+    def __init__(self, longest: int, max: int) -> None:  # noqa: A002 - the field's name
+        self.steps: deque[Call] = deque(maxlen=longest * (max + 1))
         self.calls: deque[str] = deque(maxlen=longest)
 
 
@@ -30,7 +33,7 @@ class Cycle(Limit):
     call repeated is no cycle but a repetition, which is `repeat`'s (and `polling`'s) business.
     """
 
-    __slots__ = ("longest", "most")
+    __slots__ = ("longest",)
 
     counts = True
 
@@ -38,11 +41,10 @@ class Cycle(Limit):
         super().__init__(terms, max)
         self.hears = False
         self.longest = longest
-        self.most = 2 * longest * max
 
     def tracker(self) -> Steps:
         """No steps yet."""
-        return Steps(self.longest)
+        return Steps(self.longest, self.max)
 
     def seen(self, tracker: Steps) -> Container[str] | None:
         """The calls of the latest steps."""
@@ -59,12 +61,13 @@ class Cycle(Limit):
         call = attempt.fingerprint
         if call not in tracker.calls:
             return None
+        steps = list(tracker.steps)
         rounds = max(1, min(2, self.least), self.least - insisted)
-        length = self._length(tracker.steps, call, rounds)
+        length = self._length(steps, call, rounds)
         if length is None:
             return None
         count = rounds
-        while count < self.max and _keeps(tracker.steps, length, count + 1):
+        while count < self.max and _keeps(steps, length, count + 1):
             count += 1
         effect = self.answer(count, insisted)
         if effect is None:
@@ -80,20 +83,16 @@ class Cycle(Limit):
         )
 
     def admit(self, tracker: Steps, attempt: Attempt) -> None:
-        """The call is the latest step; what can no longer matter is dropped."""
-        call = attempt.call
-        tracker.calls.append(call.fingerprint)
-        steps = tracker.steps
-        steps.append(call)
-        if len(steps) > self.most:
-            del steps[: -self.longest * self.max]
+        """The call is the latest step."""
+        tracker.steps.append(attempt.call)
+        tracker.calls.append(attempt.fingerprint)
 
     def refuse(self, tracker: Steps, attempt: Attempt) -> None:
         """A call that goes round once more stands there as if it had come back as before.
 
         Else an agent that skips the refused call would go round as often again.
         """
-        length = self._length(tracker.steps, attempt.fingerprint, self.max)
+        length = self._length(list(tracker.steps), attempt.fingerprint, self.max)
         if length is not None:
             before = tracker.steps[-length]
             call = attempt.fingerprint
@@ -117,7 +116,7 @@ class Cycle(Limit):
         if attempt.call in tracker.steps:
             tracker.steps.remove(attempt.call)
             tracker.calls.clear()
-            tracker.calls.extend(step.fingerprint for step in tracker.steps[-self.longest :])
+            tracker.calls.extend(step.fingerprint for step in tracker.steps)
 
 
 def _keeps(steps: list[Call], length: int, rounds: int) -> bool:

@@ -113,38 +113,43 @@ class Evaluator:
         self.check_tags = check_tags
         self.reads_counts = reads_counts
         self.remembers = reads_counts or ground.reads_previous
+        self.looks_further = ground.reads_previous or ground.targets is not None
         self.reads_changed = reads_changed
 
     def prepare(self, session: SessionState, attempt: Attempt) -> Walk:
         """Classify a call. Raises `ArgumentsError` for arguments that cannot be judged."""
         attempt.session = session
-        attempt.ground = ground = self.ground
-        tool, server = attempt.tool, attempt.server
-        now = session.now
-        if now is not None and attempt.at is not None and attempt.at < now:
-            attempt.at = now
-        if ground.reads_previous:
-            attempt.previous = session.previous.get(tool, attempt.previous)
+        attempt.ground = self.ground
+        tool, server, at = attempt.tool, attempt.server, attempt.at
+        if at is not None and session.now is not None and at < session.now:
+            attempt.at = session.now
         fingerprint, like, numbers = self.identify(tool, server, attempt.args)
         if like:
             attempt.like, attempt.numbers = like, numbers
             attempt.exact = fingerprint
             fingerprint = self._anchored(session, fingerprint, like, numbers)
         attempt.fingerprint = fingerprint
-        if ground.targets is not None:
-            attempt.targets = ground.targets(attempt.args)
+        if self.looks_further:
+            self._look_further(session, attempt)
         walk = session.known.get((server, tool) if server else tool)
         if walk is None:
             walk = self._walk(session, attempt)
         attempt.walk = walk
         plan = walk.plan
         attempt.class_ = plan.class_
-        if plan.timeout is not None:
-            attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
         attempt.changing = plan.changes(attempt)
         if plan.keyed:
             self._key(attempt, plan)
+        if plan.timeout is not None:
+            attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
         return walk
+
+    def _look_further(self, session: SessionState, attempt: Attempt) -> None:
+        """Find what only some policies ask about."""
+        if self.ground.reads_previous:
+            attempt.previous = session.previous.get(attempt.tool, attempt.previous)
+        if self.ground.targets is not None:
+            attempt.targets = self.ground.targets(attempt.args)
 
     def _walk(self, session: SessionState, attempt: Attempt) -> Walk:
         """What applies to a call: known by its tool, or by the class that its arguments make it."""

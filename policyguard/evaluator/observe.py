@@ -75,13 +75,13 @@ class Observer:
 
         `last` is the fingerprint of this call's previous result, if known.
         """
-        told = attempt if self.told else None
         failed = event.ok is False or event.error is not None
         if event.ok is None and not failed:
             failed = bool(event.exit_code) or (event.status or 0) >= FIRST_ERROR_STATUS
         result = self.same_result(event.text or event.error or "")
-        if not failed and self.plain and not event.meta and not event.state:
-            return _succeeded(event, result, changed=result != last)
+        if self.plain and not (failed or event.meta or event.state):
+            return _succeeded(event, result, result != last)
+        told = attempt if self.told else None
         state, payload = self._enveloped(event.text) if self.envelope is not None else ("", None)
         meta = event.meta
         infra = bool(meta) and any(meta.get(key) for key in self.harness)
@@ -206,7 +206,7 @@ class Observer:
         attempt.view.outcome = seen
 
 
-def _succeeded(event: Completed, result: str, *, changed: bool) -> Outcome:
+def _succeeded(event: Completed, result: str, changed: bool) -> Outcome:  # noqa: FBT001 - hot
     """A success as it was reported."""
     return Outcome(
         True,

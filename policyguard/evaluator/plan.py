@@ -23,7 +23,7 @@ class Plan:
     """
 
     __slots__ = (
-        "_changes",
+        "_known",
         "budgets",
         "changing",
         "class_",
@@ -63,17 +63,17 @@ class Plan:
         self.timeout = timeout
         self.timeout_by = timeout_by
         self.climbing = tuple(limit for limit in limits if limit.climbs)
-        self._changes = changing if isinstance(changing, bool) else None
+        self._known = changing if isinstance(changing, bool) else None
         self.keyed: tuple[Repeat, ...] = tuple(
             limit for limit in limits if isinstance(limit, Repeat) and limit.key is not None
         )
 
     def changes(self, attempt: Attempt) -> bool:
         """Whether a success of this call may change state. What cannot be told may."""
-        variable = self.variable
-        plain = variable is not None and not attempt.hints and variable.isdisjoint(attempt.args)
-        if plain and self._changes is not None:
-            return self._changes
+        known, variable = self._known, self.variable
+        plain = not attempt.hints and variable is not None and variable.isdisjoint(attempt.args)
+        if plain and known is not None:
+            return known
         changing = self.changing
         if changing is True or changing is False:
             return changing
@@ -82,7 +82,7 @@ class Plan:
         except ExpressionError:
             return True
         if plain:
-            self._changes = answer
+            self._known = answer
         return answer
 
 

@@ -20,7 +20,7 @@ from policyguard.model.outcome import Outcome
 
 
 class Window:
-    """The last calls under one limit, in order, and by key.
+    """The last calls under one limit, in order, and by key: one call, or a list of several.
 
     `pending` is the last pending result of each key that is being waited for.
     """
@@ -29,7 +29,7 @@ class Window:
 
     def __init__(self) -> None:
         self.ring: deque[Call] = deque()
-        self.by_key: dict[str, list[Call]] = {}
+        self.by_key: dict[str, Call | list[Call]] = {}
         self.pending: dict[str, str] = {}
 
 
@@ -81,11 +81,11 @@ class Repeat(Limit):
         key = attempt.keys.get(self.id) if self.key is not None else attempt.fingerprint
         if key is None:  # an expression failed: what cannot be told counts against the call
             return Violation(self.id, self.ladder.effect, "repeat", _UNTOLD, _INSTEAD)
-        calls = tracker.by_key.get(key)
-        count = len(calls) if calls is not None else 0
+        calls = _calls(tracker, key)
+        count = len(calls)
         if count < self.least and not insisted:
             return None
-        if calls is not None:
+        if calls:
             if self.by is not None:
                 count = _unchanged(calls, self.by, changes.since(attempt.fingerprint))
                 insisted = insisted if count else 0  # what was refused before a change is void
@@ -105,17 +105,15 @@ class Repeat(Limit):
         call = attempt.call
         if self.key is not None:
             call.key = self.subject(attempt)
-        by_key = tracker.by_key
-        calls = by_key.get(call.key)
-        if calls is None:
-            by_key[call.key] = [call]
+        key, by_key, ring = call.key, tracker.by_key, tracker.ring
+        if key in by_key:
+            _add(by_key, key, call)
         else:
-            calls.append(call)
-        ring = tracker.ring
+            by_key[key] = call
         ring.append(call)
         if len(ring) > self.size:
             oldest = ring.popleft()
-            if len(by_key[oldest.key]) == 1 and not tracker.pending:
+            if by_key[oldest.key] is oldest and not tracker.pending:
                 del by_key[oldest.key]
             else:
                 _forget(tracker, oldest)
@@ -167,15 +165,34 @@ def _unchanged(calls: list[Call], by: Callable[[Call], str | None], since: int) 
     return run
 
 
+def _calls(tracker: Window, key: str) -> list[Call]:
+    """The calls of a key in the window, the latest last."""
+    found = tracker.by_key.get(key, _NONE)
+    return found if isinstance(found, list) else [found]
+
+
+def _add(by_key: dict[str, Call | list[Call]], key: str, call: Call) -> None:
+    """One more call of a key that is in the window."""
+    found = by_key[key]
+    if isinstance(found, list):
+        found.append(call)
+    else:
+        by_key[key] = [found, call]
+
+
 def _forget(tracker: Window, call: Call) -> None:
-    calls = tracker.by_key[call.key]
-    if len(calls) == 1:
+    """A call has left the window."""
+    found = tracker.by_key[call.key]
+    if isinstance(found, list):
+        found.remove(call)
+        if len(found) == 1:
+            tracker.by_key[call.key] = found[0]
+    else:
         del tracker.by_key[call.key]
         tracker.pending.pop(call.key, None)
-    else:
-        calls.remove(call)
 
 
+_NONE: list[Call] = []
 _UNTOLD = "whether this call is a repetition cannot be told: its `key` has no value"
 _INSTEAD = "change the arguments or the approach, or finish with what you have"
 _TEXT = {

@@ -14,25 +14,20 @@ from policyguard.model.event import Admitted, Charge, Completed, Refused
 from policyguard.model.outcome import Outcome
 
 
-def attempt(
-    tool: str,
-    args: Mapping[str, Any] | None,
-    at: int | None,
+def tell(
+    attempt: Attempt,
     batch: str | None,
     tags: Mapping[str, Any] | None,
     server: str,
     hints: Mapping[str, bool] | None,
     estimate: Mapping[str, float] | None,
-) -> Attempt:
-    """A call as its caller puts it, with copies of what the caller may go on to change."""
-    made = Attempt(tool, dict(args) if args else {}, at)
-    if batch or tags or server or hints or estimate:
-        made.batch = batch or ""
-        made.server = server
-        made.tags = dict(tags) if tags else NOTHING
-        made.hints = dict(hints) if hints else NOTHING
-        made.estimate = dict(estimate) if estimate else NOTHING
-    return made
+) -> None:
+    """Say what else the caller knows of a call; copied, for the caller may go on to change it."""
+    attempt.batch = batch or ""
+    attempt.server = server
+    attempt.tags = dict(tags) if tags else NOTHING
+    attempt.hints = dict(hints) if hints else NOTHING
+    attempt.estimate = dict(estimate) if estimate else NOTHING
 
 
 def decision(session: str, verdict: Verdict, attempt: Attempt) -> Decision:
@@ -42,7 +37,7 @@ def decision(session: str, verdict: Verdict, attempt: Attempt) -> Decision:
             attempt.id,
             session,
             attempt.tool,
-            Effect.ALLOW,
+            _ALLOW,
             True,
             attempt.exact or attempt.fingerprint,
         )
@@ -62,6 +57,9 @@ def decision(session: str, verdict: Verdict, attempt: Attempt) -> Decision:
         timeout_by=attempt.timeout_by if timeout is not None else "",
         left=verdict.left,
     )
+
+
+_ALLOW = Effect.ALLOW  # to look up a member of an enum takes longer than all of the above
 
 
 def _blocked(violation: Violation, *faults: Fault) -> Verdict:

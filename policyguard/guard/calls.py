@@ -41,12 +41,12 @@ class Calls:
 
     def judge(self, attempt: Attempt, admit: bool) -> Decision:
         """Answer an attempt; with `admit` an allowed one is counted, a refused one noted."""
-        guard = self._guard
+        guard, world, state = self._guard, self._guard.world, self._state
         walk: Walk | None = None
         with guard.lock:
             if admit:
-                if guard.latest != self._state.id:
-                    guard.touch(self._state.id)
+                if guard.latest != state.id:
+                    guard.touch(state.id)
                 self._made += 1
                 if not attempt.id:
                     attempt.id = f"c{self._made}"
@@ -56,12 +56,12 @@ class Calls:
                 else:
                     if guard.keeper is not None:
                         guard.keeper.look()
-                    walk = guard.evaluator.prepare(self._state, attempt)
-                    learned = guard.world.judge(attempt)
+                    walk = guard.evaluator.prepare(state, attempt)
+                    learned = world.judge(attempt)
                     purser = guard.purser
                     if purser is None or not purser.concerns(walk.plan):
                         verdict = guard.evaluator.judge(
-                            guard.world.state, attempt, walk, learned, guard.stance
+                            world.state, attempt, walk, learned, guard.stance
                         )
                     else:
                         judge = partial(self._verdict, attempt, walk)
@@ -73,9 +73,9 @@ class Calls:
                 allow = guard.evaluator.allow_on_internal_error
                 verdict = answers.broken(error, allow=allow)
             if admit and walk is not None and verdict is ALLOWED and not guard.heard:
-                guard.world.admit(attempt)  # the common case: nothing to say, nobody to tell
-                return answers.decision(self._state.id, verdict, attempt)
-            decision = answers.decision(self._state.id, verdict, attempt)
+                world.admit(attempt)  # the common case: nothing to say, nobody to tell
+                return answers.decision(state.id, verdict, attempt)
+            decision = answers.decision(state.id, verdict, attempt)
             if admit:
                 try:
                     self._settle(decision, attempt, walk)
@@ -118,11 +118,13 @@ class Calls:
             if attempt is None:
                 outcome = guard.evaluator.observer.observe(event, None, None)
                 return Recorded(outcome=outcome, counted=False)
-            at = self._state.clamp(event.at)
+            at, now = event.at, self._state.now
+            if at is not None and now is not None and at < now:
+                at = now
             outcome, charges = guard.evaluator.settle(attempt, event, at)
             world = guard.world
             lessons = world.lessons(attempt, event, outcome)
-            if guard.keeper is None or not lessons:
+            if not lessons or guard.keeper is None:
                 learned = world.complete(attempt, event, outcome, charges, lessons, at)
             else:
                 learned = guard.keeper.complete(
@@ -140,10 +142,8 @@ class Calls:
             if self._advice.waiting:
                 advice = self._advice.take(attempt.batch or event.call, last=not attempt.batch)
         if not (advice or learned or attempt.faults):
-            return Recorded(outcome=outcome)
-        return Recorded(
-            outcome=outcome, advice=advice, learned=tuple(learned), errors=attempt.faults
-        )
+            return Recorded(outcome)
+        return Recorded(outcome, advice, tuple(learned), attempt.faults)
 
     def spend(self, event: Spent) -> None:
         """Count what the model used between calls."""

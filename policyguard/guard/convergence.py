@@ -18,6 +18,7 @@ class Convergence:
 
     def __init__(self, policy: Policy) -> None:
         self._aim = policy.progress
+        self._space = policy.progress.space
         self._learns = policy.learn is not None
         self._unit = _unit(policy.learn)
         self._by_call = self._unit not in ("tool", "class")
@@ -31,8 +32,14 @@ class Convergence:
         way = attempt.fingerprint if self._by_call else self._way(attempt)
         if course is None or course.banned:
             self._meet(attempt.session, way, banned=False)
-        else:
-            course.pass_by(self._aim, way)
+            return
+        # Without bans only scores matter, and they have not changed: the way is the latest.
+        ways = course.ways
+        if way in ways:
+            del ways[way]
+        ways[way] = False
+        if len(ways) > self._space:
+            del ways[next(iter(ways))]
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """A call was refused: by a constraint, which bans its way, or by something else.
@@ -43,7 +50,7 @@ class Convergence:
             return
         way = self._way(event)
         banned = any(id_.startswith("constraints/") for id_ in event.violations)
-        if banned or way in _course(session).ways(self._aim):
+        if banned or way in _course(session).ways:
             self._meet(session, way, banned=banned)
 
     def complete(self, attempt: Attempt, outcome: Outcome, *, taught: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import PROGRESSING, SessionState
-from policyguard.guard import answers
+from policyguard.guard.answers import tell
 from policyguard.guard.calls import Calls
 from policyguard.guard.results import read
 from policyguard.guard.tool import entered
@@ -86,8 +86,11 @@ class Session:
         A call that is answered with *ask* is put to the guard's approver; where it says yes at
         once, the call is checked again, and that answer is returned.
         """
-        at = self.guard.clock() if at is None else at
-        attempt = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
+        if at is None:
+            at = self.guard.clock()
+        attempt = Attempt(tool, dict(args) if args else {}, at)
+        if batch or tags or server or hints or estimate:
+            tell(attempt, batch, tags, server, hints, estimate)
         decision = self._calls.judge(attempt, True)
         if decision.allowed or decision.effect is not Effect.ASK or self.guard.approver is None:
             return decision
@@ -95,7 +98,8 @@ class Session:
         with self.guard.lock:
             if not self._agreed(decision):
                 return decision
-        again = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
+        again = Attempt(tool, dict(args) if args else {}, at)
+        tell(again, batch, tags, server, hints, estimate)
         return self._calls.judge(again, True)
 
     def decide(
@@ -111,8 +115,8 @@ class Session:
         estimate: Mapping[str, float] | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
-        at = self.guard.clock() if at is None else at
-        attempt = answers.attempt(tool, args, at, batch, tags, server, hints, estimate)
+        attempt = Attempt(tool, dict(args) if args else {}, self._now(at))
+        tell(attempt, batch, tags, server, hints, estimate)
         return self._calls.judge(attempt, False)
 
     def record(

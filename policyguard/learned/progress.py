@@ -20,35 +20,17 @@ Standing = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 class Course:
     """How a session has fared. `best` is the score that the latest improvement reached.
 
-    `stale` counts the scores since then, `banned` how many ways are. As long as none is, the ways
-    that are met are put aside, to be looked at when somebody asks.
+    `stale` counts the scores since then, `ways` says of each way whether it is banned (the latest
+    met last), `banned` how many are.
     """
 
-    __slots__ = ("_aside", "_ways", "banned", "best", "stale")
+    __slots__ = ("banned", "best", "stale", "ways")
 
     def __init__(self) -> None:
         self.best: float | None = None
         self.stale = 0
+        self.ways: dict[str, bool] = {}
         self.banned = 0
-        self._ways: dict[str, bool] = {}
-        self._aside: list[str] = []
-
-    def ways(self, aim: Progress) -> dict[str, bool]:
-        """Of each way whether it is banned, the latest met last."""
-        ways = self._ways
-        for way in self._aside:
-            ways.pop(way, None)
-            ways[way] = False
-        self._aside.clear()
-        while len(ways) > aim.space:
-            del ways[next(iter(ways))]
-        return ways
-
-    def pass_by(self, aim: Progress, way: str) -> None:
-        """A way has been let through, where none is banned: that changes no standing."""
-        self._aside.append(way)
-        if len(self._aside) > aim.space:
-            self.ways(aim)
 
     def score(self, aim: Progress, score: float | None) -> None:
         """Take an outcome's score into account; one without a score says nothing.
@@ -69,7 +51,7 @@ class Course:
 
     def meet(self, aim: Progress, way: str, *, banned: bool) -> None:
         """A way has been let through, or refused by a constraint."""
-        ways = self.ways(aim)
+        ways = self.ways
         known = ways.pop(way, False)
         ways[way] = banned
         if banned is not known:
@@ -79,13 +61,13 @@ class Course:
 
     def lift(self) -> None:
         """Something has changed that may have mended whatever was banned."""
-        if self.banned:  # and so none is put aside
-            self._ways = dict.fromkeys(self._ways, False)
+        if self.banned:
+            self.ways = dict.fromkeys(self.ways, False)
             self.banned = 0
 
     def standing(self, aim: Progress) -> Standing:
         """The word for it; what is left to try matters before what has been reached."""
-        known = len(self.ways(aim)) if self.banned else 0
+        known = len(self.ways) if self.banned else 0
         if known >= aim.exhausted_after:
             free = known - self.banned
             if not free:

@@ -37,7 +37,7 @@ rules:
 
 
 def _ways(session: Live) -> dict[str, bool]:
-    found: dict[str, bool] = session._state.course.ways(session.guard.world._convergence._aim)
+    found: dict[str, bool] = session._state.course.ways
     return found
 
 

@@ -108,10 +108,12 @@ class Attempt(msgspec.Struct, eq=False):
 
     def look_again(self, at: int | None) -> None:
         """Its result has come, at `at` (ns): expressions see the call as it is now."""
-        self._view = None
         self._over = True
         self.ended = at
-        self.faults = ()
+        if self._view is not None:
+            self._view = None
+        if self.faults:
+            self.faults = ()
 
     def fault(self, entry: str, error: Exception | str) -> None:
         """An expression of an entry failed on this call."""

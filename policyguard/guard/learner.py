@@ -51,14 +51,14 @@ class Learner:
         )
         # The scopes in which calls alone are banned: then one look-up each tells all.
         self._plain = tuple({entry.scope for entry in entries.values()}) if plain else ()
-        self._alone = True
+        self.alone = True
         self._patience = patience
         self._digest = digest
         self._redact = redact
 
     def share(self) -> None:
         """Other processes learn too: what is not known here may be known to them."""
-        self._alone = self._plain == ("session",)
+        self.alone = self._plain == ("session",)
 
     def judge(self, memory: Memory, attempt: Attempt) -> tuple[list[Violation], list[str]]:
         """Return the constraints that refuse the call, and those that let it through on trial."""
@@ -136,8 +136,8 @@ class Learner:
     def knows_nothing(self, memory: Memory, attempt: Attempt, *, evidence: bool = False) -> bool:
         """Whether nothing is known that could be about a call, where that is cheap to tell."""
         if not memory.constraints and not (evidence and memory.pieces):
-            return not evidence or self._alone
-        if not self._plain or not (self._alone or not evidence):
+            return not evidence or self.alone
+        if not self._plain or not (self.alone or not evidence):
             return False
         key = f"call:{attempt.fingerprint}"
         for kind in self._plain:

@@ -148,14 +148,13 @@ class Session:
         `content` and `isError`): its text, its error flag and its `_meta` are read, but for the
         keys that only the host may set (`outcomes.meta.harness`). `meta` is the host's own word.
         """
-        if isinstance(error, BaseException):
+        if error is not None and not isinstance(error, str):
             error = f"{type(error).__name__}: {error}"
-        guard = self.guard
-        given = read(result, guard.evaluator.observer.harness)
+        given = read(result, self.guard.evaluator.observer.harness)
         return self._calls.complete(
             Completed(
                 self.id,
-                guard.clock() if at is None else at,
+                self.guard.clock() if at is None else at,
                 decision if isinstance(decision, str) else decision.id,
                 False if error is not None or given.failed else None,
                 "explicit",

@@ -92,9 +92,13 @@ class World:
         """What a result teaches; nothing where its failure was only read out of a text."""
         if not self._learning or event.known != "explicit":
             return ()
-        if outcome.ok and self.learner.knows_nothing(self.memory, attempt, evidence=True):
-            return ()
-        return tuple(self.learner.lessons(self.memory, attempt, outcome))
+        memory, learner = self.memory, self.learner
+        if outcome.ok:
+            if learner.alone and not (memory.pieces or memory.constraints):
+                return ()
+            if learner.knows_nothing(memory, attempt, evidence=True):
+                return ()
+        return tuple(learner.lessons(memory, attempt, outcome))
 
     def admit(self, attempt: Attempt) -> None:
         """A call takes its place; a ban that let it through is on trial with it."""

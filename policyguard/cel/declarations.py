@@ -18,11 +18,17 @@ class Declarations:
 
     A variable's name may be dotted (`google.cloud.project`); the longest name wins. `container`
     is the namespace in which names are looked up first (cel-spec langdef.md, "Name Resolution").
+
+    `attributes` are for who has one object that holds all variables: by the name of each the
+    attribute where it is, and by `variable.field` that of a field which the object also holds
+    apart (`{"call": "call", "call.tool": "attempt.tool"}`). The generated function then takes that
+    object, as its only parameter `view`, and reads of it what it needs.
     """
 
     variables: Mapping[str, Type]
     functions: Sequence[Function] = STANDARD
     container: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
     overloads: Mapping[str, tuple[Function, ...]] = field(init=False, repr=False, compare=False)
     namespaces: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
@@ -34,6 +40,7 @@ class Declarations:
         namespaces = (*(".".join(parts[:n]) + "." for n in range(len(parts), 0, -1)), "")
         # `frozen` forbids plain assignment, also here.
         object.__setattr__(self, "variables", MappingProxyType(dict(self.variables)))
+        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
         object.__setattr__(self, "functions", tuple(self.functions))
         object.__setattr__(self, "overloads", MappingProxyType(overloads))
         object.__setattr__(self, "namespaces", namespaces)

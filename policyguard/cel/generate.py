@@ -14,6 +14,7 @@ is certain.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -77,15 +78,19 @@ class Generated(msgspec.Struct, frozen=True):
 def generate(tree: Node, checked: Checked, declarations: Declarations, source: str) -> Generated:
     """The Python function that evaluates `tree`.
 
-    Its parameters are the variables that the tree refers to, in the order of their declaration.
+    Its parameters are the variables that the tree refers to, in the order of their declaration; or
+    it is one, of which it reads them (`Declarations.attributes`).
     """
+    attributes = declarations.attributes
     referred = {name for name in checked.references.values() if isinstance(name, str)}
     parameters = tuple(name for name in declarations.variables if name in referred)
+    if attributes:
+        parameters = ("view",)
     constants: dict[str, Any] = {}
-    fast = _Generator(checked, source, parameters, constants, absorbing=False)
+    fast = _Generator(checked, source, parameters, attributes, constants, absorbing=False)
     lines = fast.function("evaluate", tree)
     if fast.may_absorb:
-        slow = _Generator(checked, source, parameters, constants, absorbing=True)
+        slow = _Generator(checked, source, parameters, attributes, constants, absorbing=True)
         lines += ["", "", *slow.function("evaluate_absorbing", tree)]
     return Generated("\n".join(lines) + "\n", constants, parameters)
 
@@ -96,19 +101,27 @@ class _Generator(LoopWriter):
         checked: Checked,
         source: str,
         parameters: tuple[str, ...],
+        attributes: Mapping[str, str],
         constants: dict[str, Any],
         *,
         absorbing: bool,
     ) -> None:
         super().__init__(source, (*RUNTIME, *_OWN_NAMES), constants, absorbing=absorbing)
         self.checked = checked
-        self.variables = {name: self.writer.name(name.replace(".", "_")) for name in parameters}
+        self.parameters = {name: self.writer.name(name.replace(".", "_")) for name in parameters}
+        self.variables = self.parameters
+        self.apart: dict[str, str] = {}
+        """Fields that need not be read of their variables."""
+        if attributes:
+            view = self.parameters["view"]
+            self.variables = {name: f"{view}.{where}" for name, where in attributes.items()}
+            self.apart = self.variables
 
     def function(self, name: str, tree: Node) -> list[str]:
         writer = self.writer
         with writer.aside() as body:
             piece = self.piece(tree)
-        parameters = ", ".join(self.variables.values())
+        parameters = ", ".join(self.parameters.values())
         lines = [f"def {name}({parameters}):", *(f"    # {line}" for line in self.comment_lines())]
         if self.has_loops:
             writer.line(f"budget = {BOUNDS.iterations}")
@@ -165,16 +178,24 @@ class _Generator(LoopWriter):
         if meaning is not None:
             short = meaning.name.rpartition(".")[2].lower()
             return Piece(self.writer.constant("type_" + short, meaning), safe=True)
-        return operations.select(self.piece(node.operand), node.field)
+        return self.field(node.operand, node.field)
+
+    def field(self, node: Node, field: str) -> Piece:
+        """A field of `node`: where it is held apart, there."""
+        meaning = self.checked.references.get(node)
+        apart = self.apart.get(f"{meaning}.{field}") if isinstance(meaning, str) else None
+        if apart is not None:
+            return Piece(apart, safe=True)
+        return operations.select(self.piece(node), field)
 
     def write_has(self, node: Has) -> Piece:
         operand = self.piece(node.selection.operand)
         return operations.has(self.writer, operand, node.selection.field)
 
     def write_index(self, node: Index) -> Piece:
-        operand = self.piece(node.operand)
         if isinstance(node.key, Constant) and isinstance(node.key.value, str):
-            return operations.select(operand, node.key.value)
+            return self.field(node.operand, node.key.value)
+        operand = self.piece(node.operand)
         return Piece(f"index({operand.code}, {self.piece(node.key).code})")
 
     def write_listliteral(self, node: ListLiteral) -> Piece:

@@ -29,9 +29,10 @@ class Program:
     tree: Node
     """The syntax tree of the source."""
     function: Callable[..., Any]
-    """The generated function. It takes the variables in `parameters` by position."""
+    """The generated function. It takes the `parameters` by position."""
     parameters: tuple[str, ...]
-    """The variables that the expression reads, in the order of their declaration."""
+    """The variables that the expression reads, in the order of their declaration; or `view` alone,
+    where that holds them (`Declarations.attributes`)."""
     reads: frozenset[str]
     """The fields that it reads, as dotted paths; a variable used as a whole stands as its name."""
     types: tuple[Type, ...]

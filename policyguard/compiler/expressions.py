@@ -6,9 +6,8 @@ A mistake in one hides none in the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -19,7 +18,7 @@ from policyguard.cel.tree import Node
 from policyguard.compiler import alive
 from policyguard.compiler.environment import Environment
 from policyguard.compiler.learn_sections import learns
-from policyguard.evaluator.view import Expression
+from policyguard.evaluator.view import Expression, View
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
 
@@ -43,7 +42,6 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     """What is known of an expression that has been compiled before: enough to compile it again."""
 
     tree: Node
-    parameters: frozenset[str]
     reads: frozenset[str]
 
 
@@ -52,8 +50,6 @@ class Deferred:
 
     def __init__(self, place: Place, outline: Outline) -> None:
         self.source = place.source
-        declared = place.declarations.variables
-        self.parameters = tuple(name for name in declared if name in outline.parameters)
         self.reads = outline.reads
         self._place = place
         self._tree = outline.tree
@@ -101,10 +97,7 @@ class Expressions:
 
     def outlines(self) -> dict[str, Outline]:
         """What is to be known the next time, by text."""
-        return {
-            program.source: Outline(program.tree, frozenset(program.parameters), program.reads)
-            for _, program in self
-        }
+        return {program.source: Outline(program.tree, program.reads) for _, program in self}
 
 
 def compile_expressions(
@@ -231,20 +224,15 @@ def _waiting(problem: Problem) -> str:
 
 
 def _expression(program: Program | Deferred) -> Expression:
-    function: Callable[..., Any]
     if isinstance(program, Program):
-        function = program.function
-    else:
+        return program.function
 
-        def function(*given: Any) -> Any:  # the first time
-            nonlocal function
-            function = program.program.function
-            return function(*given)
+    function: Expression
 
-    names = program.parameters
-    if not names:
-        return lambda view: function()
-    values = attrgetter(*names)
-    if len(names) == 1:
-        return lambda view: function(values(view))
-    return lambda view: function(*values(view))
+    def first(view: View) -> Any:
+        nonlocal function
+        function = program.program.function
+        return function(view)
+
+    function = first
+    return lambda view: function(view)

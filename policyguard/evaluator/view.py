@@ -120,7 +120,13 @@ class View:
         return call
 
     def _command(self) -> Any:
-        return self.ground.derive["command"](self.attempt.args)
+        return self._derived("command")
+
+    def _derived(self, name: str) -> Any:
+        derive = self.ground.derive.get(name)
+        if derive is None:
+            raise AttributeError(name)  # nothing in the policy reads it
+        return derive(self.attempt.args)
 
     def _hints(self) -> dict[str, bool]:
         return dict(self.attempt.hints)  # expressions know dicts alone
@@ -142,7 +148,7 @@ class View:
         return facts
 
     def _strings(self) -> Any:
-        return self.ground.derive["strings"](self.attempt.args)
+        return self._derived("strings")
 
     def _tags(self) -> dict[str, Any]:
         tags: dict[str, Any] = self.attempt.session.facts["tags"]
@@ -165,3 +171,6 @@ _MADE: dict[str, Callable[[View], Any]] = {
 
 Expression = Callable[[View], Any]
 """A compiled CEL expression. Raises `ExpressionError` where it has no value."""
+
+Sieve = Callable[[View], tuple[int, ...]]
+"""Several conditions in one: the places of those that are not false. Raises nothing."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from types import MappingProxyType
 
 from policyguard.cel.functions import STANDARD, Function
@@ -22,7 +23,8 @@ class Declarations:
     `attributes` are for who has one object that holds all variables: by the name of each the
     attribute where it is, and by `variable.field` that of a field which the object also holds
     apart (`{"call": "call", "call.tool": "attempt.tool"}`). The generated function then takes that
-    object, as its only parameter `view`, and reads of it what it needs.
+    object, as its only parameter `view`, and reads of it what it needs. `ValueError` where one has
+    no attribute.
     """
 
     variables: Mapping[str, Type]
@@ -33,6 +35,8 @@ class Declarations:
     namespaces: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.attributes:
+            _check_attributes(self.attributes, self.variables)
         overloads: dict[str, tuple[Function, ...]] = {}
         for function in self.functions:
             overloads[function.name] = (*overloads.get(function.name, ()), function)
@@ -44,3 +48,12 @@ class Declarations:
         object.__setattr__(self, "functions", tuple(self.functions))
         object.__setattr__(self, "overloads", MappingProxyType(overloads))
         object.__setattr__(self, "namespaces", namespaces)
+
+
+def _check_attributes(attributes: Mapping[str, str], variables: Iterable[str]) -> None:
+    for name in variables:
+        if name not in attributes:
+            raise ValueError(f"no attribute holds `{name}`")
+    for where in attributes.values():  # they become a part of the generated text
+        if not all(part.isidentifier() and not iskeyword(part) for part in where.split(".")):
+            raise ValueError(f"`{where}` is no attribute")

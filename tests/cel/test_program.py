@@ -63,6 +63,19 @@ def test_variables_may_be_held_by_one_object(source: str, expected: bool) -> Non
     assert program.reads == cel.compile(source, HELD.variables).reads
 
 
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"call": "call"}, "no attribute holds `now`"),
+        ({"call": "call", "now": "now()"}, r"`now\(\)` is no attribute"),
+        ({"call": "a.class", "now": "now"}, r"`a.class` is no attribute"),
+    ],
+)
+def test_whatever_may_be_named_has_an_attribute(attributes: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cel.Declarations(HELD.variables, attributes=attributes)
+
+
 def test_of_the_object_that_holds_them_only_what_is_reached_is_read() -> None:
     program = cel.compile("call.args == 1 && now == now", HELD)
     assert program.function(SimpleNamespace(parts=SimpleNamespace(args=2))) is False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from types import MappingProxyType
 
 from policyguard.cel.functions import STANDARD, Function
@@ -18,15 +19,24 @@ class Declarations:
 
     A variable's name may be dotted (`google.cloud.project`); the longest name wins. `container`
     is the namespace in which names are looked up first (cel-spec langdef.md, "Name Resolution").
+
+    `attributes` are for who has one object that holds all variables: by the name of each the
+    attribute where it is, and by `variable.field` that of a field which the object also holds
+    apart (`{"call": "call", "call.tool": "attempt.tool"}`). The generated function then takes that
+    object, as its only parameter `view`, and reads of it what it needs. `ValueError` where one has
+    no attribute.
     """
 
     variables: Mapping[str, Type]
     functions: Sequence[Function] = STANDARD
     container: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
     overloads: Mapping[str, tuple[Function, ...]] = field(init=False, repr=False, compare=False)
     namespaces: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.attributes:
+            _check_attributes(self.attributes, self.variables)
         overloads: dict[str, tuple[Function, ...]] = {}
         for function in self.functions:
             overloads[function.name] = (*overloads.get(function.name, ()), function)
@@ -34,6 +44,16 @@ class Declarations:
         namespaces = (*(".".join(parts[:n]) + "." for n in range(len(parts), 0, -1)), "")
         # `frozen` forbids plain assignment, also here.
         object.__setattr__(self, "variables", MappingProxyType(dict(self.variables)))
+        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
         object.__setattr__(self, "functions", tuple(self.functions))
         object.__setattr__(self, "overloads", MappingProxyType(overloads))
         object.__setattr__(self, "namespaces", namespaces)
+
+
+def _check_attributes(attributes: Mapping[str, str], variables: Iterable[str]) -> None:
+    for name in variables:
+        if name not in attributes:
+            raise ValueError(f"no attribute holds `{name}`")
+    for where in attributes.values():  # they become a part of the generated text
+        if not all(part.isidentifier() and not iskeyword(part) for part in where.split(".")):
+            raise ValueError(f"`{where}` is no attribute")

@@ -14,6 +14,7 @@ is certain.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -44,9 +45,9 @@ from policyguard.cel.tree import (
 from policyguard.cel.uint import Uint
 from policyguard.cel.writer import Level, Piece
 
-__all__ = ["Generated", "generate"]
+__all__ = ["Generated", "generate", "generate_sieve"]
 
-_OWN_NAMES: Final = ("evaluate", "evaluate_absorbing", "budget", "error")
+_OWN_NAMES: Final = ("evaluate", "evaluate_absorbing", "budget", "error", "left")
 
 _EXACT: Final = 2**53
 """Up to here int and double hold the same whole numbers. Beyond, CEL compares an int with a double
@@ -73,21 +74,47 @@ class Generated(msgspec.Struct, frozen=True):
     names: dict[str, Any]
     parameters: tuple[str, ...]
 
+    def function(self) -> Callable[..., Any]:
+        """The function itself."""
+        # The text is ours: names are checked identifiers, everything else a `repr` or a comment.
+        namespace = {**RUNTIME, **self.names, "__builtins__": {}}
+        exec(compile(self.code, "<cel>", "exec"), namespace)  # noqa: S102  # see above
+        function: Callable[..., Any] = namespace["evaluate"]
+        return function
+
 
 def generate(tree: Node, checked: Checked, declarations: Declarations, source: str) -> Generated:
     """The Python function that evaluates `tree`.
 
-    Its parameters are the variables that the tree refers to, in the order of their declaration.
+    Its parameters are the variables that the tree refers to, in the order of their declaration; or
+    it is one, of which it reads them (`Declarations.attributes`).
     """
+    attributes = declarations.attributes
     referred = {name for name in checked.references.values() if isinstance(name, str)}
     parameters = tuple(name for name in declarations.variables if name in referred)
+    if attributes:
+        parameters = ("view",)
     constants: dict[str, Any] = {}
-    fast = _Generator(checked, source, parameters, constants, absorbing=False)
+    fast = _Generator(checked, source, parameters, attributes, constants, absorbing=False)
     lines = fast.function("evaluate", tree)
     if fast.may_absorb:
-        slow = _Generator(checked, source, parameters, constants, absorbing=True)
+        slow = _Generator(checked, source, parameters, attributes, constants, absorbing=True)
         lines += ["", "", *slow.function("evaluate_absorbing", tree)]
     return Generated("\n".join(lines) + "\n", constants, parameters)
+
+
+def generate_sieve(
+    conditions: Sequence[tuple[str, Node]], checked: Checked, declarations: Declarations
+) -> Generated:
+    """The Python function that tells which of many conditions, by source and tree, are not false.
+
+    It takes the object that holds the variables. Whatever a condition is but false, it is for the
+    condition's own function to say: here errors are not absorbed.
+    """
+    constants: dict[str, Any] = {}
+    attributes = declarations.attributes
+    writer = _Generator(checked, "", ("view",), attributes, constants, absorbing=False)
+    return Generated("\n".join(writer.sieve(conditions)) + "\n", constants, ("view",))
 
 
 class _Generator(LoopWriter):
@@ -96,19 +123,27 @@ class _Generator(LoopWriter):
         checked: Checked,
         source: str,
         parameters: tuple[str, ...],
+        attributes: Mapping[str, str],
         constants: dict[str, Any],
         *,
         absorbing: bool,
     ) -> None:
         super().__init__(source, (*RUNTIME, *_OWN_NAMES), constants, absorbing=absorbing)
         self.checked = checked
-        self.variables = {name: self.writer.name(name.replace(".", "_")) for name in parameters}
+        self.parameters = {name: self.writer.name(name.replace(".", "_")) for name in parameters}
+        self.variables = self.parameters
+        self.apart: dict[str, str] = {}
+        """Fields that need not be read of their variables."""
+        if attributes:
+            view = self.parameters["view"]
+            self.variables = {name: f"{view}.{where}" for name, where in attributes.items()}
+            self.apart = self.variables
 
     def function(self, name: str, tree: Node) -> list[str]:
         writer = self.writer
         with writer.aside() as body:
             piece = self.piece(tree)
-        parameters = ", ".join(self.variables.values())
+        parameters = ", ".join(self.parameters.values())
         lines = [f"def {name}({parameters}):", *(f"    # {line}" for line in self.comment_lines())]
         if self.has_loops:
             writer.line(f"budget = {BOUNDS.iterations}")
@@ -123,6 +158,34 @@ class _Generator(LoopWriter):
             with writer.block("except ERRORS as error:"):
                 writer.line("raise failed(reason(error)) from None")
         return [*lines, *writer.lines]
+
+    def sieve(self, conditions: Sequence[tuple[str, Node]]) -> list[str]:
+        writer = self.writer
+        self.fetch_ahead()
+        writer.line("left = ()")
+        for place, (self.source, tree) in enumerate(conditions):
+            for line in self.comment_lines():
+                writer.line(f"# {line}")
+            self.has_loops = False
+            with writer.aside() as before:
+                condition = self.condition(tree)
+            with writer.block("try:"):
+                if self.has_loops:
+                    writer.line(f"budget = {BOUNDS.iterations}")
+                writer.insert(before)
+                with writer.block(f"if {condition.code}:"):
+                    writer.line(f"left += ({place},)")
+            with writer.block("except UNDECIDED:"):
+                writer.line(f"left += ({place},)")
+        return [f"def evaluate({self.parameters['view']}):", *writer.lines, "    return left"]
+
+    def fetch_ahead(self) -> None:
+        """Give names to the fields that are read, where that takes no more than to reach them."""
+        for name, where in self.apart.items():
+            is_read = any(f"{read}.".startswith(f"{name}.") for read in self.checked.reads)
+            if is_read and where.count(".") > 1:
+                self.apart[name] = self.writer.name(name.replace(".", "_"))
+                self.writer.line(f"{self.apart[name]} = {where}")
 
     def comment_lines(self) -> list[str]:
         lines = [line.strip() for line in self.source.split("\n") if line.strip()]
@@ -165,16 +228,24 @@ class _Generator(LoopWriter):
         if meaning is not None:
             short = meaning.name.rpartition(".")[2].lower()
             return Piece(self.writer.constant("type_" + short, meaning), safe=True)
-        return operations.select(self.piece(node.operand), node.field)
+        return self.field(node.operand, node.field)
+
+    def field(self, node: Node, field: str) -> Piece:
+        """A field of `node`: where it is held apart, there."""
+        meaning = self.checked.references.get(node)
+        apart = self.apart.get(f"{meaning}.{field}") if isinstance(meaning, str) else None
+        if apart is not None:
+            return Piece(apart, safe=True)
+        return operations.select(self.piece(node), field)
 
     def write_has(self, node: Has) -> Piece:
         operand = self.piece(node.selection.operand)
         return operations.has(self.writer, operand, node.selection.field)
 
     def write_index(self, node: Index) -> Piece:
-        operand = self.piece(node.operand)
         if isinstance(node.key, Constant) and isinstance(node.key.value, str):
-            return operations.select(operand, node.key.value)
+            return self.field(node.operand, node.key.value)
+        operand = self.piece(node.operand)
         return Piece(f"index({operand.code}, {self.piece(node.key).code})")
 
     def write_listliteral(self, node: ListLiteral) -> Piece:

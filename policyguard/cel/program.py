@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from policyguard.cel.check import check
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import CelError, Problem
-from policyguard.cel.generate import generate
+from policyguard.cel.generate import generate, generate_sieve
 from policyguard.cel.logic import TooManyBlocksError
 from policyguard.cel.plain import Named, declare, inward, outward
 from policyguard.cel.problems import Problems
-from policyguard.cel.runtime import RUNTIME
-from policyguard.cel.tree import Node, Span
+from policyguard.cel.tree import Logic, Node, Span
 from policyguard.cel.types import DYN, Type, accepts
 
-__all__ = ["Program", "compile"]
+__all__ = ["Program", "compile", "compile_sieve"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -29,9 +27,10 @@ class Program:
     tree: Node
     """The syntax tree of the source."""
     function: Callable[..., Any]
-    """The generated function. It takes the variables in `parameters` by position."""
+    """The generated function. It takes the `parameters` by position."""
     parameters: tuple[str, ...]
-    """The variables that the expression reads, in the order of their declaration."""
+    """The variables that the expression reads, in the order of their declaration; or `view` alone,
+    where that holds them (`Declarations.attributes`)."""
     reads: frozenset[str]
     """The fields that it reads, as dotted paths; a variable used as a whole stands as its name."""
     types: tuple[Type, ...]
@@ -89,6 +88,24 @@ def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as i
     return _compile(source, tree, declare(declarations), check, expect)
 
 
+def compile_sieve(
+    conditions: Sequence[tuple[str, Node]], declarations: Declarations
+) -> Callable[[Any], tuple[int, ...]]:
+    """One function for many conditions, by source and tree: which of them are not false.
+
+    Most rules have nothing against most calls, and calling a function costs more than all that a
+    rule asks. The function takes the object that holds the variables (`Declarations.attributes`)
+    and returns the places of the conditions that are true there, have no value, or are no bools.
+    `CelError` where one does not compile.
+    """
+    problems = Problems("")
+    trees = [tree for _, tree in conditions]
+    checked = check(Logic(Span(0, 0), "||", trees), declarations, problems, strict=True)
+    if problems.broken:
+        raise CelError(problems.all)
+    return generate_sieve(conditions, checked, declarations).function()
+
+
 def _compile(
     source: str,
     known: Node | None,
@@ -111,13 +128,10 @@ def _compile(
         message = "too many operators inside each other"
         problems.error("too-deep", message, Span(0, len(source)))
         raise CelError(problems.all) from None
-    # The text is ours: names are checked identifiers, everything else a `repr` or a comment.
-    namespace = {**RUNTIME, **generated.names, "__builtins__": {}}
-    exec(builtins.compile(generated.code, "<cel>", "exec"), namespace)  # noqa: S102  # see above
     return Program(
         source=source,
         tree=tree,
-        function=namespace["evaluate"],
+        function=generated.function(),
         parameters=generated.parameters,
         types=tuple(declarations.variables.get(name, DYN) for name in generated.parameters),
         reads=frozenset(checked.reads),

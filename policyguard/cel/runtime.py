@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from policyguard.cel import containers, operators, strings
-from policyguard.cel.errors import OperationError
+from policyguard.cel.errors import CelLimitError, OperationError
 from policyguard.cel.values import describe
 
 __all__ = ["ERRORS", "RUNTIME"]
@@ -24,6 +24,9 @@ ERRORS: Final = (
 )
 """What `&&`, `||`, `all` and `exists` absorb. Generated code lets Python itself find most errors:
 a subscript raises `KeyError` for a field that is not there and `TypeError` for what is no map."""
+
+UNDECIDED: Final = (*ERRORS, CelLimitError)
+"""Why a condition has no value."""
 
 
 def reason(error: Exception) -> tuple[str, str]:
@@ -90,6 +93,7 @@ def dispatch(overloads: tuple[tuple[Signature, Callable[..., Any]], ...]) -> Cal
 RUNTIME: Final[MappingProxyType[str, Any]] = MappingProxyType(
     {
         "ERRORS": ERRORS,
+        "UNDECIDED": UNDECIDED,
         "add": operators.add,
         "contains": strings.contains,
         "divide": operators.divide,

@@ -42,7 +42,7 @@ def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
             lists={name: list(items) for name, items in policy.lists.items()},
             params={name: param.value for name, param in policy.params.items()},
             targets=_targets(policy, reads),
-            derive=_derive(policy, reads),
+            derive=_derived(policy, reads),
             reads_previous=reads_any(reads, "call.previous"),
             instant=Timestamp.from_ns,
             span=Duration.from_ns,
@@ -84,12 +84,12 @@ def _targets(policy: Policy, reads: frozenset[str]) -> Any:
     return derived.targets(policy.classify.targets)
 
 
-def _derive(policy: Policy, reads: frozenset[str]) -> tuple[tuple[str, derived.Derive], ...]:
+def _derived(policy: Policy, reads: frozenset[str]) -> dict[str, derived.Derive]:
     known = {
         "command": derived.command(policy.classify.shell.arguments),
         "strings": derived.strings,
     }
-    return tuple(item for item in known.items() if reads_any(reads, f"call.{item[0]}"))
+    return {name: derive for name, derive in known.items() if reads_any(reads, f"call.{name}")}
 
 
 def _observer(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter) -> Observer:

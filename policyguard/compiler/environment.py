@@ -27,6 +27,7 @@ from policyguard.cel.types import (
     record,
 )
 from policyguard.compiler import alive
+from policyguard.evaluator.view import WHERE
 from policyguard.learned.progress import Standing
 from policyguard.model.policy import Policy, Tag, Value
 
@@ -73,11 +74,15 @@ class Environment:
             "signature", "signatures", {"", *(signature.id for signature in policy.signatures)}
         )
         functions = (*STANDARD, *_counters(self._session, classes))
-        self.before = Declarations(common, functions)
+
+        def declared(**more: Type) -> Declarations:
+            return Declarations({**common, **more}, functions, attributes=WHERE)
+
+        self.before = declared()
         """Before the call: rules, classes, keys."""
-        self.raw = Declarations({**common, "outcome": _outcome(None)}, functions)
+        self.raw = declared(outcome=_outcome(None))
         """While an outcome is being told: its signature and blame are not known yet."""
-        self.after = Declarations({**common, "outcome": _outcome(signatures)}, functions)
+        self.after = declared(outcome=_outcome(signatures))
         """After it: blame rules, budgets."""
 
 

@@ -6,20 +6,20 @@ A mistake in one hides none in the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from policyguard.cel import BOOL, DYN, STRING, CelError, Declarations, Problem, Program, Type
 from policyguard.cel import compile as compile_cel
-from policyguard.cel.tree import Node
+from policyguard.cel.program import compile_sieve
+from policyguard.cel.tree import Constant, Node, Span
 from policyguard.compiler import alive
 from policyguard.compiler.environment import Environment
 from policyguard.compiler.learn_sections import learns
-from policyguard.evaluator.view import Expression
+from policyguard.evaluator.view import Expression, Sieve, View
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from policyguard.compiler.tool_schemas import Tools
 
 Path = tuple[str | int, ...]
+
+_TRUE = ("true", Constant(Span(0, 4), True))
 
 
 class Place(NamedTuple):
@@ -43,7 +45,6 @@ class Outline(msgspec.Struct, frozen=True, array_like=True):
     """What is known of an expression that has been compiled before: enough to compile it again."""
 
     tree: Node
-    parameters: frozenset[str]
     reads: frozenset[str]
 
 
@@ -52,24 +53,26 @@ class Deferred:
 
     def __init__(self, place: Place, outline: Outline) -> None:
         self.source = place.source
-        declared = place.declarations.variables
-        self.parameters = tuple(name for name in declared if name in outline.parameters)
+        self.tree = outline.tree
         self.reads = outline.reads
         self._place = place
-        self._tree = outline.tree
 
     @cached_property
     def program(self) -> Program:
         """Compile it. `CelError` where the tree is not that of the text."""
         place = self._place
-        return compile_cel(place.source, place.declarations, expect=place.expect, tree=self._tree)
+        return compile_cel(place.source, place.declarations, expect=place.expect, tree=self.tree)
 
 
 class Expressions:
-    """The compiled programs by path, and as the evaluator wants them."""
+    """The compiled programs by path, and as the evaluator wants them.
 
-    def __init__(self, programs: Mapping[Path, Program | Deferred]) -> None:
+    `before` is what those are checked against that are read before the call.
+    """
+
+    def __init__(self, programs: Mapping[Path, Program | Deferred], before: Declarations) -> None:
         self._programs = programs
+        self._before = before
 
     def program(self, *path: str | int) -> Program | None:
         """The program at a path; None where the policy has none (or one that does not compile)."""
@@ -80,6 +83,14 @@ class Expressions:
         """The same as a function of a view."""
         program = self._programs.get(path)
         return _expression(program) if program is not None else None
+
+    def sieve(self, paths: Iterable[Path]) -> Sieve:
+        """One function for conditions that are read before the call; where none stands, true."""
+        conditions = []
+        for path in paths:
+            program = self._programs.get(path)
+            conditions.append(_TRUE if program is None else (program.source, program.tree))
+        return compile_sieve(conditions, self._before)
 
     def reads(self, *path: str | int) -> frozenset[str]:
         """The dotted fields that the expression at a path reads."""
@@ -101,10 +112,7 @@ class Expressions:
 
     def outlines(self) -> dict[str, Outline]:
         """What is to be known the next time, by text."""
-        return {
-            program.source: Outline(program.tree, frozenset(program.parameters), program.reads)
-            for _, program in self
-        }
+        return {program.source: Outline(program.tree, program.reads) for _, program in self}
 
 
 def compile_expressions(
@@ -117,7 +125,8 @@ def compile_expressions(
     """
     programs: dict[Path, Program] = {}
     found: list[Diagnostic] = []
-    for place in _places(policy, Environment(policy, layered)):
+    environment = Environment(policy, layered)
+    for place in _places(policy, environment):
         program, problems = _compiled(place, place.declarations)
         if program is not None:
             programs[place.path] = program
@@ -125,7 +134,7 @@ def compile_expressions(
             _, more = _compiled(place, tools.declared(place.path, layered, place.declarations))
             problems = tuple(dict.fromkeys((*problems, *more)))
         found += [_diagnostic(problem, place, layered) for problem in problems]
-    return Expressions(programs), found
+    return Expressions(programs, environment.before), found
 
 
 def known_expressions(policy: Policy, outlines: Mapping[str, Outline]) -> Expressions:
@@ -133,8 +142,12 @@ def known_expressions(policy: Policy, outlines: Mapping[str, Outline]) -> Expres
 
     Raises `KeyError` where one is not known.
     """
-    places = _places(policy, Environment(policy, None))
-    return Expressions({place.path: Deferred(place, outlines[place.source]) for place in places})
+    environment = Environment(policy, None)
+    programs = {
+        place.path: Deferred(place, outlines[place.source])
+        for place in _places(policy, environment)
+    }
+    return Expressions(programs, environment.before)
 
 
 def reads_any(reads: frozenset[str], field: str) -> bool:
@@ -231,20 +244,15 @@ def _waiting(problem: Problem) -> str:
 
 
 def _expression(program: Program | Deferred) -> Expression:
-    function: Callable[..., Any]
     if isinstance(program, Program):
-        function = program.function
-    else:
+        return program.function
 
-        def function(*given: Any) -> Any:  # the first time
-            nonlocal function
-            function = program.program.function
-            return function(*given)
+    function: Expression
 
-    names = program.parameters
-    if not names:
-        return lambda view: function()
-    values = attrgetter(*names)
-    if len(names) == 1:
-        return lambda view: function(values(view))
-    return lambda view: function(*values(view))
+    def first(view: View) -> Any:
+        nonlocal function
+        function = program.program.function
+        return function(view)
+
+    function = first
+    return lambda view: function(view)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from policyguard.compiler.expressions import Expressions, Path, reads_any
 from policyguard.compiler.placeholders import template
 from policyguard.compiler.redaction import redactor
-from policyguard.compiler.selectors import glob, has_words, literal_prefix, selects
+from policyguard.compiler.selectors import glob, literal_prefix, names, selects
 from policyguard.evaluator.account import UNIT
 from policyguard.evaluator.approvals import Terms as Approval
 from policyguard.evaluator.attempt import Attempt
@@ -24,14 +25,14 @@ from policyguard.evaluator.plan import Candidates, Plan
 from policyguard.evaluator.polling import Polling
 from policyguard.evaluator.refusals import Refusals
 from policyguard.evaluator.repeat import Repeat
-from policyguard.evaluator.rule import Rule
+from policyguard.evaluator.rule import Rule, Rules
 from policyguard.evaluator.view import Expression
 from policyguard.evaluator.wording import Template
 from policyguard.model.entry import Entry, Selecting
 from policyguard.model.limits import Budget as BudgetEntry
 from policyguard.model.limits import Limit as AnyLimit
 from policyguard.model.limits import LimitLevel, RefusalsLimit, RepeatLimit
-from policyguard.model.policy import ClassEntry, Policy
+from policyguard.model.policy import Policy
 from policyguard.model.policy import Rule as RuleEntry
 
 KINDS = ("repeat", "cycle", "no_progress", "failures", "outage", "polling")
@@ -75,9 +76,11 @@ class Planner:
             (_selects(entry), selects(entry.agents), self._rule(entry)) for entry in policy.rules
         ]
         self._classes = [
-            (entry, self._named(entry), expressions.get("classify", "classes", number, "when"))
+            (entry, names(entry), expressions.get("classify", "classes", number, "when"))
             for number, entry in enumerate(policy.classify.classes)
         ]
+        # Many tools have the same rules, and to compile a sieve takes longer than all else here.
+        self._together = lru_cache(policy.bounds.plans)(self._rules_together)
         self._changing = self._state_changing()
         self._variable = self._varies()
 
@@ -116,10 +119,12 @@ class Planner:
             budgets=tuple(
                 budget for selected, budget in self._drawn if selected(tool, server, class_)
             ),
-            rules=tuple(
-                rule
-                for selected, agents, rule in self._rules
-                if selected(tool, server, class_) and agents(agent)
+            rules=self._together(
+                tuple(
+                    rule
+                    for selected, agents, rule in self._rules
+                    if selected(tool, server, class_) and agents(agent)
+                )
             ),
             changing=changing(class_) if isinstance(changing, _ByClass) else changing,
             variable=self._variable,
@@ -280,17 +285,11 @@ class Planner:
             approval=_approval(entry),
         )
 
-    def _named(self, entry: ClassEntry) -> Callable[[str], bool]:
-        """Whether a tool's name fits a class entry, its `when` aside."""
-        words = has_words(entry.words) if entry.words is not None else None
-        globs = [glob(item) for item in entry.tools] if entry.tools is not None else None
-
-        def fits(tool: str) -> bool:
-            if words is not None and not words(tool):
-                return False
-            return globs is None or any(matches(tool) for matches in globs)
-
-        return fits
+    def _rules_together(self, rules: tuple[Rule, ...]) -> Rules:
+        paths: list[Path] = [(*rule.id.split("/", 1), "when") for rule in rules]
+        together = Rules(rules)
+        together.compile_sieve = lambda: self._expressions.sieve(paths)
+        return together
 
     def _varies(self) -> frozenset[str] | None:
         """The arguments that calls of one plan may differ in, as far as `state_changing` cares.

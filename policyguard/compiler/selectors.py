@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from policyguard.engines.regex import Regex
 from policyguard.model.entry import Selector
+from policyguard.model.policy import ClassEntry
 
 Matches = Callable[[str], bool]
 
@@ -65,7 +66,14 @@ def words_of(name: str) -> frozenset[str]:
     return frozenset(word.casefold() for word in words if word)
 
 
-def has_words(words: Iterable[str]) -> Matches:
-    """A predicate: the name has one of these words."""
-    wanted = frozenset(word.casefold() for word in words)
-    return lambda name: not wanted.isdisjoint(words_of(name))
+def names(entry: ClassEntry) -> Matches:
+    """A predicate: a tool's name fits a class entry, its `when` aside."""
+    words = None if entry.words is None else frozenset(word.casefold() for word in entry.words)
+    globs = None if entry.tools is None else [glob(item) for item in entry.tools]
+
+    def fits(tool: str) -> bool:
+        if words is not None and words.isdisjoint(words_of(tool)):
+            return False
+        return globs is None or any(matches(tool) for matches in globs)
+
+    return fits

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
 from policyguard.evaluator.approvals import Terms
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.view import Expression
+from policyguard.evaluator.view import Expression, Sieve
 from policyguard.evaluator.wording import Template
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
@@ -105,3 +108,18 @@ class Rule:
 
     def _values(self, attempt: Attempt) -> dict[str, object]:
         return {"call": attempt.view.call, "tags": attempt.view.tags, "rule": self.id}
+
+
+class Rules(tuple[Rule, ...]):
+    """The rules of one plan. `compile_sieve` makes what asks the `when` of all of them at once."""
+
+    compile_sieve: Callable[[], Sieve]
+
+    @cached_property
+    def _sieve(self) -> Sieve:
+        return self.compile_sieve()
+
+    def doubtful(self, attempt: Attempt) -> Sequence[Rule]:
+        """The rules that may match a call: all whose `when` is not plainly false."""
+        left = self._sieve(attempt.view)
+        return [self[place] for place in left] if left else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -20,47 +20,76 @@ class Ground(NamedTuple):
     lists: dict[str, Any]
     params: dict[str, Any]
     targets: Callable[[dict[str, Any]], tuple[str, ...]] | None
-    derive: tuple[tuple[str, Callable[[dict[str, Any]], Any]], ...]
+    derive: Mapping[str, Callable[[dict[str, Any]], Any]]
     reads_previous: bool
     instant: Callable[[int], Any]
     span: Callable[[int], Any]
 
 
+WHERE = {
+    "call": "call",
+    "call.agent": "attempt.session.agent",
+    "call.args": "attempt.args",
+    "call.batch": "attempt.batch",
+    "call.class": "attempt.class_",
+    "call.command": "command",
+    "call.hints": "hints",
+    "call.previous": "previous",
+    "call.server": "attempt.server",
+    "call.session": "attempt.session.id",
+    "call.strings": "strings",
+    "call.tags": "tags",
+    "call.targets": "targets",
+    "call.tool": "attempt.tool",
+    "lists": "ground.lists",
+    "now": "now",
+    "outcome": "outcome",
+    "params": "ground.params",
+    "session": "session",
+    "tags": "tags",
+}
+"""Where expressions find in a view what they name: no map is made of a call to read one field."""
+
+
 class View:
-    """One value a variable, each made when an expression first reads it.
+    """One call, as expressions look at it. What is not there yet is made when it is first read.
 
     `at` is when it is looked (ns): a call is looked at when it is checked, and again when its
     result has come, which `outcome` then is.
     """
 
     __slots__ = (
-        "_at",
-        "_attempt",
-        "_ground",
-        "call",
-        "lists",
+        "at",
+        "attempt",
+        "command",
+        "ground",
+        "hints",
         "now",
         "outcome",
-        "params",
+        "previous",
         "session",
+        "strings",
         "tags",
+        "targets",
     )
 
-    call: dict[str, Any]
+    command: str
+    hints: dict[str, bool]
     now: Any
+    outcome: dict[str, Any]
+    previous: dict[str, Any]
     session: dict[str, Any]
+    strings: list[str]
     tags: dict[str, Any]
+    targets: list[str]
 
     def __init__(self, attempt: Attempt, ground: Ground, at: int | None) -> None:
-        self._attempt = attempt
-        self._ground = ground
-        self._at = at
-        self.lists = ground.lists
-        self.params = ground.params
-        self.outcome: dict[str, Any] | None = None
+        self.attempt = attempt
+        self.ground = ground
+        self.at = at
 
     def __getattr__(self, name: str) -> Any:
-        """A variable that has not been read yet: its slot is empty."""
+        """What has not been read yet: its slot is empty."""
         made = _MADE.get(name)
         if made is None:
             raise AttributeError(name)
@@ -68,12 +97,10 @@ class View:
         setattr(self, name, value)
         return value
 
-    def _tags(self) -> dict[str, Any]:
-        tags: dict[str, Any] = self._attempt.session.facts["tags"]
-        return {**tags, **self._attempt.tags} if self._attempt.tags else tags
-
-    def _call(self) -> dict[str, Any]:
-        attempt, ground = self._attempt, self._ground
+    @property
+    def call(self) -> dict[str, Any]:
+        """The call as a whole, as it stands: its class may have been told since."""
+        attempt, ground = self.attempt, self.ground
         call = {
             "tool": attempt.tool,
             "server": attempt.server,
@@ -83,35 +110,67 @@ class View:
             "batch": attempt.batch,
             "args": attempt.args,
             "tags": self.tags,
-            "hints": dict(attempt.hints),  # expressions know dicts alone
-            "targets": list(attempt.targets),
+            "hints": self.hints,
+            "targets": self.targets,
         }
         if ground.reads_previous:
-            call["previous"] = dict(attempt.previous)
-        for name, derive in ground.derive:
-            call[name] = derive(attempt.args)
+            call["previous"] = self.previous
+        for name in ground.derive:
+            call[name] = getattr(self, name)
         return call
 
+    def _command(self) -> Any:
+        return self._derived("command")
+
+    def _derived(self, name: str) -> Any:
+        derive = self.ground.derive.get(name)
+        if derive is None:
+            raise AttributeError(name)  # nothing in the policy reads it
+        return derive(self.attempt.args)
+
+    def _hints(self) -> dict[str, bool]:
+        return dict(self.attempt.hints)  # expressions know dicts alone
+
+    def _now(self) -> Any:
+        return self.ground.instant(self.at) if self.at is not None else None
+
+    def _previous(self) -> dict[str, Any]:
+        return dict(self.attempt.previous)
+
     def _session(self) -> dict[str, Any]:
-        session = self._attempt.session
+        session = self.attempt.session
         facts = session.facts
         facts["running"] = len(session.flights) + len(session.overdue)
-        begun, at = session.started_at, self._at
+        begun, at = session.started_at, self.at
         facts["elapsed"] = (
-            self._ground.span(at - begun) if at is not None and begun is not None else None
+            self.ground.span(at - begun) if at is not None and begun is not None else None
         )
         return facts
 
-    def _now(self) -> Any:
-        return self._ground.instant(self._at) if self._at is not None else None
+    def _strings(self) -> Any:
+        return self._derived("strings")
+
+    def _tags(self) -> dict[str, Any]:
+        tags: dict[str, Any] = self.attempt.session.facts["tags"]
+        return {**tags, **self.attempt.tags} if self.attempt.tags else tags
+
+    def _targets(self) -> list[str]:
+        return list(self.attempt.targets)
 
 
 _MADE: dict[str, Callable[[View], Any]] = {
-    "call": View._call,
+    "command": View._command,
+    "hints": View._hints,
     "now": View._now,
+    "previous": View._previous,
     "session": View._session,
+    "strings": View._strings,
     "tags": View._tags,
+    "targets": View._targets,
 }
 
 Expression = Callable[[View], Any]
 """A compiled CEL expression. Raises `ExpressionError` where it has no value."""
+
+Sieve = Callable[[View], tuple[int, ...]]
+"""Several conditions in one: the places of those that are not false. Raises nothing."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import msgspec
 
 from policyguard.compiler import Compiled
 from policyguard.compiler.expressions import Expressions
-from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.view import View
 from policyguard.journal.redact import MARK
@@ -107,16 +107,15 @@ class Blind:
         """Whether it can be told without what is hidden: if it is not there, is it missed?"""
         if isinstance(plan.changing, bool):
             return True
-        view = View(Attempt(event.tool, {}, None), self._evaluator.ground, None)
-        view.call = {
-            "tool": event.tool,
-            "server": event.server,
-            "class": plan.class_,
-            "agent": agent,
-            "session": event.session,
-            "batch": event.batch,
-            "hints": event.hints,
-        }
+        kept: Any = SimpleNamespace(
+            tool=event.tool,
+            server=event.server,
+            class_=plan.class_,
+            session=SimpleNamespace(agent=agent, id=event.session),
+            batch=event.batch,
+            hints=event.hints,
+        )
+        view = View(kept, self._evaluator.ground, None)
         view.session, view.tags, view.now = {}, {}, None
         try:
             plan.changing(view)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +30,57 @@ def test_parameters_are_what_it_reads_in_the_order_of_declaration() -> None:
     assert cel.compile("now > now && call.tool == 'bash'", WORLD).parameters == ("call", "now")
     assert cel.compile("true", WORLD).parameters == ()
     assert cel.compile("true", WORLD).function() is True
+
+
+HELD = cel.Declarations(
+    {"call": cel.record({"tool": cel.STRING, "args": cel.DYN}, name="call"), "now": cel.TIMESTAMP},
+    attributes={"call": "whole", "call.args": "parts.args", "now": "now"},
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("call.args.limit == 3", True),
+        ("call['args']['limit'] == 3", True),
+        ("has(call.args.limit) && !has(call.args.other)", True),
+        ("call.tool == 'bash'", True),
+        ("call == {'tool': 'bash', 'args': 'of the whole'}", True),
+        ("call.args.other == 1 || now > now || call.args.limit == 3", True),
+        ("[{'args': 1}].all(call, call.args == 1)", True),
+        ("{'args': 1}.args == 1", True),
+    ],
+)
+def test_variables_may_be_held_by_one_object(source: str, expected: bool) -> None:
+    program = cel.compile(source, HELD)
+    held = SimpleNamespace(
+        whole={"tool": "bash", "args": "of the whole"},
+        parts=SimpleNamespace(args={"limit": 3}),
+        now=cel.Timestamp(0),
+    )
+    assert program.parameters == ("view",)
+    assert program.function(held) is expected
+    assert program.reads == cel.compile(source, HELD.variables).reads
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"call": "call"}, "no attribute holds `now`"),
+        ({"call": "call", "now": "now()"}, r"`now\(\)` is no attribute"),
+        ({"call": "a.class", "now": "now"}, r"`a.class` is no attribute"),
+    ],
+)
+def test_whatever_may_be_named_has_an_attribute(attributes: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cel.Declarations(HELD.variables, attributes=attributes)
+
+
+def test_of_the_object_that_holds_them_only_what_is_reached_is_read() -> None:
+    program = cel.compile("call.args == 1 && now == now", HELD)
+    assert program.function(SimpleNamespace(parts=SimpleNamespace(args=2))) is False
+    with pytest.raises(cel.CelEvaluationError):
+        program.function(SimpleNamespace(parts=SimpleNamespace(args=1)))
 
 
 @pytest.mark.parametrize(

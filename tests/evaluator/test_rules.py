@@ -1,0 +1,77 @@
+"""The rules of a plan, asked together: none is passed over that has something to say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard.compiler import Compiled, compile_policy
+from policyguard.compiler.examples import prepared
+from policyguard.model.entry import Example
+
+POLICY = """
+policyguard: 1
+name: asked
+params: {most: 10}
+lists: {known: [alpha, beta]}
+tags: {stage: {type: string, default: test}}
+classify:
+  classes:
+    - {class: far, when: has(call.args.host) && call.class == ''}
+rules:
+  any: {tools: [always], effect: advise}
+  except: {tools: [always], unless: call.args.n > params.most}
+  high: {when: has(call.args.n) && call.args.n > params.most}
+  lost: {when: call.args.absent == 1 && call.tool == 'lost'}
+  unknown: {when: has(call.args.name) && !(call.args.name in lists.known), unless: call.args.n == 1}
+  far: {when: call.class == 'far', mode: observe}
+  stage: {when: tags.stage == 'live' || call.agent == 'deputy'}
+  late: {when: now > timestamp('2026-01-01T00:00:00Z')}
+"""
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+    file = tmp_path_factory.mktemp("rules") / "policy.yaml"
+    file.write_text(POLICY, "utf-8")
+    return compile_policy(Path(file), environ={})
+
+
+@pytest.mark.parametrize(
+    ("example", "expected"),
+    [
+        ({}, ["lost"]),
+        ({"args": {"n": 11}}, ["high", "lost"]),
+        ({"args": {"n": "eleven"}}, ["high", "lost"]),
+        ({"args": {"absent": 2, "n": 1}}, []),
+        ({"tool": "always", "args": {"absent": 2, "n": 10**3}}, ["any", "except", "high"]),
+        ({"args": {"absent": 2, "name": "alpha"}}, []),
+        ({"args": {"absent": 2, "name": "gamma", "n": 1}}, ["unknown"]),
+        ({"args": {"absent": 2, "host": "a.example"}}, ["far"]),
+        ({"args": {"absent": 2}, "tags": {"stage": "live"}}, ["stage"]),
+        ({"args": {"absent": 2}, "agent": "deputy"}, ["stage"]),
+        ({"args": {"absent": 2}, "at": "2026-06-01T00:00:00Z"}, ["late"]),
+        ({"args": {"absent": 2}, "at": None}, ["late"]),
+    ],
+)
+def test_which_rules_are_asked(
+    policy: Compiled, example: dict[str, Any], expected: list[str]
+) -> None:
+    given = {"tool": "some", "args": {}, "at": "2025-06-01T00:00:00Z", **example}
+    plan, attempt = prepared(policy.policy, Example(**given), policy.evaluator)
+    doubtful = plan.rules.doubtful(attempt)
+    assert [rule.id for rule in doubtful] == [f"rules/{name}" for name in expected]
+    for rule in plan.rules:
+        if rule not in doubtful:
+            assert rule.judge(attempt) is None
+    assert {fault.entry for fault in attempt.faults} <= {rule.id for rule in doubtful}
+
+
+def test_tools_with_the_same_rules_share_what_asks_them(policy: Compiled) -> None:
+    one, two, other = (
+        policy.evaluator.plan(tool, "", "", "").rules for tool in ("a", "b", "always")
+    )
+    assert one is two
+    assert one is not other

@@ -101,11 +101,6 @@ class Attempt(msgspec.Struct, eq=False):
         """The fingerprint of exactly this call: what somebody says yes to."""
         return self.exact or self.fingerprint
 
-    @property
-    def views(self) -> bool:
-        """Whether an expression has looked at it."""
-        return self._view is not None
-
     def look_again(self, at: int | None) -> None:
         """Its result has come, at `at` (ns): expressions see the call as it is now."""
         self._over = True

@@ -160,8 +160,6 @@ class Evaluator:
             session.known[(server, tool) if server else tool] = walk
             return walk
         attempt.class_ = class_ = self.candidates(tool, server).choose(attempt)
-        if attempt.views:
-            attempt.view.call["class"] = class_
         return session.walk(self.plan(tool, server, session.agent, class_))
 
     def _key(self, attempt: Attempt, plan: Plan) -> None:
@@ -209,12 +207,13 @@ class Evaluator:
             violation = budget.judge(state.book, attempt)
             if violation is not None:
                 (would if budget.observe else found).append(violation)
-        for rule in plan.rules:
-            if attempt.at is None and rule.reads_time:
-                continue
-            violation = rule.judge(attempt)
-            if violation is not None:
-                (would if rule.observe else found).append(violation)
+        if plan.rules:
+            for rule in plan.rules.doubtful(attempt):
+                if attempt.at is None and rule.reads_time:
+                    continue
+                violation = rule.judge(attempt)
+                if violation is not None:
+                    (would if rule.observe else found).append(violation)
         if not (found or would or attempt.faults):
             return ALLOWED
         if stance.observe:

@@ -7,7 +7,7 @@ from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.limits import Limit
 from policyguard.evaluator.refusals import Refusals
 from policyguard.evaluator.repeat import Repeat
-from policyguard.evaluator.rule import Rule
+from policyguard.evaluator.rule import Rules
 from policyguard.evaluator.view import Expression
 from policyguard.model.errors import ExpressionError
 
@@ -45,7 +45,7 @@ class Plan:
         class_: str,
         limits: tuple[Limit, ...],
         budgets: tuple[Budget, ...],
-        rules: tuple[Rule, ...],
+        rules: Rules,
         changing: bool | Expression,
         variable: frozenset[str] | None = frozenset(),
         refusals: Refusals | None = None,

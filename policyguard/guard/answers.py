@@ -110,9 +110,9 @@ def admitted(session: str, attempt: Attempt, decision: Decision) -> Admitted:
         attempt.args,
         attempt.server,
         attempt.batch,
-        dict(attempt.tags),
-        dict(attempt.hints),
-        dict(attempt.estimate),
+        dict(attempt.tags) if attempt.tags else {},
+        dict(attempt.hints) if attempt.hints else {},
+        dict(attempt.estimate) if attempt.estimate else {},
         attempt.class_,
         attempt.fingerprint,
         attempt.like,
@@ -120,12 +120,12 @@ def admitted(session: str, attempt: Attempt, decision: Decision) -> Admitted:
         attempt.targets,
         attempt.exact,
         attempt.changing,
-        dict(attempt.keys),
+        dict(attempt.keys) if attempt.keys else {},
         attempt.trials,
         attempt.charges,
         attempt.radius,
         decision.effect,
-        tuple([violation.id for violation in decision.violations]),
+        tuple([one.id for one in decision.violations]) if decision.violations else (),
     )
 
 

@@ -271,7 +271,7 @@ class Guard:
     def emit(self, event: Event) -> None:
         """Write down what has happened, and tell the listener."""
         if self.journal is not None:
-            self.journal.write(event, anchor=isinstance(event, Completed) and bool(event.lessons))
+            self.journal.write(event, event.__class__ is Completed and bool(event.lessons))
         self._listeners.tell(event)
 
 

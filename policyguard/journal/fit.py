@@ -22,14 +22,21 @@ def fitted(event: Event, largest: int) -> tuple[bytes, bool]:
     JSON, too large or nested too deep become None, such metadata and tags empty; longer texts are
     cut, and halves of surrogate pairs written as escapes.
     """
-    if not (isinstance(event, Refused) and not event.fingerprint and not _is_json(event.args)):
-        try:
-            line = encode(event)
-        except _UNFIT:
-            pass
-        else:
-            if len(line) <= largest and not nests_too_deeply(line):
-                return line, False
+    try:
+        line = encode(event)
+    except _UNFIT:
+        return _cut(event, largest)
+    if len(line) > largest or nests_too_deeply(line) or _unjudged(event):
+        return _cut(event, largest)
+    return line, False
+
+
+def _unjudged(event: Event) -> bool:
+    """Whether an event may hold what is not JSON, such as NaN: arguments that were not judged."""
+    return event.__class__ is Refused and not event.fingerprint and not _is_json(event.args)
+
+
+def _cut(event: Event, largest: int) -> tuple[bytes, bool]:
     reduced = {
         name: _reduced(getattr(event, name), largest, absent=None if name == "args" else {})
         for name in event.__struct_fields__

@@ -84,7 +84,7 @@ class Journal:
         """Where a session's events are written."""
         return self.folder / file_name(well_formed(session))
 
-    def write(self, event: Event, *, anchor: bool = False) -> None:
+    def write(self, event: Event, anchor: bool = False) -> None:
         """Write one event down; with `anchor`, tell the store at once how far the file reaches.
 
         Raises `JournalError` where the event could not be written (then nothing of it was), and
@@ -94,26 +94,35 @@ class Journal:
             return
         redacted = self._redact(event)
         line, reduced = fitted(redacted, self._largest)
-        with self._lock:
+        session = event.session
+        kind = event.__class__
+        lock = self._lock
+        lock.acquire()  # `with` would cost twice as much
+        try:
             now = self._monotonic()
-            writer = self._writer(event.session, now)
+            writer = self._writers.get(session)
+            if writer is None:
+                writer = self._opened(session, now)
+            else:
+                self._writers.move_to_end(session)
             try:
-                writer.append(line, masked=reduced or redacted is not event)
+                writer.append(line, reduced or redacted is not event)
             except BaseException:
                 # Also when a signal came between the line and our knowing of it: opening the file
                 # anew finds out how far it reaches.
-                self._writers.pop(event.session, None)
+                self._writers.pop(session, None)
                 writer.close()
                 raise
-            due = now - writer.anchored_at >= _ANCHOR_EVERY
-            if anchor or due or type(event) in _ANCHORED:
+            if anchor or kind in _ANCHORED or now - writer.anchored_at >= _ANCHOR_EVERY:
                 writer.anchor(now)
-            if isinstance(event, Closed):
-                del self._writers[event.session]
+            if kind is Closed:
+                del self._writers[session]
                 writer.close()
             elif len(self._writers) > self._open_files:
                 _, oldest = self._writers.popitem(last=False)
                 self._shut(oldest)
+        finally:
+            lock.release()
 
     def anchor(self) -> None:
         """Anchor whatever is not anchored yet. For whoever is idle, and may be for long."""
@@ -138,11 +147,7 @@ class Journal:
                 _, writer = self._writers.popitem()
                 self._shut(writer)
 
-    def _writer(self, session: str, now: int) -> Writer:
-        writer = self._writers.get(session)
-        if writer is not None:
-            self._writers.move_to_end(session)
-            return writer
+    def _opened(self, session: str, now: int) -> Writer:
         if session in self._parents:
             raise JournalError(
                 self.path(session),

@@ -271,7 +271,9 @@ class Guard:
     def emit(self, event: Event) -> None:
         """Write down what has happened, and tell the listener."""
         if self.journal is not None:
-            self.journal.write(event, event.__class__ is Completed and bool(event.lessons))
+            learned = self.keeper is not None and self.keeper.learned
+            anchor = learned and event.__class__ is Completed and bool(event.lessons)
+            self.journal.write(event, anchor)
         self._listeners.tell(event)
 
 

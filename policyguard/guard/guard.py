@@ -271,9 +271,8 @@ class Guard:
     def emit(self, event: Event) -> None:
         """Write down what has happened, and tell the listener."""
         if self.journal is not None:
-            learned = self.keeper is not None and self.keeper.learned
-            anchor = learned and event.__class__ is Completed and bool(event.lessons)
-            self.journal.write(event, anchor)
+            taught = event.__class__ is Completed and event.lessons != ()
+            self.journal.write(event, taught and self.keeper is not None and self.keeper.learned)
         self._listeners.tell(event)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from policyguard.journal.format import encode
-from policyguard.journal.nesting import nests_too_deeply
+from policyguard.journal.nesting import SHALLOW, nests_too_deeply
 from policyguard.model.event import Event, Refused
 
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError)
@@ -26,17 +26,16 @@ def fitted(event: Event, largest: int) -> tuple[bytes, bool]:
         line = encode(event)
     except _UNFIT:
         return _cut(event, largest)
-    if len(line) > largest or nests_too_deeply(line) or _unjudged(event):
+    size = len(line)
+    if size > largest or (size > SHALLOW and nests_too_deeply(line)):
         return _cut(event, largest)
+    if isinstance(event, Refused) and not event.fingerprint and not _is_json(event.args):
+        return _cut(event, largest)  # arguments that were not judged may be NaN
     return line, False
 
 
-def _unjudged(event: Event) -> bool:
-    """Whether an event may hold what is not JSON, such as NaN: arguments that were not judged."""
-    return event.__class__ is Refused and not event.fingerprint and not _is_json(event.args)
-
-
 def _cut(event: Event, largest: int) -> tuple[bytes, bool]:
+    """The same, field by field."""
     reduced = {
         name: _reduced(getattr(event, name), largest, absent=None if name == "args" else {})
         for name in event.__struct_fields__

@@ -28,8 +28,6 @@ Durability = Literal["process", "fsync", "memory"]
 
 _ANCHORED = frozenset({Refused, TurnStarted, Closed})
 """What is worth an anchor of its own."""
-_ANCHOR_EVERY = 1_000_000_000
-"""Nanoseconds after which a line is anchored with the next event, whatever that is."""
 
 
 class Journal:
@@ -95,34 +93,30 @@ class Journal:
         redacted = self._redact(event)
         line, reduced = fitted(redacted, self._largest)
         session = event.session
-        kind = event.__class__
-        lock = self._lock
-        lock.acquire()  # `with` would cost twice as much
-        try:
+        with self._lock:
             now = self._monotonic()
-            writer = self._writers.get(session)
+            writers = self._writers
+            writer = writers.get(session)
             if writer is None:
                 writer = self._opened(session, now)
             else:
-                self._writers.move_to_end(session)
+                writers.move_to_end(session)
             try:
                 writer.append(line, reduced or redacted is not event)
             except BaseException:
                 # Also when a signal came between the line and our knowing of it: opening the file
                 # anew finds out how far it reaches.
-                self._writers.pop(session, None)
+                writers.pop(session, None)
                 writer.close()
                 raise
-            if anchor or kind in _ANCHORED or now - writer.anchored_at >= _ANCHOR_EVERY:
+            if anchor or now >= writer.due or event.__class__ in _ANCHORED:
                 writer.anchor(now)
-            if kind is Closed:
-                del self._writers[session]
-                writer.close()
-            elif len(self._writers) > self._open_files:
-                _, oldest = self._writers.popitem(last=False)
+                if event.__class__ is Closed:
+                    del writers[session]
+                    writer.close()
+            if len(writers) > self._open_files:
+                _, oldest = writers.popitem(last=False)
                 self._shut(oldest)
-        finally:
-            lock.release()
 
     def anchor(self) -> None:
         """Anchor whatever is not anchored yet. For whoever is idle, and may be for long."""

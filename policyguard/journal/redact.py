@@ -25,6 +25,10 @@ Redact = Callable[[Event], Event]
 Pattern = tuple[str, Callable[[str, str], str]]
 """A pattern's name, and how to put a text in place of what it finds (`Regex.replace`)."""
 
+Object = dict[str, Any]
+Hiders = tuple[Callable[[str], str], Callable[[Object], Object | None]]
+"""What is written in place of a text, and of an object, that is not empty."""
+
 MARK = "#"
 """Begins a digest; and is the key of the digest of an object."""
 
@@ -48,22 +52,20 @@ class Redaction:
         self._patterns = tuple((f"[{name}]", replace) for name, replace in patterns)
         self._hasher = blake2b(digest_size=16, key=key[:64], person=b"pg-journal")
         self._args = args
-        self._hide_argument = self._hider(args)
-        self._hide_result = self._hider(results)
-        concerns_args = args != "keep" or bool(self._patterns)
-        concerns_results = results != "keep" or bool(self._patterns)
-        self._redactions: dict[type[Event], Callable[[Any], Event]] = {}
-        if concerns_args:
-            self._redactions |= {Admitted: self._attempt, Refused: self._attempt}
-        if concerns_results:
-            self._redactions[Ended] = self._end
-        if concerns_args or concerns_results:
-            self._redactions[Completed] = self._result
+        self._hide_label, self._hide_args = self._hiders(args)
+        self._hide_text, self._hide_meta = self._hiders(results)
+        # What may have something to hide: a result does with its lessons, which quote arguments.
+        self._concerned: dict[type[Event], Callable[[Any], Event]] = {}
+        if args != "keep" or patterns:
+            attempt, result = self._attempt, self._result
+            self._concerned |= {Admitted: attempt, Refused: attempt, Completed: result}
+        if results != "keep" or patterns:
+            self._concerned |= {Completed: self._result, Ended: self._end}
 
     def __call__(self, event: Event) -> Event:
         """The event as it is to be written."""
-        redacted = self._redactions.get(event.__class__)
-        return event if redacted is None else redacted(event)
+        redact = self._concerned.get(event.__class__)
+        return event if redact is None else redact(event)
 
     def digest(self, value: object) -> str:
         """The keyed digest of a value, as *hash* leaves it; only the mark where JSON has none."""
@@ -81,7 +83,7 @@ class Redaction:
         return MARK + hasher.hexdigest()
 
     def _attempt(self, event: Admitted | Refused) -> Event:
-        args = self._hide_argument(event.args) if event.args else event.args
+        args = self._hide_args(event.args) if event.args else event.args
         targets = self._targets(event.targets) if event.targets else event.targets
         like, numbers = event.like, event.numbers
         if like and self._args != "keep":
@@ -103,23 +105,23 @@ class Redaction:
         return targets if told == targets else told
 
     def _result(self, event: Completed) -> Event:
-        text = self._hide_result(event.text) if event.text else event.text
-        error = self._hide_result(event.error) if event.error else event.error
-        meta = self._hide_result(event.meta) if event.meta else event.meta
+        text = self._hide_text(event.text) if event.text else event.text
+        error = self._hide_text(event.error) if event.error else event.error
+        meta = self._hide_meta(event.meta) if event.meta else event.meta
         lessons = tuple(map(self._lesson, event.lessons)) if event.lessons else event.lessons
         same = text is event.text and error is event.error and meta is event.meta
         if same and lessons == event.lessons:
             return event
         return msgspec.structs.replace(
-            event, text=text or "", error=error, meta=meta or {}, lessons=lessons
+            event, text=text, error=error, meta=meta or {}, lessons=lessons
         )
 
     def _end(self, event: Ended) -> Event:
-        text = self._hide_result(event.text) if event.text else event.text
-        error = self._hide_result(event.error) if event.error else event.error
+        text = self._hide_text(event.text) if event.text else event.text
+        error = self._hide_text(event.error) if event.error else event.error
         if text is event.text and error is event.error:
             return event
-        return msgspec.structs.replace(event, text=text or "", error=error)
+        return msgspec.structs.replace(event, text=text, error=error)
 
     def _lesson(self, lesson: Lesson) -> Lesson:
         """A lesson is derived, but for what it quotes: of the error, and of the arguments."""
@@ -128,32 +130,37 @@ class Redaction:
             return lesson
         return msgspec.structs.replace(
             lesson,
-            error=self._hide_result(lesson.error) if lesson.error else "",
-            label=self._hide_argument(lesson.label) if lesson.label else "",
+            error=self._hide_text(lesson.error) if lesson.error else "",
+            label=self._hide_label(lesson.label) if lesson.label else "",
             # What was learned is in the store; a replay learns nothing from hidden arguments.
             point=lesson.point if kept else {},
         )
 
-    def _hider(self, kept: Kept) -> Callable[[Any], Any]:
-        """What makes of a value that is not empty what is written: None or "" for nothing."""
-        hiders = {"keep": self._kept, "mask": self._masked, "hash": self._hashed, "drop": _dropped}
-        return hiders[kept]
+    def _hiders(self, kept: Kept) -> Hiders:
+        match kept:
+            case "keep":
+                return self._blotted, self._kept
+            case "mask":
+                return _outline, self._masked
+            case "hash":
+                return self.digest, self._marked
+            case "drop":
+                return _no_text, _nothing
 
-    def _kept(self, value: Any) -> Any:
+    def _kept(self, value: Object) -> Any:
         try:
             return self._blotted(value)
         except RecursionError:
             return None
 
-    def _masked(self, value: Any) -> Any:
+    def _masked(self, value: Object) -> Any:
         try:
-            return _outline(value) if isinstance(value, str) else self._shape(value)
+            return self._shape(value)
         except RecursionError:
             return None
 
-    def _hashed(self, value: Any) -> Any:
-        digest = self.digest(value)
-        return digest if isinstance(value, str) else {MARK: digest}
+    def _marked(self, value: Object) -> Object:
+        return {MARK: self.digest(value)}
 
     def _blotted(self, value: Any) -> Any:
         """The value with what patterns find blotted out; itself where they find nothing."""
@@ -185,8 +192,12 @@ class Redaction:
         return None if value is None else "[number]"
 
 
-def _dropped(value: Any) -> Any:
-    return "" if isinstance(value, str) else None
+def _no_text(_: str) -> str:
+    return ""
+
+
+def _nothing(_: Object) -> None:
+    return None
 
 
 def _outline(text: str) -> str:

@@ -18,6 +18,9 @@ from policyguard.store.protocol import Anchor, Anchors
 _TRIES, _PAUSE = 20, 0.005
 """How often, and after how many seconds, a lock is asked for: `retention` holds it for a moment."""
 
+_ANCHOR_EVERY = 1_000_000_000
+"""Nanoseconds after which a line is anchored with the next event, whatever that is."""
+
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -26,7 +29,7 @@ class Writer:
 
     Exclusive while it is open, also towards other writers of this process (`flock`). After any
     error it is to be closed: the file may be further than it knows, and opening it anew finds out.
-    `anchored_at` is the caller's own time of the last anchor.
+    `due` is when, by the caller's own time, the next anchor is.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class Writer:
         self._hasher = hasher
         self._sync = sync
         self._descriptor, created = _opened(path)
-        self.anchored_at = now
+        self.due = now + _ANCHOR_EVERY
         try:
             anchor = anchors.get(session)
             position = recover(self._descriptor, path, session, anchor, hasher, report)
@@ -89,7 +92,7 @@ class Writer:
                 Anchor(self.session, self._chain, self._count, self._hash, self._size)
             )
             self._anchored = self._count
-        self.anchored_at = now
+        self.due = now + _ANCHOR_EVERY
 
     def close(self) -> None:
         """Close the file, which unlocks it. Anchors nothing."""

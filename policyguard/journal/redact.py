@@ -125,15 +125,15 @@ class Redaction:
 
     def _lesson(self, lesson: Lesson) -> Lesson:
         """A lesson is derived, but for what it quotes: of the error, and of the arguments."""
-        kept = self._args == "keep"
-        if not lesson.error and (kept or not (lesson.label or lesson.point)):
+        if not (lesson.error or lesson.label or lesson.point):
             return lesson
+        # What was learned is in the store; a replay learns nothing from hidden arguments.
+        point = self._kept(lesson.point) if self._args == "keep" else None
         return msgspec.structs.replace(
             lesson,
             error=self._hide_text(lesson.error) if lesson.error else "",
             label=self._hide_label(lesson.label) if lesson.label else "",
-            # What was learned is in the store; a replay learns nothing from hidden arguments.
-            point=lesson.point if kept else {},
+            point=point or {},
         )
 
     def _hiders(self, kept: Kept) -> Hiders:

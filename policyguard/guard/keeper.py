@@ -18,7 +18,7 @@ from policyguard.learned.memory import Memory, constraint_id
 from policyguard.model.constraint import Evidence, Lesson
 from policyguard.model.policy import Policy
 from policyguard.store.errors import StoreError
-from policyguard.store.learned import constraint_of, record
+from policyguard.store.learned import constraint_of, packed, record
 from policyguard.store.protocol import REVOKED, Caps, Store
 from policyguard.store.protocol import Constraint as Record
 
@@ -26,7 +26,6 @@ EVERY = 1.0
 """Seconds within which other processes see a new constraint (DESIGN §3)."""
 
 _evidence = msgspec.msgpack.Decoder(tuple[Evidence, ...])
-_encode = msgspec.msgpack.Encoder().encode
 
 
 def opened(store: Store | str | Path, policy: Policy) -> Store:
@@ -172,6 +171,6 @@ class Keeper:
     def _push_evidence(self, lesson: Lesson) -> None:
         pieces = self._memory.evidence_of(lesson.scope, lesson.counted)
         if pieces:
-            self.store.evidence.put(lesson.scope, lesson.counted, _encode(tuple(pieces)))
+            self.store.evidence.put(lesson.scope, lesson.counted, packed(tuple(pieces)))
         else:
             self.store.evidence.forget(lesson.scope, lesson.counted)

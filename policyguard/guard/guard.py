@@ -273,7 +273,8 @@ class Guard:
     def emit(self, event: Event) -> None:
         """Write down what has happened, and tell the listener."""
         if self.journal is not None:
-            self.journal.write(event, anchor=isinstance(event, Completed) and bool(event.lessons))
+            taught = event.__class__ is Completed and event.lessons != ()
+            self.journal.write(event, taught and self.keeper is not None and self.keeper.learned)
         self._listeners.tell(event)
 
 

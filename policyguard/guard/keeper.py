@@ -18,7 +18,7 @@ from policyguard.learned.memory import Memory, constraint_id
 from policyguard.model.constraint import Evidence, Lesson
 from policyguard.model.policy import Policy
 from policyguard.store.errors import StoreError
-from policyguard.store.learned import constraint_of, record
+from policyguard.store.learned import constraint_of, packed, record
 from policyguard.store.protocol import REVOKED, Caps, Store
 from policyguard.store.protocol import Constraint as Record
 
@@ -26,7 +26,6 @@ EVERY = 1.0
 """Seconds within which other processes see a new constraint (DESIGN §3)."""
 
 _evidence = msgspec.msgpack.Decoder(tuple[Evidence, ...])
-_encode = msgspec.msgpack.Encoder().encode
 
 
 def opened(store: Store | str | Path, policy: Policy) -> Store:
@@ -52,6 +51,8 @@ class Keeper:
         self._version = 0
         self._look = 0.0
         self._owing = False
+        self.learned = False
+        """Whether the last result with lessons taught or confirmed a constraint."""
         self._pull_constraints()
         for _, _, payload in store.evidence.list():
             for piece in _evidence.decode(payload):
@@ -92,7 +93,10 @@ class Keeper:
         except StoreError as error:
             self._owing = True
             attempt.fault("store", error)
-        return fold() if taught is None else taught
+        if taught is None:
+            taught = fold()
+        self.learned = bool(taught)
+        return taught
 
     @contextmanager
     def _learning(self, lessons: Iterable[Lesson], at: int | None) -> Iterator[None]:
@@ -167,6 +171,6 @@ class Keeper:
     def _push_evidence(self, lesson: Lesson) -> None:
         pieces = self._memory.evidence_of(lesson.scope, lesson.counted)
         if pieces:
-            self.store.evidence.put(lesson.scope, lesson.counted, _encode(tuple(pieces)))
+            self.store.evidence.put(lesson.scope, lesson.counted, packed(tuple(pieces)))
         else:
             self.store.evidence.forget(lesson.scope, lesson.counted)

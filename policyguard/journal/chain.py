@@ -13,9 +13,9 @@ key: HMAC-SHA-256, RFC 2104) of all the line's bytes before `,"hash"`.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
+from hashlib import sha256
 
 import msgspec
 
@@ -62,7 +62,7 @@ class Hasher:
     def of(self, data: bytes) -> str:
         """The hash of bytes, in hex."""
         if self._key is None:
-            return hashlib.sha256(data).hexdigest()
+            return sha256(data).hexdigest()
         return hmac.digest(self._key, data, "sha256").hex()
 
     def genesis(self, session: str, chain: str) -> str:
@@ -76,7 +76,7 @@ class Hasher:
 
 
 def seal(
-    hasher: Hasher, event: bytes, seq: int, prev: str, *, chain: str = "", masked: bool = False
+    hasher: Hasher, event: bytes, seq: int, prev: str, chain: str = "", masked: bool = False
 ) -> tuple[bytes, str]:
     """The line for an event's JSON object, with its line feed; and its hash.
 
@@ -85,10 +85,10 @@ def seal(
     start = ""
     if chain:
         start = f',"chain":"{chain}"' + (f',"key_id":"{hasher.id}"' if hasher.id else "")
-    mask = b',"masked":true' if masked else b""
-    data = b'%b,"seq":%d%b,"prev":"%b"%b' % (event[:-1], seq, start.encode(), prev.encode(), mask)
+    mask = ',"masked":true' if masked else ""
+    data = event[:-1] + f',"seq":{seq}{start},"prev":"{prev}"{mask}'.encode()
     digest = hasher.of(data)
-    return b'%b,"hash":"%b"}\n' % (data, digest.encode()), digest
+    return data + f',"hash":"{digest}"}}\n'.encode(), digest
 
 
 def parse(line: bytes) -> Link | None:

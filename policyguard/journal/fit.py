@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from policyguard.journal.format import encode
-from policyguard.journal.nesting import nests_too_deeply
+from policyguard.journal.nesting import SHALLOW, nests_too_deeply
 from policyguard.model.event import Event, Refused
 
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError)
@@ -22,14 +22,20 @@ def fitted(event: Event, largest: int) -> tuple[bytes, bool]:
     JSON, too large or nested too deep become None, such metadata and tags empty; longer texts are
     cut, and halves of surrogate pairs written as escapes.
     """
-    if not (isinstance(event, Refused) and not event.fingerprint and not _is_json(event.args)):
-        try:
-            line = encode(event)
-        except _UNFIT:
-            pass
-        else:
-            if len(line) <= largest and not nests_too_deeply(line):
-                return line, False
+    try:
+        line = encode(event)
+    except _UNFIT:
+        return _cut(event, largest)
+    size = len(line)
+    if size > largest or (size > SHALLOW and nests_too_deeply(line)):
+        return _cut(event, largest)
+    if isinstance(event, Refused) and not event.fingerprint and not _is_json(event.args):
+        return _cut(event, largest)  # arguments that were not judged may be NaN
+    return line, False
+
+
+def _cut(event: Event, largest: int) -> tuple[bytes, bool]:
+    """The same, field by field."""
     reduced = {
         name: _reduced(getattr(event, name), largest, absent=None if name == "args" else {})
         for name in event.__struct_fields__

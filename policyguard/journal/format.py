@@ -6,6 +6,7 @@ line its place in a chain (`chain`); a trace has none, and both are read alike.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,7 +15,8 @@ from policyguard.journal.chain import FIELDS, parse
 from policyguard.journal.nesting import DEEPEST, nests_too_deeply
 from policyguard.model.event import Admitted, Event, Refused
 
-_encoder = msgspec.json.Encoder()
+encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
+"""One line of JSON in UTF-8, without the line's end. Fields at their defaults are left out."""
 _decoder = msgspec.json.Decoder(Event)
 
 _TOO_DEEP = f"nested more than {DEEPEST} levels deep: flatten the arguments"
@@ -33,11 +35,6 @@ class _Added(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prev: str = ""
     masked: bool = False
     hash: str = ""
-
-
-def encode(event: Event) -> bytes:
-    """One line of JSON in UTF-8, without the line's end. Fields at their defaults are left out."""
-    return _encoder.encode(event)
 
 
 def decode(line: bytes | str) -> Event:

@@ -28,8 +28,6 @@ Durability = Literal["process", "fsync", "memory"]
 
 _ANCHORED = frozenset({Refused, TurnStarted, Closed})
 """What is worth an anchor of its own."""
-_ANCHOR_EVERY = 1_000_000_000
-"""Nanoseconds after which a line is anchored with the next event, whatever that is."""
 
 
 class Journal:
@@ -84,7 +82,7 @@ class Journal:
         """Where a session's events are written."""
         return self.folder / file_name(well_formed(session))
 
-    def write(self, event: Event, *, anchor: bool = False) -> None:
+    def write(self, event: Event, anchor: bool = False) -> None:
         """Write one event down; with `anchor`, tell the store at once how far the file reaches.
 
         Raises `JournalError` where the event could not be written (then nothing of it was), and
@@ -94,25 +92,30 @@ class Journal:
             return
         redacted = self._redact(event)
         line, reduced = fitted(redacted, self._largest)
+        session = event.session
         with self._lock:
             now = self._monotonic()
-            writer = self._writer(event.session, now)
+            writers = self._writers
+            writer = writers.get(session)
+            if writer is None:
+                writer = self._opened(session, now)
+            else:
+                writers.move_to_end(session)
             try:
-                writer.append(line, masked=reduced or redacted is not event)
+                writer.append(line, reduced or redacted is not event)
             except BaseException:
                 # Also when a signal came between the line and our knowing of it: opening the file
                 # anew finds out how far it reaches.
-                self._writers.pop(event.session, None)
+                writers.pop(session, None)
                 writer.close()
                 raise
-            due = now - writer.anchored_at >= _ANCHOR_EVERY
-            if anchor or due or type(event) in _ANCHORED:
+            if anchor or now >= writer.due or event.__class__ in _ANCHORED:
                 writer.anchor(now)
-            if isinstance(event, Closed):
-                del self._writers[event.session]
-                writer.close()
-            elif len(self._writers) > self._open_files:
-                _, oldest = self._writers.popitem(last=False)
+                if event.__class__ is Closed:
+                    del writers[session]
+                    writer.close()
+            if len(writers) > self._open_files:
+                _, oldest = writers.popitem(last=False)
                 self._shut(oldest)
 
     def anchor(self) -> None:
@@ -138,11 +141,7 @@ class Journal:
                 _, writer = self._writers.popitem()
                 self._shut(writer)
 
-    def _writer(self, session: str, now: int) -> Writer:
-        writer = self._writers.get(session)
-        if writer is not None:
-            self._writers.move_to_end(session)
-            return writer
+    def _opened(self, session: str, now: int) -> Writer:
         if session in self._parents:
             raise JournalError(
                 self.path(session),

@@ -8,9 +8,9 @@ the host says of itself (names, tags).
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -25,10 +25,16 @@ Redact = Callable[[Event], Event]
 Pattern = tuple[str, Callable[[str, str], str]]
 """A pattern's name, and how to put a text in place of what it finds (`Regex.replace`)."""
 
+Object = dict[str, Any]
+Hiders = tuple[Callable[[str], str], Callable[[Object], Object | None]]
+"""What is written in place of a text, and of an object, that is not empty."""
+
 MARK = "#"
 """Begins a digest; and is the key of the digest of an object."""
 
-_packer = msgspec.msgpack.Encoder(order="deterministic")
+_pack = msgspec.msgpack.Encoder(order="deterministic").encode
+"""A value in the one form that equal values have; see `policyguard.engines.fingerprint`."""
+_NOT_JSON = (TypeError, ValueError, RecursionError)
 
 
 class Redaction:
@@ -43,39 +49,42 @@ class Redaction:
     def __init__(
         self, *, args: Kept, results: Kept, patterns: Sequence[Pattern] = (), key: bytes
     ) -> None:
-        self._args = args
-        self._results = results
         self._patterns = tuple((f"[{name}]", replace) for name, replace in patterns)
-        self._hasher = hashlib.blake2b(digest_size=16, key=key[:64], person=b"pg-journal")
+        self._hasher = blake2b(digest_size=16, key=key[:64], person=b"pg-journal")
+        self._args = args
+        self._hide_label, self._hide_args = self._hiders(args)
+        self._hide_text, self._hide_meta = self._hiders(results)
+        # What may have something to hide: a result does with its lessons, which quote arguments.
+        self._concerned: dict[type[Event], Callable[[Any], Event]] = {}
+        if args != "keep" or patterns:
+            attempt, result = self._attempt, self._result
+            self._concerned |= {Admitted: attempt, Refused: attempt, Completed: result}
+        if results != "keep" or patterns:
+            self._concerned |= {Completed: self._result, Ended: self._end}
 
     def __call__(self, event: Event) -> Event:
         """The event as it is to be written."""
-        if isinstance(event, (Admitted, Refused)):
-            return self._attempt(event)
-        if isinstance(event, Completed):
-            return self._result(event)
-        if isinstance(event, Ended):
-            return self._end(event)
-        return event
+        redact = self._concerned.get(event.__class__)
+        return event if redact is None else redact(event)
 
     def digest(self, value: object) -> str:
         """The keyed digest of a value, as *hash* leaves it; only the mark where JSON has none."""
-        data = _packed(value)
-        if data is None:
-            return MARK
         hasher = self._hasher.copy()
-        hasher.update(data)
+        try:
+            hasher.update(b"M" + _pack(value))
+        except (OverflowError, UnicodeEncodeError):
+            # An integer beyond 64 bits, half of a surrogate pair: ASCII JSON has them.
+            try:
+                hasher.update(b"J" + json.dumps(value, sort_keys=True).encode())
+            except _NOT_JSON:
+                return MARK
+        except _NOT_JSON:
+            return MARK
         return MARK + hasher.hexdigest()
 
     def _attempt(self, event: Admitted | Refused) -> Event:
-        args: Any = self._hidden(event.args, self._args) if event.args else event.args
-        targets: tuple[str, ...] = event.targets
-        if targets:
-            if self._args == "keep":
-                targets = tuple(map(self._blotted, targets))
-                targets = event.targets if targets == event.targets else targets
-            else:
-                targets = () if self._args == "drop" else tuple(map(self.digest, targets))
+        args = self._hide_args(event.args) if event.args else event.args
+        targets = self._targets(event.targets) if event.targets else event.targets
         like, numbers = event.like, event.numbers
         if like and self._args != "keep":
             # Tolerant numbers are arguments too. Whoever goes on from this journal takes a call
@@ -87,51 +96,71 @@ class Redaction:
             event, args=args, targets=targets, like=like, numbers=numbers
         )
 
+    def _targets(self, targets: tuple[str, ...]) -> tuple[str, ...]:
+        if self._args == "drop":
+            return ()
+        if self._args != "keep":
+            return tuple(map(self.digest, targets))
+        told = tuple(map(self._blotted, targets))
+        return targets if told == targets else told
+
     def _result(self, event: Completed) -> Event:
-        text: Any = self._hidden(event.text, self._results) if event.text else event.text
-        error: Any = self._hidden(event.error, self._results) if event.error else event.error
-        meta: Any = self._hidden(event.meta, self._results) if event.meta else event.meta
+        text = self._hide_text(event.text) if event.text else event.text
+        error = self._hide_text(event.error) if event.error else event.error
+        meta = self._hide_meta(event.meta) if event.meta else event.meta
         lessons = tuple(map(self._lesson, event.lessons)) if event.lessons else event.lessons
         same = text is event.text and error is event.error and meta is event.meta
         if same and lessons == event.lessons:
             return event
         return msgspec.structs.replace(
-            event, text=text or "", error=error, meta=meta or {}, lessons=lessons
+            event, text=text, error=error, meta=meta or {}, lessons=lessons
         )
 
     def _end(self, event: Ended) -> Event:
-        text = self._hidden(event.text, self._results) if event.text else event.text
-        error = self._hidden(event.error, self._results) if event.error else event.error
+        text = self._hide_text(event.text) if event.text else event.text
+        error = self._hide_text(event.error) if event.error else event.error
         if text is event.text and error is event.error:
             return event
-        return msgspec.structs.replace(event, text=text or "", error=error)
+        return msgspec.structs.replace(event, text=text, error=error)
 
     def _lesson(self, lesson: Lesson) -> Lesson:
         """A lesson is derived, but for what it quotes: of the error, and of the arguments."""
-        kept = self._args == "keep"
-        if not lesson.error and (kept or not (lesson.label or lesson.point)):
+        if not (lesson.error or lesson.label or lesson.point):
             return lesson
+        # What was learned is in the store; a replay learns nothing from hidden arguments.
+        point = self._kept(lesson.point) if self._args == "keep" else None
         return msgspec.structs.replace(
             lesson,
-            error=self._hidden(lesson.error, self._results) if lesson.error else "",
-            label=self._hidden(lesson.label, self._args) or "" if lesson.label else "",
-            # What was learned is in the store; a replay learns nothing from hidden arguments.
-            point=lesson.point if kept else {},
+            error=self._hide_text(lesson.error) if lesson.error else "",
+            label=self._hide_label(lesson.label) if lesson.label else "",
+            point=point or {},
         )
 
-    def _hidden(self, value: Any, kept: Kept) -> Any:
-        """A value that is not empty, as it is to be written; None or "" for nothing."""
+    def _hiders(self, kept: Kept) -> Hiders:
+        match kept:
+            case "keep":
+                return self._blotted, self._kept
+            case "mask":
+                return _outline, self._masked
+            case "hash":
+                return self.digest, self._marked
+            case "drop":
+                return _no_text, _nothing
+
+    def _kept(self, value: Object) -> Any:
         try:
-            if kept == "keep":
-                return self._blotted(value)
-            if kept == "mask":
-                return _outline(value) if isinstance(value, str) else self._shape(value)
+            return self._blotted(value)
         except RecursionError:
             return None
-        if kept == "hash":
-            digest = self.digest(value)
-            return digest if isinstance(value, str) else {MARK: digest}
-        return "" if isinstance(value, str) else None
+
+    def _masked(self, value: Object) -> Any:
+        try:
+            return self._shape(value)
+        except RecursionError:
+            return None
+
+    def _marked(self, value: Object) -> Object:
+        return {MARK: self.digest(value)}
 
     def _blotted(self, value: Any) -> Any:
         """The value with what patterns find blotted out; itself where they find nothing."""
@@ -163,20 +192,14 @@ class Redaction:
         return None if value is None else "[number]"
 
 
+def _no_text(_: str) -> str:
+    return ""
+
+
+def _nothing(_: Object) -> None:
+    return None
+
+
 def _outline(text: str) -> str:
     lines = text.count("\n") + 1
     return f"[{lines} line{'' if lines == 1 else 's'}, {len(text)} characters]"
-
-
-def _packed(value: object) -> bytes | None:
-    """A value in the one form that equal values have; see `policyguard.engines.fingerprint`."""
-    try:
-        return b"M" + _packer.encode(value)
-    except (OverflowError, UnicodeEncodeError):
-        pass  # an integer beyond 64 bits, half of a surrogate pair: ASCII JSON has them
-    except (TypeError, RecursionError):
-        return None
-    try:
-        return b"J" + json.dumps(value, sort_keys=True).encode()
-    except (TypeError, ValueError, RecursionError):
-        return None

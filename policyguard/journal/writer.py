@@ -12,12 +12,14 @@ from pathlib import Path
 from policyguard.journal.chain import Hasher, seal
 from policyguard.journal.errors import JournalError
 from policyguard.journal.opening import Report, recover
-from policyguard.journal.position import Position
 from policyguard.store.place import FILE_MODE
 from policyguard.store.protocol import Anchor, Anchors
 
 _TRIES, _PAUSE = 20, 0.005
 """How often, and after how many seconds, a lock is asked for: `retention` holds it for a moment."""
+
+_ANCHOR_EVERY = 1_000_000_000
+"""Nanoseconds after which a line is anchored with the next event, whatever that is."""
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -27,7 +29,7 @@ class Writer:
 
     Exclusive while it is open, also towards other writers of this process (`flock`). After any
     error it is to be closed: the file may be further than it knows, and opening it anew finds out.
-    `anchored_at` is the caller's own time of the last anchor.
+    `due` is when, by the caller's own time, the next anchor is.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Writer:
         self._hasher = hasher
         self._sync = sync
         self._descriptor, created = _opened(path)
-        self.anchored_at = now
+        self.due = now + _ANCHOR_EVERY
         try:
             anchor = anchors.get(session)
             position = recover(self._descriptor, path, session, anchor, hasher, report)
@@ -59,45 +61,38 @@ class Writer:
                 raise _failed(path, error) from None
             raise
         self._chain = position.chain or os.urandom(16).hex()
-        self._position = position
+        self._count = position.count
+        self._hash = position.hash or hasher.genesis(session, self._chain)
+        self._size = position.size
         self._anchored = anchor.count if anchor is not None else 0
 
-    def append(self, event: bytes, *, masked: bool) -> None:
+    def append(self, event: bytes, masked: bool) -> None:
         """Write one event, given as its JSON object. Raises `JournalError`; then nothing stays."""
-        position = self._position
-        first = not position.count
-        prev = position.hash
-        if first:
-            prev = self._hasher.genesis(self.session, self._chain)
-        line, digest = seal(
-            self._hasher,
-            event,
-            position.count,
-            prev,
-            chain=self._chain if first else "",
-            masked=masked,
-        )
+        count = self._count
+        begun = "" if count else self._chain
+        line, digest = seal(self._hasher, event, count, self._hash, begun, masked)
+        size = len(line)
         try:
             written = os.write(self._descriptor, line)
-            while written < len(line):
+            while written < size:
                 written += os.write(self._descriptor, line[written:])
             if self._sync:
                 os.fsync(self._descriptor)
         except OSError as error:
             self._take_back()
             raise _failed(self.path, error) from None
-        size = position.size + len(line)
-        self._position = Position(self._chain, position.count + 1, digest, size)
+        self._count = count + 1
+        self._hash = digest
+        self._size += size
 
     def anchor(self, now: int) -> None:
         """Tell the store how far the file reaches, where it does not know. Raises `StoreError`."""
-        position = self._position
-        if position.count > self._anchored:
+        if self._count > self._anchored:
             self._anchors.put(
-                Anchor(self.session, self._chain, position.count, position.hash, position.size)
+                Anchor(self.session, self._chain, self._count, self._hash, self._size)
             )
-            self._anchored = position.count
-        self.anchored_at = now
+            self._anchored = self._count
+        self.due = now + _ANCHOR_EVERY
 
     def close(self) -> None:
         """Close the file, which unlocks it. Anchors nothing."""
@@ -106,7 +101,7 @@ class Writer:
     def _take_back(self) -> None:
         """Leave no half of a line: what cannot be cut now is repaired when the file is opened."""
         try:
-            os.ftruncate(self._descriptor, self._position.size)
+            os.ftruncate(self._descriptor, self._size)
         except OSError:
             return
 

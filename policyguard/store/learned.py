@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,8 +32,26 @@ def record(constraint: Constraint, at: int | None) -> Record:
         key=constraint.key,
         state=ACTIVE,
         updated_at=at or constraint.confirmed_at or 0,
-        payload=_encode(constraint),
+        payload=packed(constraint),
     )
+
+
+def packed(value: object) -> bytes:
+    """MessagePack, with escapes in place of halves of surrogate pairs, which UTF-8 has not."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(_well_formed(msgspec.to_builtins(value)))
+
+
+def _well_formed(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_well_formed(name): _well_formed(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_well_formed(item) for item in value]
+    return value
 
 
 def constraint_of(kept: Record) -> Constraint:

@@ -39,6 +39,7 @@ _PAUSE = 0.01
 _WAL_BYTES = 4 * 1024 * 1024
 """What the write-ahead log is cut back to after it has been copied into the file."""
 
+_FAILURES = (sqlite3.Error, UnicodeEncodeError, OverflowError)
 _OUT_OF_ROOM = ("the disk is full", "make room")
 _NO_ACCESS = ("cannot be opened", "see that it and its folder are yours to read and write")
 _DAMAGED = (
@@ -90,12 +91,16 @@ class Database:
 
     def run(self, statement: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         """Execute one statement; its rows. Raises `StoreError`."""
-        with self._lock, self._told():
-            connection = self._connected()
+        with self._lock:
             try:
-                return connection.execute(statement, values).fetchall()
-            except UnicodeEncodeError:
-                return connection.execute(statement, [_well_formed(v) for v in values]).fetchall()
+                connection = self._connected()
+                try:
+                    return connection.execute(statement, values).fetchall()
+                except UnicodeEncodeError:
+                    fit = [_well_formed(value) for value in values]
+                    return connection.execute(statement, fit).fetchall()
+            except _FAILURES as error:
+                raise self._explained(error) from None
 
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[None]:
@@ -222,7 +227,7 @@ class Database:
         """SQLite's errors in our own words."""
         try:
             yield
-        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+        except _FAILURES as error:
             raise self._explained(error) from None
 
     def _explained(self, error: Exception) -> StoreError:

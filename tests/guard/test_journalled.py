@@ -86,6 +86,25 @@ def test_what_is_written_verifies_hides_arguments_and_can_be_simulated(tmp_path:
     assert run.invoke(main, ["verify", str(file), *store]).exit_code == 1
 
 
+def test_a_constraint_is_anchored_at_once_and_evidence_with_what_follows(tmp_path: Path) -> None:
+    guard = _guard(tmp_path)
+    session = guard.session("s")
+    file = guard.journal.path("s")
+
+    def unanchored() -> int:
+        known = guard.keeper.store.anchors.get("s")
+        return len(file.read_bytes().splitlines()) - (known.count if known is not None else 0)
+
+    session.turn()
+    assert unanchored() == 0
+    assert not session.record(session.check("build", {}), error="wrong way").learned
+    assert unanchored() == 2
+    assert session.record(session.check("build", {}), error="wrong way").learned
+    assert unanchored() == 0
+    session.record(session.check("read", {"path": "x"}), result="fine")
+    assert unanchored() == 2
+
+
 def test_what_is_learned_hides_arguments_too(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("""
 policyguard: 1

@@ -41,6 +41,18 @@ def test_one_failure_a_session_three_sessions_long_corroborates(tmp_path: Path) 
     assert [_fail(_guard(tmp_path), f"s{n}") for n in range(5)] == [True, True, True, False, False]
 
 
+def test_what_no_file_can_hold_is_learned_and_lasts_all_the_same(tmp_path: Path) -> None:
+    """Halves of surrogate pairs: JSON has them, and a model that makes up a name may send them."""
+    for number in range(2):
+        run = _guard(tmp_path, 2).session(f"s{number}\ud800")
+        recorded = run.record(run.check("build\ud800", {"target": "\ud800"}), error="wrong \udc00")
+        assert recorded.errors == ()
+        run.close()
+    (constraint,) = _guard(tmp_path).constraints()
+    assert constraint.tool == r"build\ud800"
+    assert not _guard(tmp_path).session("t").check("build\ud800", {"target": "\ud800"}).allowed
+
+
 def test_the_harness_is_never_blamed_over_sessions(tmp_path: Path) -> None:
     assert all(_fail(_guard(tmp_path), f"s{n}", "down") for n in range(6))
 

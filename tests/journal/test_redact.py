@@ -18,6 +18,7 @@ from policyguard.model.event import (
     Admitted,
     Charge,
     Completed,
+    Ended,
     Event,
     Granted,
     Refused,
@@ -175,6 +176,40 @@ def test_arguments_and_results_are_redacted_apart() -> None:
     assert hide(RESULT) is RESULT
     told = hide(Refused("s", args={"a": 1}, fingerprint="f"))
     assert told == Refused("s", fingerprint="f")
+
+
+LEARNED = Lesson(
+    "", "p", "call:f", "call:f", ok=False, label=f"log in as {SECRET}", point={"name": SECRET}
+)
+OF_ARGS = [
+    attempt(password=SECRET),
+    Refused("s", call="c2", args={"password": SECRET}),
+    Refused("s", call="c2", targets=(SECRET,)),
+    Completed("s", call="c2", lessons=(LEARNED,)),
+]
+OF_RESULTS = [
+    Completed("s", call="c2", text=SECRET),
+    Completed("s", call="c2", meta={"token": SECRET}),
+    Completed("s", call="c2", lessons=(Lesson("", "p", "k", "k", ok=False, error=SECRET),)),
+    Ended("s", call="c2", text=SECRET),
+    Ended("s", call="c2", error=SECRET),
+]
+
+
+@pytest.mark.parametrize("kept", ["mask", "hash", "drop"])
+@pytest.mark.parametrize("event", OF_ARGS + OF_RESULTS)
+def test_each_kind_of_event_is_hidden_by_what_concerns_it_and_by_nothing_else(
+    kept: Kept, event: Event
+) -> None:
+    args = Redaction(args=kept, results="keep", key=KEY)
+    results = Redaction(args="keep", results=kept, key=KEY)
+    hides, leaves = (args, results) if event in OF_ARGS else (results, args)
+    assert SECRET not in repr(hides(event))
+    assert leaves(event) is event
+    patterns = [("secret", Regex(SECRET).replace)]
+    blots = Redaction(args="keep", results="keep", patterns=patterns, key=KEY)
+    assert SECRET not in repr(blots(event))
+    assert "[secret]" in repr(blots(event))
 
 
 @pytest.mark.parametrize("kept", ["keep", "mask", "hash", "drop"])

@@ -206,7 +206,7 @@ class Observer:
         attempt.view.outcome = seen
 
 
-def _succeeded(event: Completed, result: str, changed: bool) -> Outcome:  # noqa: FBT001 - hot
+def _succeeded(event: Completed, result: str, changed: bool) -> Outcome:
     """A success as it was reported."""
     return Outcome(
         True,

@@ -154,7 +154,7 @@ class SessionState:
         insisted.add(subject, self.successes)
 
     def walk(self, plan: Plan) -> Walk:
-        """A plan with the trackers of its limits in this session or turn, made where there are none.
+        """A plan with the trackers of its limits in this session or turn, new where there are none.
 
         At most `most` plans are remembered so; the trackers themselves are found again by id.
         """

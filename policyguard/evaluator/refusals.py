@@ -49,10 +49,6 @@ class Refusals:
         """An empty row."""
         return Row()
 
-    def stirs(self, tracker: Row) -> bool:
-        """Whether the last attempt was refused."""
-        return tracker.count > 0
-
     def judge(self, tracker: Row, attempt: Attempt) -> Violation | None:
         """What is to be said of one more refused attempt."""
         if attempt.batch and attempt.batch == tracker.batch:

@@ -177,13 +177,17 @@ class SessionState:
         What a plan's limits have counted is told by the trackers of now: the call may have begun
         in another turn.
         """
-        stirring = self.stirring
-        for limit in (*plan.limits, plan.refusals):
-            if limit is not None:
-                if limit.stirs(self.tracker(limit)):
-                    stirring.add(limit.id)
-                else:
-                    stirring.discard(limit.id)
+        walk, stirring = self.walk(plan), self.stirring
+        for limit, tracker in walk.limits:
+            if limit.stirs(tracker):
+                stirring.add(limit.id)
+            else:
+                stirring.discard(limit.id)
+        if plan.refusals is not None and walk.refused is not None:
+            if walk.refused.count:
+                stirring.add(plan.refusals.id)
+            else:
+                stirring.discard(plan.refusals.id)
         self.look()
 
     def look(self) -> None:

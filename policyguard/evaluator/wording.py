@@ -51,7 +51,9 @@ def show(value: Any, redact: Callable[[str], str] | None = None) -> str:
     text = value if isinstance(value, str) else _json(value)
     if redact is not None:
         text = redact(text[: CUT * CUT])  # before it is cut, or half a secret would not be seen
-    text = "".join(c if c.isprintable() else " " for c in text[: CUT + 1])
+    text = text[: CUT + 1]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= CUT else text[:CUT] + "…"
 
 

@@ -57,7 +57,9 @@ class Calls:
                     if guard.keeper is not None:
                         guard.keeper.look()
                     walk = guard.evaluator.prepare(state, attempt)
-                    learned = world.judge(attempt)
+                    learned = (
+                        world.judge(attempt) if world.memory.constraints or world.narrows else []
+                    )
                     purser = guard.purser
                     if purser is None or not purser.concerns(walk.plan):
                         verdict = guard.evaluator.judge(

@@ -44,13 +44,12 @@ class Learner:
         redact: Callable[[str], str],
     ) -> None:
         self._entries = entries
-        plain = all(
+        # Where calls alone are banned, one look-up tells that nothing is known of one.
+        self._plain = all(
             entry.ban == "call"
             and not (entry.key or entry.scope_key or entry.count_by or entry.parameters)
             for entry in entries.values()
         )
-        # The scopes in which calls alone are banned: then one look-up each tells all.
-        self._plain = tuple({entry.scope for entry in entries.values()}) if plain else ()
         self.alone = True
         self._patience = patience
         self._digest = digest
@@ -58,7 +57,8 @@ class Learner:
 
     def share(self) -> None:
         """Other processes learn too: what is not known here may be known to them."""
-        self.alone = self._plain == ("session",)
+        by_session = all(entry.scope == "session" for entry in self._entries.values())
+        self.alone = self._plain and by_session
 
     def judge(self, memory: Memory, attempt: Attempt) -> tuple[list[Violation], list[str]]:
         """Return the constraints that refuse the call, and those that let it through on trial."""
@@ -135,16 +135,11 @@ class Learner:
 
     def knows_nothing(self, memory: Memory, attempt: Attempt, *, evidence: bool = False) -> bool:
         """Whether nothing is known that could be about a call, where that is cheap to tell."""
-        if not memory.constraints and not (evidence and memory.pieces):
-            return not evidence or self.alone
-        if not self._plain or not (self.alone or not evidence):
+        if evidence and not self.alone:
             return False
-        key = f"call:{attempt.fingerprint}"
-        for kind in self._plain:
-            scope = _scope_of(kind, attempt.session)
-            if memory.about(scope, key) or (evidence and memory.evidence_of(scope, key)):
-                return False
-        return True
+        if not memory.named:
+            return True
+        return self._plain and f"call:{attempt.fingerprint}" not in memory.named
 
     def _bounds(self, attempt: Attempt) -> Iterator[Bound]:
         """Everything about a call that some entry of the policy could have banned.

@@ -30,8 +30,6 @@ class Given(msgspec.Struct, frozen=True):
 
 def read(result: Any, harness: Sequence[str]) -> Given:
     """Read a result. `harness` are the keys of `_meta` that only the host may set."""
-    if result.__class__ is str:
-        return Given(result)
     if result is None or isinstance(result, (str, bytes, bytearray)):
         return Given(text_of(result))
     parts = _parts(result)

@@ -150,15 +150,19 @@ class Session:
         """
         if error is not None and not isinstance(error, str):
             error = f"{type(error).__name__}: {error}"
-        given = read(result, self.guard.evaluator.observer.harness)
+        text, failed, pending = result, error is not None, False
+        if type(result) is not str:
+            given = read(result, self.guard.evaluator.observer.harness)
+            text, failed, pending = given.text, failed or given.failed, given.pending
+            meta = {**given.meta, **meta} if meta else given.meta
         return self._calls.complete(
             Completed(
                 self.id,
                 self.guard.clock() if at is None else at,
                 decision if isinstance(decision, str) else decision.id,
-                False if error is not None or given.failed else None,
+                False if failed else None,
                 "explicit",
-                given.text,
+                text,
                 error,
                 exit_code,
                 status,
@@ -167,9 +171,10 @@ class Session:
                 tokens,
                 cost,
                 score,
-                {**given.meta, **meta} if meta else given.meta,
-                blame=blame or "",
-                state="pending" if given.pending else "",
+                dict(meta) if meta else {},
+                "",
+                blame or "",
+                state="pending" if pending else "",
             )
         )
 

@@ -31,7 +31,7 @@ class World:
             most=evaluator.bounds.constraints, most_evidence=evaluator.bounds.evidence
         )
         self.radius = Radius(compiled.radius)
-        self._narrows = bool(compiled.radius)
+        self.narrows = bool(compiled.radius)
         self._convergence = Convergence(compiled.policy)
         self._learning = compiled.learning
         self.learner = Learner(
@@ -75,7 +75,7 @@ class World:
 
     def judge(self, attempt: Attempt) -> list[Violation]:
         """What has been learned speaks against a call; bans that let it through go on trial."""
-        radius = self.radius.judge(attempt) if self._narrows else []
+        radius = self.radius.judge(attempt) if self.narrows else []
         if not self._learning or not self.memory.constraints:
             return radius
         try:
@@ -92,13 +92,9 @@ class World:
         """What a result teaches; nothing where its failure was only read out of a text."""
         if not self._learning or event.known != "explicit":
             return ()
-        memory, learner = self.memory, self.learner
-        if outcome.ok:
-            if learner.alone and not (memory.pieces or memory.constraints):
-                return ()
-            if learner.knows_nothing(memory, attempt, evidence=True):
-                return ()
-        return tuple(learner.lessons(memory, attempt, outcome))
+        if outcome.ok and self.learner.knows_nothing(self.memory, attempt, evidence=True):
+            return ()
+        return tuple(self.learner.lessons(self.memory, attempt, outcome))
 
     def admit(self, attempt: Attempt) -> None:
         """A call takes its place; a ban that let it through is on trial with it."""

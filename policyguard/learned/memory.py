@@ -23,7 +23,8 @@ REMEMBERED = 8
 class Memory:
     """Constraints and evidence, within caps: the least recently used evidence goes first.
 
-    `constraints` has them by id, `pieces` counts the evidence. `changed` holds the ids of
+    `constraints` has them by id, `pieces` counts the evidence, `named` tells of each key in how
+    many scopes anything is known of it. `changed` holds the ids of
     constraints, and the keys of evidence, that have changed since it was last emptied: whoever
     keeps them elsewhere looks there.
     """
@@ -38,6 +39,7 @@ class Memory:
         "constraints",
         "most",
         "most_evidence",
+        "named",
         "pieces",
     )
 
@@ -48,6 +50,7 @@ class Memory:
         self._by_key: dict[tuple[str, str], dict[str, Constraint]] = {}
         self._in_scope: dict[str, dict[str, None]] = {}
         self._evidence: dict[tuple[str, str], dict[str, Evidence]] = {}
+        self.named: dict[str, int] = {}
         self.pieces = 0
         self._revoked: dict[str, None] = {}
         self._trials: dict[str, int | None] = {}
@@ -73,15 +76,36 @@ class Memory:
 
     def put_evidence(self, piece: Evidence) -> None:
         """Remember a piece of evidence, in place of the one of its count and signature."""
-        pieces = self._evidence.setdefault((piece.scope, piece.counted), {})
+        pieces = self._evidence_at((piece.scope, piece.counted))
         self.pieces += piece.signature not in pieces
         pieces[piece.signature] = piece
         if self.pieces > self.most_evidence:
-            self.pieces -= len(self._evidence.pop(next(iter(self._evidence))))
+            self.forget_evidence(*next(iter(self._evidence)))
 
     def forget_evidence(self, scope: str, counted: str) -> None:
         """Forget the evidence of one count."""
-        self.pieces -= len(self._evidence.pop((scope, counted), ()))
+        pieces = self._evidence.pop((scope, counted), None)
+        if pieces is not None:
+            self.pieces -= len(pieces)
+            self._forget_name(counted)
+
+    def _evidence_at(self, place: tuple[str, str]) -> dict[str, Evidence]:
+        """The evidence of one count, now the most recently used."""
+        pieces = self._evidence.pop(place, None)
+        if pieces is None:
+            pieces = {}
+            self._name(place[1])
+        self._evidence[place] = pieces
+        return pieces
+
+    def _name(self, key: str) -> None:
+        self.named[key] = self.named.get(key, 0) + 1
+
+    def _forget_name(self, key: str) -> None:
+        if self.named[key] == 1:
+            del self.named[key]
+        else:
+            self.named[key] -= 1
 
     def revoked(self) -> tuple[str, ...]:
         """The ids that are not learned again."""
@@ -104,7 +128,11 @@ class Memory:
         """Keep a constraint, in place of the one with its id."""
         self._in_scope.setdefault(constraint.scope, {})[constraint.id] = None
         self.constraints[constraint.id] = constraint
-        self._by_key.setdefault((constraint.scope, constraint.key), {})[constraint.id] = constraint
+        place = constraint.scope, constraint.key
+        if place not in self._by_key:
+            self._by_key[place] = {}
+            self._name(constraint.key)
+        self._by_key[place][constraint.id] = constraint
         self.changed.add(constraint.id)
 
     def remove(self, id_: str) -> Constraint | None:
@@ -116,6 +144,7 @@ class Memory:
         del self._by_key[place][id_]
         if not self._by_key[place]:
             del self._by_key[place]
+            self._forget_name(constraint.key)
         del self._in_scope[constraint.scope][id_]
         if not self._in_scope[constraint.scope]:
             del self._in_scope[constraint.scope]
@@ -225,9 +254,7 @@ class Memory:
         self, lesson: Lesson, teaching: Teaching, session: str, source: str
     ) -> Evidence | None:
         """Count a failure; None where it is no observation of its own."""
-        place = lesson.scope, lesson.counted
-        pieces = self._evidence.pop(place, {})
-        self._evidence[place] = pieces  # the most recently used
+        pieces = self._evidence_at((lesson.scope, lesson.counted))
         evidence = pieces.get(lesson.signature)
         if evidence is None:
             evidence = pieces[lesson.signature] = Evidence(
@@ -235,7 +262,7 @@ class Memory:
             )
             self.pieces += 1
             if self.pieces > self.most_evidence:
-                self.pieces -= len(self._evidence.pop(next(iter(self._evidence))))
+                self.forget_evidence(*next(iter(self._evidence)))
         mended = evidence.session == session and evidence.seq <= lesson.since
         another = teaching.same_error and evidence.failure != lesson.failure
         if not lesson.point and ((teaching.reset and mended) or another):
@@ -258,7 +285,7 @@ class Memory:
         if pieces.pop(signature, None) is not None:
             self.pieces -= 1
         if not pieces:
-            self._evidence.pop((scope, counted), None)
+            self.forget_evidence(scope, counted)
 
 
 POINTS = 64

@@ -218,9 +218,9 @@ def test_a_session_is_calm_just_when_nothing_stands_against_its_calls(
             stirring = set()
             plans.update(dict.fromkeys(state._walks))
             for plan in plans:
-                for limit in (*plan.limits, plan.refusals):
-                    if limit is not None and limit.stirs(state.tracker(limit)):
-                        stirring.add(limit.id)
+                stirring |= {one.id for one in plan.limits if one.stirs(state.tracker(one))}
+                if plan.refusals is not None and state.tracker(plan.refusals).count:
+                    stirring.add(plan.refusals.id)
             assert state.stirring == stirring
             said = state.calm
             state.look()

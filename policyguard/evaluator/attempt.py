@@ -48,8 +48,9 @@ class Attempt(msgspec.Struct, eq=False):
     attempts. `at` is nanoseconds or None (a record without time); `ended`, known from its
     completion on, is when its result came. `radius` names the schedule that says how many targets
     it may touch, if one does. `timeout` is how long it may take (ns), as the entry `timeout_by`
-    says. `walk` is its plan with the session's trackers; `call`, from its admission on, what
-    windows remember of it, and `marks` what single limits do, by their ids.
+    says. `changing`, whether a success may change state, is None until it matters. `walk` is its
+    plan with the session's trackers; `call`, from its admission on, what windows remember of it,
+    and `marks` what single limits do, by their ids.
     """
 
     tool: str
@@ -68,7 +69,7 @@ class Attempt(msgspec.Struct, eq=False):
     numbers: tuple[float, ...] = ()
     previous: Mapping[str, Any] = NOTHING
     targets: tuple[str, ...] = ()
-    changing: bool = True
+    changing: bool | None = None
     keys: Mapping[str, str] = NOTHING
     charges: tuple[Charge, ...] = ()
     asks: tuple[Charge, ...] = ()

@@ -102,7 +102,7 @@ def complete(
     call.result = outcome.result
     if not outcome.ok:
         session.facts["failures"] += 1
-    elif attempt.changing:
+    elif attempt.walk.plan.changes(attempt):
         changes.note(attempt.fingerprint)
     if outcome.state == "success":
         session.successes += 1

@@ -137,7 +137,8 @@ class Evaluator:
         attempt.walk = walk
         plan = walk.plan
         attempt.class_ = plan.class_
-        attempt.changing = plan.changes(attempt)
+        if plan.variable is None:  # it reads what may be another thing when the result is there
+            attempt.changing = plan.changes(attempt)
         if plan.keyed:
             self._key(attempt, plan)
         if plan.timeout is not None:

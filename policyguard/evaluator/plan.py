@@ -70,6 +70,11 @@ class Plan:
 
     def changes(self, attempt: Attempt) -> bool:
         """Whether a success of this call may change state. What cannot be told may."""
+        if attempt.changing is None:
+            attempt.changing = self._changes(attempt)
+        return attempt.changing
+
+    def _changes(self, attempt: Attempt) -> bool:
         known, variable = self._known, self.variable
         plain = not attempt.hints and variable is not None and variable.isdisjoint(attempt.args)
         if plain and known is not None:

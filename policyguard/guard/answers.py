@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from policyguard.evaluator.attempt import NOTHING, Attempt
-from policyguard.evaluator.evaluator import ALLOWED, Verdict
+from policyguard.evaluator.evaluator import Verdict
 from policyguard.model.constraint import Lesson
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
@@ -32,34 +32,22 @@ def tell(
 
 def decision(session: str, verdict: Verdict, attempt: Attempt) -> Decision:
     """A verdict as the caller gets it."""
-    if verdict is ALLOWED and attempt.timeout is None:
-        return Decision(
-            attempt.id,
-            session,
-            attempt.tool,
-            _ALLOW,
-            True,
-            attempt.exact or attempt.fingerprint,
-        )
     allowed = verdict.allowed
     timeout = attempt.timeout if allowed else None
     return Decision(
-        id=attempt.id,
-        session=session,
-        tool=attempt.tool,
-        effect=verdict.effect,
-        allowed=allowed,
-        violations=verdict.violations,
-        fingerprint=attempt.own,
-        errors=verdict.faults,
-        would=verdict.would,
-        timeout=timeout / 1e9 if timeout is not None else None,
-        timeout_by=attempt.timeout_by if timeout is not None else "",
-        left=verdict.left,
+        attempt.id,
+        session,
+        attempt.tool,
+        verdict.effect,
+        allowed,
+        attempt.own,
+        verdict.violations,
+        verdict.faults,
+        verdict.would,
+        timeout / 1e9 if timeout is not None else None,
+        attempt.timeout_by if timeout is not None else "",
+        verdict.left,
     )
-
-
-_ALLOW = Effect.ALLOW  # to look up a member of an enum takes longer than all of the above
 
 
 def _blocked(violation: Violation, *faults: Fault) -> Verdict:
@@ -113,7 +101,7 @@ def admitted(session: str, attempt: Attempt, decision: Decision) -> Admitted:
         attempt.numbers,
         attempt.targets,
         attempt.exact,
-        attempt.changing,
+        attempt.walk.plan.changes(attempt),
         dict(attempt.keys) if attempt.keys else {},
         attempt.trials,
         attempt.charges,

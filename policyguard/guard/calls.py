@@ -20,6 +20,7 @@ from policyguard.guard.advice import Advice
 from policyguard.guard.purse import repeatable
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, Fault, Violation
+from policyguard.model.effect import Effect
 from policyguard.model.errors import ArgumentsError
 from policyguard.model.event import Completed, Event, Released, Spent
 from policyguard.model.outcome import Recorded
@@ -27,6 +28,9 @@ from policyguard.store.errors import StoreError
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
+
+
+_ALLOW = Effect.ALLOW  # a member of an enum is slow to look up
 
 
 class Calls:
@@ -41,8 +45,8 @@ class Calls:
 
     def judge(self, attempt: Attempt, admit: bool) -> Decision:
         """Answer an attempt; with `admit` an allowed one is counted, a refused one noted."""
-        guard, world, state = self._guard, self._guard.world, self._state
-        walk: Walk | None = None
+        guard, state = self._guard, self._state
+        world, walk = guard.world, None
         with guard.lock:
             if admit:
                 if guard.latest != state.id:
@@ -74,9 +78,10 @@ class Calls:
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = guard.evaluator.allow_on_internal_error
                 verdict = answers.broken(error, allow=allow)
-            if admit and walk is not None and verdict is ALLOWED and not guard.heard:
+            if verdict is ALLOWED and admit and not guard.heard and attempt.timeout is None:
                 world.admit(attempt)  # the common case: nothing to say, nobody to tell
-                return answers.decision(state.id, verdict, attempt)
+                fingerprint = attempt.exact or attempt.fingerprint
+                return Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, fingerprint)
             decision = answers.decision(state.id, verdict, attempt)
             if admit:
                 try:

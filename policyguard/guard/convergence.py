@@ -18,7 +18,6 @@ class Convergence:
 
     def __init__(self, policy: Policy) -> None:
         self._aim = policy.progress
-        self._space = policy.progress.space
         self._learns = policy.learn is not None
         self._unit = _unit(policy.learn)
         self._by_call = self._unit not in ("tool", "class")
@@ -32,14 +31,8 @@ class Convergence:
         way = attempt.fingerprint if self._by_call else self._way(attempt)
         if course is None or course.banned:
             self._meet(attempt.session, way, banned=False)
-            return
-        # Without bans only scores matter, and they have not changed: the way is the latest.
-        ways = course.ways
-        if way in ways:
-            del ways[way]
-        ways[way] = False
-        if len(ways) > self._space:
-            del ways[next(iter(ways))]
+        else:
+            course.met.append(way)  # without bans only scores matter, and they have not changed
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """A call was refused: by a constraint, which bans its way, or by something else.
@@ -50,7 +43,7 @@ class Convergence:
             return
         way = self._way(event)
         banned = any(id_.startswith("constraints/") for id_ in event.violations)
-        if banned or way in _course(session).ways:
+        if banned or way in self._course(session).met:
             self._meet(session, way, banned=banned)
 
     def complete(self, attempt: Attempt, outcome: Outcome, *, taught: bool) -> None:
@@ -61,31 +54,30 @@ class Convergence:
         changed = outcome.ok and attempt.changing and self._resets
         if outcome.score is None and not changed:
             return
-        course = _course(session)
+        course = self._course(session)
         course.score(self._aim, outcome.score)
         if changed:
             course.lift()
         session.facts["progress"] = course.standing(self._aim)
 
     def _meet(self, session: SessionState, way: str, *, banned: bool) -> None:
-        course = _course(session)
-        course.meet(self._aim, way, banned=banned)
+        course = self._course(session)
+        course.meet(way, banned=banned)
         facts = session.facts
         # Without bans only scores matter, and they have not changed.
         if course.banned or facts["progress"] != PROGRESSING:
             facts["progress"] = course.standing(self._aim)
 
+    def _course(self, session: SessionState) -> Course:
+        course: Course | None = session.course
+        if course is None:
+            course = session.course = Course(self._aim.space)
+        return course
+
     def _way(self, call: Attempt | Refused) -> str:
         if self._unit == "tool":
             return call.tool
         return (call.class_ if self._unit == "class" else "") or call.fingerprint
-
-
-def _course(session: SessionState) -> Course:
-    course: Course | None = session.course
-    if course is None:
-        course = session.course = Course()
-    return course
 
 
 def _unit(learn: Learn | None) -> str | None:

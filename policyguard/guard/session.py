@@ -88,7 +88,7 @@ class Session:
         """
         if at is None:
             at = self.guard.clock()
-        attempt = Attempt(tool, dict(args) if args else {}, at)
+        attempt = Attempt(tool, {**args} if args else {}, at)
         if batch or tags or server or hints or estimate:
             tell(attempt, batch, tags, server, hints, estimate)
         decision = self._calls.judge(attempt, True)

@@ -1,7 +1,7 @@
 """Whether a session still gets anywhere: from its scores, and from what is left to try.
 
-The *search space* of a session is the ways of acting that it has been let through with or that a
-learned constraint has refused, the latest `space` of them. What a way is depends on what is banned:
+The *search space* of a session is the ways of acting of the latest `space` calls that it has been
+let through with or that a learned constraint has refused. What a way is depends on what is banned:
 a tool or a class where the policy bans these, else a call. A way is banned from the refusal, or
 the failure that taught the ban, until it is met again without a ban, or until a change of state
 puts bans on trial. See docs/decisions/0008-what-the-search-space-is.md.
@@ -9,6 +9,7 @@ puts bans on trial. See docs/decisions/0008-what-the-search-space-is.md.
 
 from __future__ import annotations
 
+from collections import deque
 from math import isfinite
 from typing import Literal
 
@@ -20,17 +21,17 @@ Standing = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 class Course:
     """How a session has fared. `best` is the score that the latest improvement reached.
 
-    `stale` counts the scores since then, `ways` says of each way whether it is banned (the latest
-    met last), `banned` how many are.
+    `stale` counts the scores since then, `met` are the ways of the latest `space` calls, `banned`
+    those of them that are. While none is, ways may be added to `met` without more ado.
     """
 
-    __slots__ = ("banned", "best", "stale", "ways")
+    __slots__ = ("banned", "best", "met", "stale")
 
-    def __init__(self) -> None:
+    def __init__(self, space: int) -> None:
         self.best: float | None = None
         self.stale = 0
-        self.ways: dict[str, bool] = {}
-        self.banned = 0
+        self.met: deque[str] = deque(maxlen=space)
+        self.banned: set[str] = set()
 
     def score(self, aim: Progress, score: float | None) -> None:
         """Take an outcome's score into account; one without a score says nothing.
@@ -49,29 +50,32 @@ class Course:
         else:
             self.stale += 1
 
-    def meet(self, aim: Progress, way: str, *, banned: bool) -> None:
-        """A way has been let through, or refused by a constraint."""
-        ways = self.ways
-        known = ways.pop(way, False)
-        ways[way] = banned
-        if banned is not known:
-            self.banned += banned - known
-        if len(ways) > aim.space:
-            self.banned -= ways.pop(next(iter(ways)))
+    def meet(self, way: str, *, banned: bool) -> None:
+        """A way has been let through, or refused by a constraint: it takes one place, the last.
+
+        Else an agent that insists on one banned way would soon be seen to know no other.
+        """
+        while way in self.met:
+            self.met.remove(way)
+        self.met.append(way)
+        if banned:
+            self.banned.add(way)
+        else:
+            self.banned.discard(way)
 
     def lift(self) -> None:
         """Something has changed that may have mended whatever was banned."""
-        if self.banned:
-            self.ways = dict.fromkeys(self.ways, False)
-            self.banned = 0
+        self.banned.clear()
 
     def standing(self, aim: Progress) -> Standing:
         """The word for it; what is left to try matters before what has been reached."""
-        known = len(self.ways) if self.banned else 0
-        if known >= aim.exhausted_after:
-            free = known - self.banned
-            if not free:
-                return "exhausted"
-            if free < aim.constrained_below * known:
-                return "constrained_out"
+        if self.banned:
+            known = set(self.met)
+            self.banned &= known
+            free = len(known) - len(self.banned)
+            if len(known) >= aim.exhausted_after:
+                if not free:
+                    return "exhausted"
+                if free < aim.constrained_below * len(known):
+                    return "constrained_out"
         return "plateau" if self.stale >= aim.plateau_after else "progressing"

@@ -230,8 +230,8 @@ class Radius(Struct, frozen=True, kw_only=True):
 class Progress(Struct, frozen=True, kw_only=True):
     """Convergence: of `outcome.score`, and of what is left to try.
 
-    `space` is how many ways of acting are the search space, `exhausted_after` how many there must
-    be before it can be exhausted, `constrained_below` the share of it that is too little.
+    `space` is how many calls' ways of acting are the search space, `exhausted_after` how many ways
+    it must have before it can be exhausted, `constrained_below` the share that is too little.
     """
 
     plateau_after: int

@@ -84,13 +84,17 @@ class Fingerprinter:
         """
         told: Any = args
         as_is, names = self._as_is, self._names
-        for name, value in args.items():  # half as long as three look-ups over all of them
-            if type(value) not in as_is or name in names or type(name) is not str:
+        for name, value in args.items():
+            if type(value) not in as_is or name in names:
                 told = self._tidy(args, 1, "")
                 break
-        if self._tolerates:
-            return self._tolerant(tool, server, told)
-        return self._digest((tool, server, told)), "", ()
+        try:
+            if self._tolerates:
+                return self._tolerant(tool, server, told)
+            return self._digest((tool, server, told)), "", ()
+        except TypeError:  # a key that is no string
+            self._tidy(args, 1, "")
+            raise
 
     def text(self, text: str) -> str:
         """The fingerprint of a text."""

@@ -20,6 +20,9 @@ from policyguard.model.errors import ArgumentsError
 
 _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 _FLAT = frozenset({str, int, bool, type(None)})
+_BYTES = 12
+"""Of a fingerprint. A million sessions of a thousand calls have two alike by chance once in 10¹¹
+times, and who does not know the key cannot make two alike."""
 _EVERY = "*"
 """In `fold` and `tolerance`: every argument that is not named."""
 _LARGE = 2**1023
@@ -68,7 +71,7 @@ class Fingerprinter:
     def rekey(self, key: bytes) -> None:
         """Use another key from now on: what was told apart before cannot be compared any more."""
         self.key = key[:64]
-        self._keyed = hashlib.blake2b(digest_size=16, key=self.key)
+        self._keyed = hashlib.blake2b(digest_size=_BYTES, key=self.key)
         # What begins alike begins with a first byte of its own, and the key is hashed only once.
         self._packed = self._keyed.copy()
         self._packed.update(b"M")

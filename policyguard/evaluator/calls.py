@@ -240,7 +240,7 @@ def forgive(evaluator: Evaluator, session: SessionState) -> None:
         tracker = session.trackers.get(id_) or session.turn_trackers.get(id_)
         if tracker is not None:
             tracker.end()
-            session.stirring.discard(id_)
+            session.stirring.pop(id_, None)
 
 
 def _advance(session: SessionState, outcome: Outcome) -> None:

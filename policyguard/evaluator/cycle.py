@@ -14,15 +14,12 @@ from policyguard.model.outcome import Outcome
 
 
 class Steps:
-    """The latest steps, as many as matter, and the calls of the last round of them.
-
-    A round to spare stands in for calls that are released.
-    """
+    """The latest steps, as many as matter, and the calls of the last round of them."""
 
     __slots__ = ("calls", "steps")
 
-    def __init__(self, longest: int, max: int) -> None:  # noqa: A002 - the field's name
-        self.steps: deque[Call] = deque(maxlen=longest * (max + 1))
+    def __init__(self, longest: int) -> None:
+        self.steps: list[Call] = []
         self.calls: deque[str] = deque(maxlen=longest)
 
 
@@ -33,7 +30,7 @@ class Cycle(Limit):
     call repeated is no cycle but a repetition, which is `repeat`'s (and `polling`'s) business.
     """
 
-    __slots__ = ("longest",)
+    __slots__ = ("longest", "most")
 
     counts = True
 
@@ -41,10 +38,11 @@ class Cycle(Limit):
         super().__init__(terms, max)
         self.hears = False
         self.longest = longest
+        self.most = longest * max
 
     def tracker(self) -> Steps:
         """No steps yet."""
-        return Steps(self.longest, self.max)
+        return Steps(self.longest)
 
     def seen(self, tracker: Steps) -> Container[str] | None:
         """The calls of the latest steps."""
@@ -61,7 +59,7 @@ class Cycle(Limit):
         call = attempt.fingerprint
         if call not in tracker.calls:
             return None
-        steps = list(tracker.steps)
+        steps = tracker.steps
         rounds = max(1, min(2, self.least), self.least - insisted)
         length = self._length(steps, call, rounds)
         if length is None:
@@ -84,15 +82,18 @@ class Cycle(Limit):
 
     def admit(self, tracker: Steps, attempt: Attempt) -> None:
         """The call is the latest step."""
-        tracker.steps.append(attempt.call)
         tracker.calls.append(attempt.fingerprint)
+        steps = tracker.steps
+        steps.append(attempt.call)
+        if len(steps) > self.most:
+            del steps[0]
 
     def refuse(self, tracker: Steps, attempt: Attempt) -> None:
         """A call that goes round once more stands there as if it had come back as before.
 
         Else an agent that skips the refused call would go round as often again.
         """
-        length = self._length(list(tracker.steps), attempt.fingerprint, self.max)
+        length = self._length(tracker.steps, attempt.fingerprint, self.max)
         if length is not None:
             before = tracker.steps[-length]
             call = attempt.fingerprint
@@ -116,7 +117,7 @@ class Cycle(Limit):
         if attempt.call in tracker.steps:
             tracker.steps.remove(attempt.call)
             tracker.calls.clear()
-            tracker.calls.extend(step.fingerprint for step in tracker.steps)
+            tracker.calls.extend(step.fingerprint for step in tracker.steps[-self.longest :])
 
 
 def _keeps(steps: list[Call], length: int, rounds: int) -> bool:

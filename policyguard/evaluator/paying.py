@@ -18,7 +18,8 @@ def own(session: SessionState, scope: str, budget: str, key: str) -> None:
     while owner is not None and owner.id != name:
         owner = owner.parent
     if owner is not None:
-        (owner.accounts if scope == "session" else owner.turn_accounts).add((budget, key))
+        owned = owner.accounts if scope == "session" else owner.turn_accounts
+        owned[budget, key] = None
 
 
 def draw(

@@ -8,7 +8,6 @@ one before is never a repetition: somebody waits, and it goes on.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Container
 
 from policyguard.evaluator.attempt import Attempt, Call
@@ -28,7 +27,7 @@ class Window:
     __slots__ = ("by_key", "pending", "ring")
 
     def __init__(self) -> None:
-        self.ring: deque[Call] = deque()
+        self.ring: list[Call] = []
         self.by_key: dict[str, Call | list[Call]] = {}
         self.pending: dict[str, str] = {}
 
@@ -112,7 +111,7 @@ class Repeat(Limit):
             by_key[key] = call
         ring.append(call)
         if len(ring) > self.size:
-            oldest = ring.popleft()
+            oldest = ring.pop(0)
             if by_key[oldest.key] is oldest and not tracker.pending:
                 del by_key[oldest.key]
             else:

@@ -89,7 +89,7 @@ class SessionState:
         self.changes = Changes()
         self._walks: dict[Plan, Walk] = {}
         self.known: dict[Any, Walk] = {}
-        self.stirring: set[str] = set()
+        self.stirring: dict[str, None] = {}
         self.trackers: dict[str, Any] = {}
         self.turn_trackers: dict[str, Any] = {}
         self.flights: dict[str, Attempt] = {}
@@ -103,8 +103,9 @@ class SessionState:
         self.previous: dict[str, dict[str, Any]] = {}
         self.confirmed: dict[str, int] = {}
         self.course: Any = None
-        self.accounts: set[tuple[str, str]] = set()
-        self.turn_accounts: set[tuple[str, str]] = set()
+        # As sets these would be three times as large, and nearly always empty.
+        self.accounts: dict[tuple[str, str], None] = {}
+        self.turn_accounts: dict[tuple[str, str], None] = {}
         unknown = f"\x1d{event.session}" if apart else ""
         self.scopes = {
             "agent": event.agent or unknown,
@@ -180,14 +181,14 @@ class SessionState:
         walk, stirring = self.walk(plan), self.stirring
         for limit, tracker in walk.limits:
             if limit.stirs(tracker):
-                stirring.add(limit.id)
+                stirring[limit.id] = None
             else:
-                stirring.discard(limit.id)
+                stirring.pop(limit.id, None)
         if plan.refusals is not None and walk.refused is not None:
             if walk.refused.count:
-                stirring.add(plan.refusals.id)
+                stirring[plan.refusals.id] = None
             else:
-                stirring.discard(plan.refusals.id)
+                stirring.pop(plan.refusals.id, None)
         self.look()
 
     def look(self) -> None:
@@ -208,7 +209,7 @@ class SessionState:
         self.turn_trackers = {}
         self._walks.clear()
         self.known.clear()
-        self.stirring.intersection_update(self.trackers)
+        self.stirring = {id_: None for id_ in self.stirring if id_ in self.trackers}
 
     def tracker(self, limit: Limit | Refusals) -> Any:
         """One limit's tracker in this session or turn."""

@@ -31,7 +31,7 @@ class Walk:
         self.plan = plan
         self.limits = limits
         self.refused = refused
-        self.counting = tuple((limit, tracker) for limit, tracker in limits if limit.counts)
+        self.counting = tuple(pair for pair in limits if pair[0].counts)
         self.hears = any(limit.hears or (limit.bans and limit.always) for limit in plan.limits)
         seen = [limit.seen(tracker) for limit, tracker in limits]
         self.asked = None in seen

@@ -31,7 +31,7 @@ class Course:
         self.best: float | None = None
         self.stale = 0
         self.met: deque[str] = deque(maxlen=space)
-        self.banned: set[str] = set()
+        self.banned: dict[str, None] = {}
 
     def score(self, aim: Progress, score: float | None) -> None:
         """Take an outcome's score into account; one without a score says nothing.
@@ -59,9 +59,9 @@ class Course:
             self.met.remove(way)
         self.met.append(way)
         if banned:
-            self.banned.add(way)
+            self.banned[way] = None
         else:
-            self.banned.discard(way)
+            self.banned.pop(way, None)
 
     def lift(self) -> None:
         """Something has changed that may have mended whatever was banned."""
@@ -71,7 +71,7 @@ class Course:
         """The word for it; what is left to try matters before what has been reached."""
         if self.banned:
             known = set(self.met)
-            self.banned &= known
+            self.banned = {way: None for way in self.banned if way in known}
             free = len(known) - len(self.banned)
             if len(known) >= aim.exhausted_after:
                 if not free:

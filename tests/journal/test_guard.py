@@ -45,7 +45,7 @@ STEPS = st.lists(
 def seen(value: Any, known: dict[int, int]) -> Any:
     """All that a state holds, as plain values."""
     if isinstance(value, dict):
-        return {seen(key, known): seen(item, known) for key, item in value.items()}
+        return {repr(key): seen(item, known) for key, item in value.items()}
     if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
         return [seen(item, known) for item in value]
     if isinstance(value, (set, frozenset)):

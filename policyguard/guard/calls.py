@@ -36,6 +36,8 @@ _ALLOW = Effect.ALLOW  # a member of an enum is slow to look up
 class Calls:
     """The calls of one session. `made` is how many there have been, refused ones included."""
 
+    __slots__ = ("_advice", "_guard", "_made", "_state", "closed")
+
     def __init__(self, guard: Guard, state: SessionState, made: int) -> None:
         self._guard = guard
         self._state = state

@@ -18,6 +18,7 @@ class Convergence:
 
     def __init__(self, policy: Policy) -> None:
         self._aim = policy.progress
+        self._space = policy.progress.space
         self._learns = policy.learn is not None
         self._unit = _unit(policy.learn)
         self._by_call = self._unit not in ("tool", "class")
@@ -31,8 +32,11 @@ class Convergence:
         way = attempt.fingerprint if self._by_call else self._way(attempt)
         if course is None or course.banned:
             self._meet(attempt.session, way, banned=False)
-        else:
-            course.met.append(way)  # without bans only scores matter, and they have not changed
+        else:  # only scores matter, and they have not changed
+            met = course.met
+            met.append(way)
+            if len(met) > self._space:
+                del met[0]
 
     def refuse(self, session: SessionState, event: Refused) -> None:
         """A call was refused: by a constraint, which bans its way, or by something else.
@@ -62,7 +66,7 @@ class Convergence:
 
     def _meet(self, session: SessionState, way: str, *, banned: bool) -> None:
         course = self._course(session)
-        course.meet(way, banned=banned)
+        course.meet(self._aim, way, banned=banned)
         facts = session.facts
         # Without bans only scores matter, and they have not changed.
         if course.banned or facts["progress"] != PROGRESSING:
@@ -71,7 +75,7 @@ class Convergence:
     def _course(self, session: SessionState) -> Course:
         course: Course | None = session.course
         if course is None:
-            course = session.course = Course(self._aim.space)
+            course = session.course = Course()
         return course
 
     def _way(self, call: Attempt | Refused) -> str:

@@ -40,6 +40,8 @@ class Session:
     As a context manager it is the session of the functions decorated with `@guard.tool`.
     """
 
+    __slots__ = ("__weakref__", "_calls", "_state", "guard", "id")
+
     def __init__(self, guard: Guard, state: SessionState, calls: int = 0) -> None:
         self.guard = guard
         self.id = state.id

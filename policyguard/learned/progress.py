@@ -9,7 +9,6 @@ puts bans on trial. See docs/decisions/0008-what-the-search-space-is.md.
 
 from __future__ import annotations
 
-from collections import deque
 from math import isfinite
 from typing import Literal
 
@@ -22,15 +21,15 @@ class Course:
     """How a session has fared. `best` is the score that the latest improvement reached.
 
     `stale` counts the scores since then, `met` are the ways of the latest `space` calls, `banned`
-    those of them that are. While none is, ways may be added to `met` without more ado.
+    those of them that are. While none is, whoever lets a way through may just put it there.
     """
 
     __slots__ = ("banned", "best", "met", "stale")
 
-    def __init__(self, space: int) -> None:
+    def __init__(self) -> None:
         self.best: float | None = None
         self.stale = 0
-        self.met: deque[str] = deque(maxlen=space)
+        self.met: list[str] = []
         self.banned: dict[str, None] = {}
 
     def score(self, aim: Progress, score: float | None) -> None:
@@ -50,14 +49,12 @@ class Course:
         else:
             self.stale += 1
 
-    def meet(self, way: str, *, banned: bool) -> None:
+    def meet(self, aim: Progress, way: str, *, banned: bool) -> None:
         """A way has been let through, or refused by a constraint: it takes one place, the last.
 
         Else an agent that insists on one banned way would soon be seen to know no other.
         """
-        while way in self.met:
-            self.met.remove(way)
-        self.met.append(way)
+        self.met = [*(one for one in self.met if one != way), way][-aim.space :]
         if banned:
             self.banned[way] = None
         else:

@@ -25,7 +25,7 @@ def aim(**given: Any) -> Progress:
 
 
 def scored(goal: Progress, *scores: float | None) -> str:
-    course = Course(4)
+    course = Course()
     for score in scores:
         course.score(goal, score)
     return course.standing(goal)
@@ -70,14 +70,14 @@ WAYS = st.tuples(st.sampled_from("abcdefg"), st.booleans())
 @given(st.lists(st.one_of(WAYS, WAYS, WAYS, st.none()), max_size=30))
 def test_the_search_space_is_the_latest_ways(steps: list[tuple[str, bool] | None]) -> None:
     goal = aim()
-    course = Course(4)
+    course = Course()
     model: list[tuple[str, bool]] = []
     for step in steps:
         if step is None:
             course.lift()
             model = [(way, False) for way, _ in model]
         else:
-            course.meet(step[0], banned=step[1])
+            course.meet(goal, step[0], banned=step[1])
             model = [*(known for known in model if known[0] != step[0]), step][-4:]
         free = sum(not banned for _, banned in model)
         expected = "progressing"
@@ -88,31 +88,31 @@ def test_the_search_space_is_the_latest_ways(steps: list[tuple[str, bool] | None
 
 def test_a_ban_that_is_too_long_ago_does_not_count() -> None:
     goal = aim()
-    course = Course(4)
+    course = Course()
     for number, way in enumerate("abcdefgh"):
-        course.meet(way, banned=number < 4)
+        course.meet(goal, way, banned=number < 4)
     assert course.standing(goal) == "progressing"
     assert (list(course.met), course.banned) == (["e", "f", "g", "h"], {})
 
 
 def test_while_nothing_is_banned_a_way_counts_as_often_as_it_is_met() -> None:
     goal = aim()
-    course = Course(4)
+    course = Course()
     course.met.extend("abbb")
-    course.meet("c", banned=True)
+    course.meet(goal, "c", banned=True)
     assert course.standing(goal) == "progressing"
-    course.meet("b", banned=True)
+    course.meet(goal, "b", banned=True)
     assert list(course.met) == ["c", "b"]
     assert course.standing(goal) == "exhausted"
 
 
 def test_what_is_left_to_try_matters_before_what_was_reached() -> None:
     goal = aim()
-    course = Course(4)
+    course = Course()
     for _ in range(4):
         course.score(goal, 1.0)
     assert course.standing(goal) == "plateau"
-    course.meet("a", banned=True)
+    course.meet(goal, "a", banned=True)
     assert course.standing(goal) == "plateau"  # one way is no search space yet
-    course.meet("b", banned=True)
+    course.meet(goal, "b", banned=True)
     assert course.standing(goal) == "exhausted"

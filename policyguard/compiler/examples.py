@@ -58,10 +58,11 @@ def prepared(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Pl
         roles=example.roles,
         tags={**tags, **example.tags},
     )
-    session = SessionState(started, None, most=policy.bounds.window_entries)
+    most = policy.bounds.window_entries
+    session = SessionState(started, None, evaluator.ground, most=most)
     session.facts.update(example.session)
-    attempt = Attempt(example.tool, _arguments(policy, example), started.at)
-    return evaluator.prepare(session, attempt).plan, attempt
+    attempt = Attempt(example.tool, _arguments(policy, example), started.at, session)
+    return evaluator.prepare(attempt).plan, attempt
 
 
 def _matches(

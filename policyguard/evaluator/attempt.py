@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from policyguard.evaluator.view import Ground, View
+from policyguard.evaluator.view import View
 from policyguard.model.decision import Fault
 from policyguard.model.event import Charge
 
@@ -56,6 +56,7 @@ class Attempt(msgspec.Struct, eq=False):
     tool: str
     args: dict[str, Any]
     at: int | None
+    session: SessionState
     id: str = ""
     server: str = ""
     batch: str = ""
@@ -82,8 +83,6 @@ class Attempt(msgspec.Struct, eq=False):
     ended: int | None = None
     marks: Mapping[str, Any] = NOTHING
     # Set on the way, before anybody reads them.
-    session: SessionState = None  # type: ignore[assignment]  # by `Evaluator.prepare`
-    ground: Ground = None  # type: ignore[assignment]  # by `Evaluator.prepare`
     walk: Walk = None  # type: ignore[assignment]  # by `Evaluator.prepare`
     call: Call = None  # type: ignore[assignment]  # by `calls.admit`
     _view: View | None = None
@@ -94,7 +93,8 @@ class Attempt(msgspec.Struct, eq=False):
         """What expressions see of it."""
         view = self._view
         if view is None:
-            view = self._view = View(self, self.ground, self.ended if self._over else self.at)
+            at = self.ended if self._over else self.at
+            view = self._view = View(self, self.session.ground, at)
         return view
 
     @property

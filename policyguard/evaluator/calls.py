@@ -20,15 +20,11 @@ from policyguard.model.event import Admitted, Charge, Refused
 from policyguard.model.outcome import Outcome
 
 
-def rebuild(
-    evaluator: Evaluator, session: SessionState, event: Admitted | Refused, plan: Plan
-) -> Attempt:
+def rebuild(session: SessionState, event: Admitted | Refused, plan: Plan) -> Attempt:
     """The attempt that was recorded as admitted or refused."""
-    attempt = Attempt(event.tool, event.args or {}, session.clamp(event.at))
+    attempt = Attempt(event.tool, event.args or {}, session.clamp(event.at), session)
     attempt.walk = session.walk(plan)
     attempt.id = event.call
-    attempt.session = session
-    attempt.ground = evaluator.ground
     attempt.server = event.server
     attempt.batch = event.batch
     attempt.tags = event.tags
@@ -203,7 +199,7 @@ def refuse(
         forgive(evaluator, session)
     elif walk.refused is not None:
         walk.refused.refuse(event.batch)
-    attempt = rebuild(evaluator, session, event, plan)
+    attempt = rebuild(session, event, plan)
     for limit, tracker in walk.limits:
         if limit.id in event.violations:
             limit.refuse(tracker, attempt)

@@ -116,10 +116,9 @@ class Evaluator:
         self.looks_further = ground.reads_previous or ground.targets is not None
         self.reads_changed = reads_changed
 
-    def prepare(self, session: SessionState, attempt: Attempt) -> Walk:
+    def prepare(self, attempt: Attempt) -> Walk:
         """Classify a call. Raises `ArgumentsError` for arguments that cannot be judged."""
-        attempt.session = session
-        attempt.ground = self.ground
+        session = attempt.session
         tool, server, at = attempt.tool, attempt.server, attempt.at
         if at is not None and session.now is not None and at < session.now:
             attempt.at = session.now

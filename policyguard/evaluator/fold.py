@@ -41,7 +41,7 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
     match event:
         case Admitted():
             plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
-            calls.admit(evaluator, state, calls.rebuild(evaluator, session, event, plan))
+            calls.admit(evaluator, state, calls.rebuild(session, event, plan))
         case Completed():
             attempt = session.flights.get(event.call)
             if attempt is not None:
@@ -74,7 +74,7 @@ def start(
     if session is None:
         parent = state.sessions.get(event.parent)
         most = evaluator.bounds.window_entries
-        session = SessionState(event, parent, most=most, apart=apart)
+        session = SessionState(event, parent, evaluator.ground, most=most, apart=apart)
         state.sessions[event.session] = session
         if parent is not None:
             parent.facts["children"] += 1

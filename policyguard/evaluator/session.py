@@ -11,6 +11,7 @@ from policyguard.evaluator.changes import Changes
 from policyguard.evaluator.ladder import Insisted
 from policyguard.evaluator.limits import Limit
 from policyguard.evaluator.refusals import Refusals
+from policyguard.evaluator.view import Ground
 from policyguard.evaluator.walk import Walk
 from policyguard.model.event import Started
 
@@ -50,6 +51,7 @@ class SessionState:
         "course",
         "facts",
         "flights",
+        "ground",
         "halted",
         "id",
         "insisted",
@@ -74,6 +76,7 @@ class SessionState:
         self,
         event: Started,
         parent: SessionState | None,
+        ground: Ground,
         *,
         most: int,
         apart: bool = False,
@@ -81,6 +84,7 @@ class SessionState:
         self.id = event.session
         self.agent = event.agent
         self.parent = parent
+        self.ground = ground
         self.now = event.at
         self.started_at = event.at
         self.turn_started_at = event.at

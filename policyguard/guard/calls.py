@@ -62,7 +62,7 @@ class Calls:
                 else:
                     if guard.keeper is not None:
                         guard.keeper.look()
-                    walk = guard.evaluator.prepare(state, attempt)
+                    walk = guard.evaluator.prepare(attempt)
                     learned = (
                         world.judge(attempt) if world.memory.constraints or world.narrows else []
                     )

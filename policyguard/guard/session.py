@@ -90,7 +90,7 @@ class Session:
         """
         if at is None:
             at = self.guard.clock()
-        attempt = Attempt(tool, {**args} if args else {}, at)
+        attempt = Attempt(tool, {**args} if args else {}, at, self._state)
         if batch or tags or server or hints or estimate:
             tell(attempt, batch, tags, server, hints, estimate)
         decision = self._calls.judge(attempt, True)
@@ -100,7 +100,7 @@ class Session:
         with self.guard.lock:
             if not self._agreed(decision):
                 return decision
-        again = Attempt(tool, dict(args) if args else {}, at)
+        again = Attempt(tool, {**args} if args else {}, at, self._state)
         tell(again, batch, tags, server, hints, estimate)
         return self._calls.judge(again, True)
 
@@ -117,7 +117,7 @@ class Session:
         estimate: Mapping[str, float] | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
-        attempt = Attempt(tool, dict(args) if args else {}, self._now(at))
+        attempt = Attempt(tool, {**args} if args else {}, self._now(at), self._state)
         tell(attempt, batch, tags, server, hints, estimate)
         return self._calls.judge(attempt, False)
 
@@ -306,7 +306,7 @@ class Session:
         """
         match event:
             case Admitted() | Refused():
-                attempt = Attempt(event.tool, event.args or {}, event.at)
+                attempt = Attempt(event.tool, event.args or {}, event.at, self._state)
                 attempt.id = event.call
                 attempt.server = event.server
                 attempt.batch = event.batch

@@ -52,7 +52,7 @@ class World:
                     plan = self.evaluator.plan(
                         event.tool, event.server, session.agent, event.class_
                     )
-                    self.admit(calls.rebuild(self.evaluator, session, event, plan))
+                    self.admit(calls.rebuild(session, event, plan))
                     return
                 case Completed():
                     attempt = session.flights.get(event.call)

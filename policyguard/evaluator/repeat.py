@@ -63,7 +63,7 @@ class Repeat(Limit):
 
     def seen(self, tracker: Window) -> Container[str] | None:
         """The calls in the window."""
-        return tracker.by_key if self.key is None and self.max else None
+        return tracker.by_key if self.key is None and self.least else None
 
     def stirs(self, tracker: Window) -> bool:
         """Whether something is being waited for."""

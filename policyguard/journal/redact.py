@@ -51,6 +51,8 @@ class Redaction:
     ) -> None:
         self._patterns = tuple((f"[{name}]", replace) for name, replace in patterns)
         self._hasher = blake2b(digest_size=16, key=key[:64], person=b"pg-journal")
+        self._packed = self._hasher.copy()  # has hashed the key, which takes as long as a value
+        self._packed.update(b"M")
         self._args = args
         self._hide_label, self._hide_args = self._hiders(args)
         self._hide_text, self._hide_meta = self._hiders(results)
@@ -69,11 +71,12 @@ class Redaction:
 
     def digest(self, value: object) -> str:
         """The keyed digest of a value, as *hash* leaves it; only the mark where JSON has none."""
-        hasher = self._hasher.copy()
+        hasher = self._packed.copy()
         try:
-            hasher.update(b"M" + _pack(value))
+            hasher.update(_pack(value))
         except (OverflowError, UnicodeEncodeError):
             # An integer beyond 64 bits, half of a surrogate pair: ASCII JSON has them.
+            hasher = self._hasher.copy()
             try:
                 hasher.update(b"J" + json.dumps(value, sort_keys=True).encode())
             except _NOT_JSON:

@@ -54,7 +54,12 @@ class Course:
 
         Else an agent that insists on one banned way would soon be seen to know no other.
         """
-        self.met = [*(one for one in self.met if one != way), way][-aim.space :]
+        met = self.met
+        while way in met:
+            met.remove(way)
+        met.append(way)
+        if len(met) > aim.space:
+            del met[0]
         if banned:
             self.banned[way] = None
         else:

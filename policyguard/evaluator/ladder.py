@@ -68,6 +68,15 @@ class Insisted:
         if len(self.attempts) > self.most:
             del self.attempts[next(iter(self.attempts))]
 
+    def relent(self, successes: int) -> None:
+        """Forget what has been made up for, the longest ago first."""
+        attempts = self.attempts
+        while attempts:
+            subject = next(iter(attempts))
+            if self.count(subject, successes):
+                return
+            del attempts[subject]
+
     def forget(self, subject: str) -> None:
         """The call has been admitted: whoever insists now begins anew."""
         self.attempts.pop(subject, None)

@@ -173,6 +173,7 @@ class SessionState:
                 plan,
                 tuple((limit, self.tracker(limit)) for limit in plan.limits),
                 self.tracker(refusals) if refusals is not None else None,
+                spawned=self.parent is not None,
             )
         return found
 
@@ -197,10 +198,11 @@ class SessionState:
 
     def look(self) -> None:
         """See whether anything stands against calls, or waits for one."""
+        for insisted in self.insisted.values():
+            insisted.relent(self.successes)
         self.calm = not (
             self.stirring
             or self.halted
-            or self.parent is not None
             or self.overdue
             or self.bans.held
             or self.approvals.asked

@@ -18,7 +18,8 @@ class Walk:
     The last four are for calls while the session is calm (see `SessionState`), that is, for nearly
     all of them: most limits then have nothing to say and nothing to count. `counting` are the
     limits to be told of an admission. A call that is in none of `seen` has nothing against it from
-    these limits, unless one must be `asked`. With `hears` some limit wants to know of every result.
+    these limits, unless one must be `asked`: about any call, or (where the session was `spawned` by
+    another) whether that one is halted. With `hears` some limit wants to know of every result.
 
     `refused` is the tracker of `refusals`, None where the plan has no such limit.
     """
@@ -26,7 +27,12 @@ class Walk:
     __slots__ = ("asked", "counting", "hears", "limits", "plan", "refused", "seen")
 
     def __init__(
-        self, plan: Plan, limits: tuple[tuple[Limit, Any], ...], refused: Row | None
+        self,
+        plan: Plan,
+        limits: tuple[tuple[Limit, Any], ...],
+        refused: Row | None,
+        *,
+        spawned: bool,
     ) -> None:
         self.plan = plan
         self.limits = limits
@@ -34,7 +40,7 @@ class Walk:
         self.counting = tuple(pair for pair in limits if pair[0].counts)
         self.hears = any(limit.hears or (limit.bans and limit.always) for limit in plan.limits)
         seen = [limit.seen(tracker) for limit, tracker in limits]
-        self.asked = None in seen
+        self.asked = spawned or None in seen
         self.seen: tuple[Container[str], ...] = tuple(
             calls for calls in seen if calls is not None and calls != ()
         )

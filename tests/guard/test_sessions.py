@@ -37,6 +37,34 @@ def test_a_closed_session_refuses(tmp_path: Path) -> None:
     assert (decision.effect, decision.violations[0].id) == ("block", "session/closed")
 
 
+def test_a_session_is_calm_again_when_what_was_refused_is_made_up_for(tmp_path: Path) -> None:
+    steps = (
+        "policyguard: 1\nname: s\nlimits: {default: {repeat: {max: 1, same: call, halt_at: 9}}}\n"
+    )
+    session = _guard(tmp_path, steps).session("a")
+    state = session._state
+    session.record(session.check("x"), result="1")
+    assert state.calm
+    for _ in range(2):
+        assert not session.check("x").allowed
+    assert not state.calm
+    for number in range(2):
+        assert not state.calm
+        session.record(session.check("y", {"n": number}), result="1")
+    assert state.calm
+    assert not session.check("x").allowed
+
+
+def test_a_session_whose_parent_is_halted_is_halted_though_it_is_calm(tmp_path: Path) -> None:
+    halting = LOOP + "rules: {stop: {tools: [stop], effect: halt}}\n"
+    guard = _guard(tmp_path, halting)
+    child = guard.session("child", parent=guard.session("parent"))
+    child.record(child.check("x"), result="1")
+    assert child._state.calm
+    assert guard.session("parent").check("stop").effect == "halt"
+    assert child.check("y").effect == "halt"
+
+
 def test_the_least_recently_used_session_goes_first(tmp_path: Path) -> None:
     guard = _guard(tmp_path, LOOP + "bounds: {sessions: 2}\n")
     first, second = guard.session("1"), guard.session("2")

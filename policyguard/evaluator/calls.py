@@ -59,8 +59,16 @@ def admit(evaluator: Evaluator, state: State, attempt: Attempt) -> Attempt | Non
         given_up = _reclaim(evaluator, state, session, at)
     fingerprint = attempt.fingerprint
     attempt.call = Call(fingerprint, fingerprint)
-    for limit, tracker in walk.counting if session.calm else walk.limits:
-        limit.admit(tracker, attempt)
+    if session.calm:
+        if walk.repetition is not None:
+            limit, tracker = walk.repetition
+            limit.admit(tracker, attempt)
+        if walk.cycle is not None:
+            limit, tracker = walk.cycle
+            limit.admit(tracker, attempt)
+    else:
+        for limit, tracker in walk.limits:
+            limit.admit(tracker, attempt)
     if attempt.charges:
         for charge in attempt.charges:
             draw(evaluator, state, session, charge, at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
+from policyguard.evaluator.cycle import Cycle
 from policyguard.evaluator.limits import Limit
 from policyguard.evaluator.refusals import Row
 
@@ -15,16 +16,26 @@ if TYPE_CHECKING:
 class Walk:
     """The trackers of a plan's limits, in the plan's order; found again at each call.
 
-    The last four are for calls while the session is calm (see `SessionState`), that is, for nearly
-    all of them: most limits then have nothing to say and nothing to count. `counting` are the
-    limits to be told of an admission. A call that is in none of `seen` has nothing against it from
+    The others are for calls while the session is calm (see `SessionState`), that is, for nearly
+    all of them: most limits then have nothing to say and nothing to count. `repetition` (of calls,
+    or of polls) and `cycle` are to be told of an admission; each has a name, for a method that is
+    now one class's and now another's is slow to call. A call that is in none of `seen` has nothing against it from
     these limits, unless one must be `asked`: about any call, or (where the session was `spawned` by
     another) whether that one is halted. With `hears` some limit wants to know of every result.
 
     `refused` is the tracker of `refusals`, None where the plan has no such limit.
     """
 
-    __slots__ = ("asked", "counting", "hears", "limits", "plan", "refused", "seen")
+    __slots__ = (
+        "asked",
+        "cycle",
+        "hears",
+        "limits",
+        "plan",
+        "refused",
+        "repetition",
+        "seen",
+    )
 
     def __init__(
         self,
@@ -37,7 +48,10 @@ class Walk:
         self.plan = plan
         self.limits = limits
         self.refused = refused
-        self.counting = tuple(pair for pair in limits if pair[0].counts)
+        counting = [pair for pair in limits if pair[0].counts]
+        self.cycle = next((pair for pair in counting if isinstance(pair[0], Cycle)), None)
+        self.repetition = next((pair for pair in counting if pair is not self.cycle), None)
+        assert len(counting) <= 2  # noqa: S101 - these two are all that count admissions
         self.hears = any(limit.hears or (limit.bans and limit.always) for limit in plan.limits)
         seen = [limit.seen(tracker) for limit, tracker in limits]
         self.asked = spawned or None in seen

@@ -18,10 +18,11 @@ class Walk:
 
     The others are for calls while the session is calm (see `SessionState`), that is, for nearly
     all of them: most limits then have nothing to say and nothing to count. `repetition` (of calls,
-    or of polls) and `cycle` are to be told of an admission; each has a name, for a method that is
-    now one class's and now another's is slow to call. A call that is in none of `seen` has nothing against it from
-    these limits, unless one must be `asked`: about any call, or (where the session was `spawned` by
-    another) whether that one is halted. With `hears` some limit wants to know of every result.
+    or of polls) and `cycle` are to be told of an admission; each has a name, since a method that is
+    now one class's and now another's is slow to call. A call that is in none of `seen` has nothing
+    against it from these limits, unless one must be `asked`: about any call, or (where the session
+    was `spawned` by another) whether that one is halted. With `hears` some limit wants to know of
+    every result.
 
     `refused` is the tracker of `refusals`, None where the plan has no such limit.
     """

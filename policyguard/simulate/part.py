@@ -43,6 +43,8 @@ class Part:
         self.bytes = 0
         self.several = False
         self._first: str | None = None
+        self._last = ("", -1)
+        self._swept = 0
         self.whole = of == 1
         self._of = of
         self._spawned: dict[str, _Spawned] = {}
@@ -52,6 +54,8 @@ class Part:
         self.line = 0
         self.several = False
         self._first = None
+        self._last = ("", -1)
+        self._swept = 0
         self._spawned.clear()
 
     def __call__(self, line: bytes) -> bool:
@@ -68,15 +72,21 @@ class Part:
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
             return 0
         session = head.session
+        last, worker = self._last
+        if session == last and not head.parent:
+            return worker  # most lines follow one of their own session
+        self._last = ("", -1)
         if session != self._first:
             self.several = self._first is not None
             self._first = self._first or session
-        if self.line % IDLE == 0:
+        if self.line - self._swept >= IDLE:
             self._forget()
         known = self._spawned.get(session)
         if known is None:
             if not head.parent:
-                return self._home(session)
+                worker = self._home(session)
+                self._last = (session, worker)
+                return worker
             known = _Spawned(self._home(head.parent), head.parent)
             self._spawned[session] = known
         self._touch(known)
@@ -98,6 +108,7 @@ class Part:
 
     def _forget(self) -> None:
         """Sessions that have said nothing for so long are over."""
+        self._swept = self.line
         self._spawned = {
             session: known
             for session, known in self._spawned.items()

@@ -71,12 +71,10 @@ class Fingerprinter:
     def rekey(self, key: bytes) -> None:
         """Use another key from now on: what was told apart before cannot be compared any more."""
         self.key = key[:64]
-        self._keyed = hashlib.blake2b(digest_size=_BYTES, key=self.key)
-        # What begins alike begins with a first byte of its own, and the key is hashed only once.
-        self._packed = self._keyed.copy()
-        self._packed.update(b"M")
-        self._text = self._keyed.copy()
-        self._text.update(b"T")
+        # What is packed otherwise begins with another byte; with it the key is hashed, once.
+        self._packed, self._written, self._text = (
+            hashlib.blake2b(first, digest_size=_BYTES, key=self.key) for first in (b"M", b"J", b"T")
+        )
 
     def call(
         self, tool: str, server: str, args: dict[str, Any]
@@ -133,11 +131,11 @@ class Fingerprinter:
             packed = _pack(value)
             keyed = self._packed.copy()
         except (OverflowError, UnicodeEncodeError):
-            packed = b"J" + _ascii(value)
-            keyed = self._keyed.copy()
+            packed = _ascii(value)
+            keyed = self._written.copy()
         except RecursionError:
             raise NotJson("they are nested too deep") from None
-        if len(packed) >= self._size:
+        if len(packed) >= self._size:  # with its first byte
             raise NotJson(f"they are larger than {self._size} bytes")
         keyed.update(packed)
         return keyed.hexdigest()

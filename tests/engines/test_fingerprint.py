@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,3 +123,17 @@ def test_the_order_of_keys_makes_no_difference_at_any_depth(args: dict[str, Any]
 def test_a_tolerance_takes_nothing_apart(first: Any, then: Any) -> None:
     exact, tolerant = made(), made(tolerance={"*": 0.0})
     assert same(exact, first, then) <= same(tolerant, first, then)
+
+
+@pytest.mark.parametrize(
+    ("args", "packed"),
+    [
+        ({"a": "x" * 20}, msgspec.msgpack.encode(("t", "", {"a": "x" * 20}))),
+        ({"n": 2**70}, json.dumps(("t", "", {"n": 2**70})).encode()),  # too large to be packed
+    ],
+)
+def test_arguments_may_be_as_large_as_is_said(args: dict[str, Any], packed: bytes) -> None:
+    size = 1 + len(packed)  # a first byte tells how they are packed
+    made(size=size).call("t", "", args)
+    with pytest.raises(NotJson, match="larger than"):
+        made(size=size - 1).call("t", "", args)

@@ -52,7 +52,7 @@ def admit(evaluator: Evaluator, state: State, attempt: Attempt) -> Attempt | Non
         if session.turn_started_at is None:
             tick(session, at)
         else:
-            session.now = at
+            session.now = at  # as `tick` would, and it is not before the latest
     flights = session.flights
     given_up = None
     if flights or session.overdue:
@@ -69,9 +69,8 @@ def admit(evaluator: Evaluator, state: State, attempt: Attempt) -> Attempt | Non
     else:
         for limit, tracker in walk.limits:
             limit.admit(tracker, attempt)
-    if attempt.charges:
-        for charge in attempt.charges:
-            draw(evaluator, state, session, charge, at)
+    for charge in attempt.charges:
+        draw(evaluator, state, session, charge, at)
     flights[attempt.id] = attempt
     session.facts["calls"] += 1
     if attempt.like:
@@ -94,11 +93,7 @@ def complete(
 ) -> None:
     """A call in flight has its result; with `running` it has run out of time, and goes on."""
     session = attempt.session
-    if at is not None:
-        if session.turn_started_at is None:
-            tick(session, at)
-        else:
-            session.now = at
+    tick(session, at)
     del session.flights[attempt.id]
     changes = session.changes
     call = attempt.call
@@ -108,21 +103,19 @@ def complete(
         session.facts["failures"] += 1
     elif attempt.walk.plan.changes(attempt):
         changes.note(attempt.fingerprint)
-    if outcome.state == "success":
+    succeeded = outcome.state == "success"
+    if succeeded:
         session.successes += 1
-        if attempt.walk.hears or not (session.calm and outcome.advancing):
-            _heed(session, attempt, outcome)
-    else:
+    if attempt.walk.hears or not (succeeded and session.calm and outcome.advancing):
         _heed(session, attempt, outcome)
     if running:
         session.overdue[attempt.id] = attempt  # it keeps its places until it has ended
         session.look()
     elif attempt.charges:
         free(evaluator, state, attempt)
-    if charges:
-        for charge in charges:
-            # What was reserved too much was drawn at admission.
-            draw(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
+    for charge in charges:
+        # What was reserved too much was drawn at admission.
+        draw(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
     if outcome.tokens:
         session.facts["tokens"] += outcome.tokens
     if outcome.cost:

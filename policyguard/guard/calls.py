@@ -127,9 +127,7 @@ class Calls:
             if attempt is None:
                 outcome = guard.evaluator.observer.observe(event, None, None)
                 return Recorded(outcome=outcome, counted=False)
-            at, now = event.at, self._state.now
-            if at is not None and now is not None and at < now:
-                at = now
+            at = self._state.clamp(event.at)
             outcome, charges = guard.evaluator.settle(attempt, event, at)
             world = guard.world
             lessons = world.lessons(attempt, event, outcome)
@@ -144,7 +142,8 @@ class Calls:
                 )
             if guard.heard:
                 try:
-                    guard.emit(answers.completed(event, at, outcome, charges, lessons))
+                    judged = answers.completed(event, at, outcome, charges, lessons)
+                    guard.emit(judged, bool(learned))
                 except (JournalError, StoreError) as error:
                     attempt.fault("journal", error)
             advice = ""

@@ -21,7 +21,7 @@ from policyguard.guard.world import World
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
 from policyguard.model.decision import Decision
-from policyguard.model.event import Admitted, Completed, Event, Refused, Started
+from policyguard.model.event import Admitted, Event, Refused, Started
 from policyguard.store.protocol import Lease, Store
 
 if TYPE_CHECKING:
@@ -270,11 +270,10 @@ class Guard:
         """Note whether anybody reads events: a journal, or a listener."""
         self.heard = self.journal is not None or self._listeners.any
 
-    def emit(self, event: Event) -> None:
-        """Write down what has happened, and tell the listener."""
+    def emit(self, event: Event, anchor: bool = False) -> None:
+        """Write down what has happened (with `anchor` for good, see the journal), and tell it."""
         if self.journal is not None:
-            taught = event.__class__ is Completed and event.lessons != ()
-            self.journal.write(event, taught and self.keeper is not None and self.keeper.learned)
+            self.journal.write(event, anchor)
         self._listeners.tell(event)
 
 

@@ -51,8 +51,6 @@ class Keeper:
         self._version = 0
         self._look = 0.0
         self._owing = False
-        self.learned = False
-        """Whether the last result with lessons taught or confirmed a constraint."""
         self._pull_constraints()
         for _, _, payload in store.evidence.list():
             for piece in _evidence.decode(payload):
@@ -93,10 +91,7 @@ class Keeper:
         except StoreError as error:
             self._owing = True
             attempt.fault("store", error)
-        if taught is None:
-            taught = fold()
-        self.learned = bool(taught)
-        return taught
+        return fold() if taught is None else taught
 
     @contextmanager
     def _learning(self, lessons: Iterable[Lesson], at: int | None) -> Iterator[None]:

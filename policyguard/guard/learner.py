@@ -50,7 +50,7 @@ class Learner:
             and not (entry.key or entry.scope_key or entry.count_by or entry.parameters)
             for entry in entries.values()
         )
-        self.alone = True
+        self._alone = True
         self._patience = patience
         self._digest = digest
         self._redact = redact
@@ -58,7 +58,7 @@ class Learner:
     def share(self) -> None:
         """Other processes learn too: what is not known here may be known to them."""
         by_session = all(entry.scope == "session" for entry in self._entries.values())
-        self.alone = self._plain and by_session
+        self._alone = self._plain and by_session
 
     def judge(self, memory: Memory, attempt: Attempt) -> tuple[list[Violation], list[str]]:
         """Return the constraints that refuse the call, and those that let it through on trial."""
@@ -135,7 +135,7 @@ class Learner:
 
     def knows_nothing(self, memory: Memory, attempt: Attempt, *, evidence: bool = False) -> bool:
         """Whether nothing is known that could be about a call, where that is cheap to tell."""
-        if evidence and not self.alone:
+        if evidence and not self._alone:
             return False
         if not memory.named:
             return True

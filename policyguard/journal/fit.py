@@ -10,6 +10,7 @@ import msgspec
 from policyguard.journal.format import encode
 from policyguard.journal.nesting import SHALLOW, nests_too_deeply
 from policyguard.model.event import Event, Refused
+from policyguard.store.text import well_formed
 
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError)
 """What an encoder raises: UnicodeError is a ValueError, JSON knows no objects and no cycles."""
@@ -43,11 +44,6 @@ def _cut(event: Event, largest: int) -> tuple[bytes, bool]:
     if all(value is getattr(event, name) for name, value in reduced.items()):
         return encode(event), False
     return encode(msgspec.structs.replace(event, **reduced)), True
-
-
-def well_formed(text: str) -> str:
-    """The text with escapes in place of halves of surrogate pairs, which UTF-8 does not have."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_json(value: object) -> bool:

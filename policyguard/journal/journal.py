@@ -14,7 +14,7 @@ from typing import Literal
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.finding import Finding
-from policyguard.journal.fit import fitted, well_formed
+from policyguard.journal.fit import fitted
 from policyguard.journal.names import file_name
 from policyguard.journal.reading import events
 from policyguard.journal.redact import Redact
@@ -23,6 +23,7 @@ from policyguard.model.event import Closed, Event, Refused, TurnStarted
 from policyguard.store.errors import StoreError
 from policyguard.store.place import private_folder
 from policyguard.store.protocol import Anchors
+from policyguard.store.text import well_formed
 
 Durability = Literal["process", "fsync", "memory"]
 

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, Literal
 
 from policyguard.lint.meaning import Chosen, Field
+from policyguard.model.entry import SELECTORS
 
 Direction = Literal["tighter", "looser", ""]
 
@@ -63,18 +64,7 @@ _SCALES: dict[str, tuple[Any, ...]] = {
     "on_success": ("forget", "keep"),
 }
 """Words of which a later one refuses more."""
-_SELECTORS = frozenset(
-    {
-        "tools",
-        "servers",
-        "classes",
-        "agents",
-        "commands",
-        "paths",
-        "hosts",
-        "finds",
-    }
-)
+_SELECTORS = SELECTORS - {"when"}
 _CONDITIONS = frozenset({"when", "unless", "keys"})
 _THAT_REFUSE = frozenset({"rules", "budgets", "result_rules"})
 

@@ -50,6 +50,10 @@ class Selecting(Entry, frozen=True, kw_only=True):
     when: str | None = None
 
 
+SELECTORS = frozenset(Selecting.__struct_fields__) - frozenset(Entry.__struct_fields__)
+"""The keys that say which calls an entry is about."""
+
+
 class TextExamples(Struct, frozen=True, kw_only=True):
     """Texts that a pattern must find something in, and texts that it must not."""
 

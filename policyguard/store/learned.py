@@ -10,6 +10,7 @@ import msgspec
 from policyguard.model.constraint import Constraint
 from policyguard.store.protocol import REVOKED, Store
 from policyguard.store.protocol import Constraint as Record
+from policyguard.store.text import well_formed
 
 ACTIVE = "active"
 _decoder = msgspec.msgpack.Decoder(Constraint)
@@ -46,7 +47,7 @@ def packed(value: object) -> bytes:
 
 def _well_formed(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
+        return well_formed(value)
     if isinstance(value, dict):
         return {_well_formed(name): _well_formed(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -27,6 +27,7 @@ from typing import Any
 
 from policyguard.store.errors import StoreError
 from policyguard.store.place import private_file
+from policyguard.store.text import well_formed
 
 Value = str | int | bytes | None
 Migration = tuple[str, ...]
@@ -97,7 +98,7 @@ class Database:
                 try:
                     return connection.execute(statement, values).fetchall()
                 except UnicodeEncodeError:
-                    fit = [_well_formed(value) for value in values]
+                    fit = [well_formed(one) if isinstance(one, str) else one for one in values]
                     return connection.execute(statement, fit).fetchall()
             except _FAILURES as error:
                 raise self._explained(error) from None
@@ -298,7 +299,3 @@ os.register_at_fork(
     after_in_parent=_after_fork_in_parent,
     after_in_child=_after_fork_in_child,
 )
-
-
-def _well_formed(value: Value) -> Value:
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

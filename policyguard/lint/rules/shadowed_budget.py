@@ -24,20 +24,10 @@ from itertools import islice, permutations
 from policyguard.lint.rule import Finding
 from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
+from policyguard.model.entry import SELECTORS
 from policyguard.model.limits import Budget
 
 _KINDS = ("calls", "tokens", "cost", "time", "at_once")
-_SELECTORS = (
-    "tools",
-    "servers",
-    "classes",
-    "agents",
-    "commands",
-    "paths",
-    "hosts",
-    "finds",
-    "when",
-)
 _PAIRS = 100_000
 """Pairs of budgets that are looked at: all of those of 316 budgets."""
 _WIDTH = {"turn": 0, "session": 1, "global": 2}
@@ -69,7 +59,7 @@ def _is_first(other: Budget, budget: Budget) -> bool:
     return (
         getattr(other, kind) <= getattr(budget, kind)
         and budget.effect <= other.effect >= Effect.BLOCK
-        and all(getattr(other, part) in (None, getattr(budget, part)) for part in _SELECTORS)
+        and all(getattr(other, part) in (None, getattr(budget, part)) for part in SELECTORS)
         and _counts_as_long(other, budget)
         and _counts_as_wide(other, budget)
         and (budget.reserve or 0) <= (other.reserve or 0)

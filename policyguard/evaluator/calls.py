@@ -110,7 +110,6 @@ def complete(
         _heed(session, attempt, outcome)
     if running:
         session.overdue[attempt.id] = attempt  # it keeps its places until it has ended
-        session.look()
     elif attempt.charges:
         free(evaluator, state, attempt)
     for charge in charges:
@@ -165,7 +164,6 @@ def end(
     attempt = session.overdue.pop(call, None)
     if attempt is not None:
         free(evaluator, state, attempt)
-        session.look()
 
 
 def release(

@@ -203,7 +203,6 @@ class SessionState:
         self.calm = not (
             self.stirring
             or self.halted
-            or self.overdue
             or self.bans.held
             or self.approvals.asked
             or self.approvals.given

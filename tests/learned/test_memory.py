@@ -299,6 +299,13 @@ def _facts(memory: Memory) -> tuple[object, object]:
     )
 
 
+def _named(memory: Memory) -> dict[str, int]:
+    """In how many scopes anything is known of a key: once for constraints, once for evidence."""
+    bans = {(one.scope, one.key) for one in memory}
+    pieces = {(one.scope, one.counted) for one in memory.evidence()}
+    return Counter(key for _, key in (*bans, *pieces))
+
+
 # Caps.
 
 names = st.integers(0, 30).map("call:{}".format)
@@ -341,6 +348,10 @@ def test_whatever_happens_the_caps_hold(
         scopes = Counter(one.scope for one in memory)
         assert in_scope is None or all(count <= in_scope for count in scopes.values())
         assert all(one in memory.about(one.scope, one.key) for one in memory)
+        assert memory.named == _named(memory)
+    for one in memory:
+        memory.remove(one.id)
+        assert memory.named == _named(memory)
 
 
 @settings(deadline=None)

@@ -116,7 +116,7 @@ def _message(
         fresh.append(told)
     yield from events.calls([_call(told, at) for told in fresh])
     for told in fresh:
-        if told.get("result") is not None or told.get("status") in _STATUS:
+        if told.get("result") is not None or as_string(told.get("status")) in _STATUS:
             yield from events.result(_result(told))
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from policyguard.compiler import schema
+from policyguard.compiler import scalars, schema
 from policyguard.compiler.validate import prune
 from policyguard.compiler.wording import words
 from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence, descend, plain
 from policyguard.model.diagnostic import Diagnostic, did_you_mean
 from policyguard.model.policy import Value
 
-_NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _ONE = frozenset({"duration", "count", "number", "amount"})
 """How the schema says that one value is read (`x-scalar`) where `$name` may stand for it."""
 _MANY = frozenset({"name", "glob"})
@@ -170,7 +168,4 @@ def _sequences(section: Mapping) -> Iterator[tuple[str, Sequence]]:
 
 
 def _name(node: Node) -> str | None:
-    if not isinstance(node, Scalar) or not isinstance(node.value, str):
-        return None
-    found = _NAME.fullmatch(node.value)
-    return found[1] if found else None
+    return scalars.reference(node.value) if isinstance(node, Scalar) else None

@@ -33,8 +33,11 @@ def read(section: Node | None, environ: Environ[str, str]) -> Params:
     if isinstance(section, Mapping):
         for key, entry in section.entries:
             if isinstance(entry, Scalar):
-                params.values[key.text] = scalars.number(_given(entry))
                 params.diagnostics.extend(_trapped(entry))
+                if wrong := _borrowed(key, entry):
+                    params.diagnostics.append(wrong)
+                else:
+                    params.values[key.text] = scalars.number(_given(entry))
             elif isinstance(entry, Mapping):
                 _read(key, entry, environ, params)
     return params
@@ -46,7 +49,7 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
         return
     bounds = {name: found for name in ("min", "max") if (found := _scalar(entry, name))}
     params.diagnostics.extend(_trapped(default))
-    if wrong := _wrong_bounds(default, bounds):
+    if wrong := _borrowed(key, default) or _wrong_bounds(default, bounds):
         params.diagnostics.append(wrong)
         return
     value = scalars.number(_given(default))
@@ -67,7 +70,7 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
         like = _given(default) if isinstance(_given(default), float) else value
         taken = _from_text(f"{text}{unit.text}" if unit is not None and bare else text, like)
         shown = f"`{variable.text}` in the environment is {quoted(text)}"
-        if taken is None:
+        if taken is None or scalars.reference(taken):
             message, hint = f"{shown}, not {_wanted(like)}", _unit(unit)
         elif beyond := _beyond(taken, bounds):
             message, hint = f"{shown}, {beyond}", _range(bounds)
@@ -89,6 +92,15 @@ def _trapped(value: Scalar) -> list[Diagnostic]:
     code = f"yaml/{trap.kind}-trap"
     source = value.source
     return [source.diagnostic(code, message, value.span, hint=hint, severity="warning")]
+
+
+def _borrowed(key: Scalar, value: Scalar) -> Diagnostic | None:
+    """What is wrong where a param would have its value from another name."""
+    if scalars.reference(value.value) is None:
+        return None
+    message = f"a param has a value of its own; `{value.text}` is the name of another"
+    hint = f"write the value here, or `{value.text}` where `${key.text}` stands"
+    return _error(value, "scalar/param", message, hint)
 
 
 def _wrong_bounds(default: Scalar, bounds: dict[str, Scalar]) -> Diagnostic | None:
@@ -151,7 +163,9 @@ def _wanted(default: Value) -> str:
         return "`true` or `false`"
     if isinstance(default, int):
         return "a whole number"
-    return "a number" if isinstance(default, float) else "a duration"
+    if isinstance(default, float):
+        return "a number"
+    return "a duration" if scalars.duration(default) is not None else "a value of its own"
 
 
 def _given(scalar: Scalar) -> Value:

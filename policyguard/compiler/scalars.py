@@ -1,4 +1,4 @@
-"""Durations and counts as the language writes them: `60s`, `500k`."""
+"""Durations, counts and names as the language writes them: `60s`, `500k`, `$name`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from policyguard.model.policy import Value
 
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 _COUNT = re.compile(r"([0-9]{1,12})([kM])")
+_REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _NANOSECONDS = {
     "ms": 10**6,
     "s": 10**9,
@@ -31,6 +32,12 @@ def count(text: str) -> int | None:
     """The number that `500k` or `2M` stands for, or None where `text` is none."""
     found = _COUNT.fullmatch(text)
     return int(found[1]) * _TIMES[found[2]] if found else None
+
+
+def reference(value: object) -> str | None:
+    """The param or list that `$name` stands for, or None where `value` is no `$name`."""
+    found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
+    return found[1] if found else None
 
 
 def number(value: Value) -> Value:

@@ -78,6 +78,7 @@ def test_a_param_has_the_value_of_the_environment_else_its_default(param, enviro
         ("{default: 5s, env: P}", "9" * 5000 + "s"),
         ("{default: true, env: P}", "yes"),
         ("{default: true, env: P}", "True"),
+        ("{default: red, env: P}", "$p"),
     ],
 )
 def test_a_value_of_the_environment_that_does_not_fit_is_an_error(param, given):
@@ -114,6 +115,15 @@ def test_no_limit_is_clamped():
 )
 def test_bounds_that_contradict_are_errors(param):
     assert codes(read(f"params: {{p: {param}}}")) == ["scalar/param"]
+
+
+@pytest.mark.parametrize("param", ["$calls", "{default: $calls}", "{default: $no, env: P}"])
+def test_a_param_cannot_borrow_its_value_from_another(param):
+    made = read(f"params: {{calls: 5, p: {param}}}\nbudgets: {{b: {{calls: $p}}}}", P="3")
+    (found,) = made.diagnostics
+    assert found.code == "scalar/param"
+    assert found.help.endswith(" where `$p` stands")
+    assert set(made.policy.params) == {"calls"}
 
 
 def test_names_stand_for_values_of_every_kind():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +83,18 @@ def test_the_examples_of_what_ships_have_the_texts_that_their_patterns_need(pack
     assert tried > 10
 
 
-def _policy(text: str) -> Path:
-    folder = tempfile.mkdtemp()
-    file = Path(folder) / "policy.yaml"
-    file.write_text(f"policyguard: 1\nname: claims\n{text}")
-    return file
+@contextmanager
+def _policy(text: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.yaml"
+        file.write_text(f"policyguard: 1\nname: claims\n{text}")
+        yield file
 
 
 def _found(text: str, code: str) -> list[int]:
     """The lines, from 0, of `text` that a rule is about."""
-    result = lint_paths([_policy(text)], select=[code])
+    with _policy(text) as file:
+        result = lint_paths([file], select=[code])
     assert all(found.code == code for found in result.diagnostics), result.diagnostics
     return [found.span.line - 3 for found in result.diagnostics]
 
@@ -198,7 +202,8 @@ def test_a_class_that_is_said_to_be_shadowed_is_never_given(entries):
     )
     text = f"classify:\n  classes:\n{lines}rules: {{r: {{classes: ['*'], effect: ask}}}}\n"
     shadowed = _found(text, "lint/shadowed-class")
-    compiled = compile_policy(_policy(text))
+    with _policy(text) as file:
+        compiled = compile_policy(file)
     met = set()
     for tool, args in itertools.product(NAMES, ({}, {"x": 1}, {"y": 1}, {"x": 1, "y": 1})):
         _, attempt = prepared(compiled.policy, Example(tool=tool, args=args), compiled.evaluator)
@@ -227,7 +232,8 @@ STUCK = [
 
 
 def _way(text: str, calls: list[tuple[str, str, bool]], turns: frozenset[int]) -> list[str]:
-    guard = Guard.load(_policy(text), clock=itertools.count(1, 10**9).__next__)
+    with _policy(text) as file:
+        guard = Guard.load(file, clock=itertools.count(1, 10**9).__next__)
     session = guard.session("s")
     effects = []
     for place, (tool, result, ok) in enumerate(calls):

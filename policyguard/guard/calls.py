@@ -80,11 +80,14 @@ class Calls:
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = guard.evaluator.allow_on_internal_error
                 verdict = answers.broken(error, allow=allow)
-            if verdict is ALLOWED and admit and not guard.heard and attempt.timeout is None:
-                world.admit(attempt)  # the common case: nothing to say, nobody to tell
+            if verdict is ALLOWED and attempt.timeout is None:  # the common case: nothing to say
                 fingerprint = attempt.exact or attempt.fingerprint
-                return Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, fingerprint)
-            decision = answers.decision(state.id, verdict, attempt)
+                decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, fingerprint)
+                if admit and not guard.heard:
+                    world.admit(attempt)
+                    return decision
+            else:
+                decision = answers.decision(state.id, verdict, attempt)
             if admit:
                 try:
                     self._settle(decision, attempt, walk)
@@ -102,11 +105,11 @@ class Calls:
         if not decision.allowed:
             refused = answers.refused(decision, attempt)
             guard.world.refuse(self._state, refused)
-            guard.emit(refused)
+            guard.emit(refused, False)
         elif walk is not None:
             guard.world.admit(attempt)
             if guard.heard:
-                guard.emit(answers.admitted(self._state.id, attempt, decision))
+                guard.emit(answers.admitted(self._state.id, attempt, decision), False)
             if decision.violations:
                 self._advice.give(attempt.batch or decision.id, decision.message)
 
@@ -164,4 +167,4 @@ class Calls:
         guard = self._guard
         with guard.lock:
             guard.world.fold(event)
-            guard.emit(event)
+            guard.emit(event, False)

@@ -183,7 +183,7 @@ class Guard:
             self._sessions[event.session] = session
             self.latest = event.session
             if not resumed:
-                self.emit(event)
+                self.emit(event, False)
             return session
 
     def _resume(self, session: str) -> int:
@@ -267,11 +267,14 @@ class Guard:
         return guarded(self, fn)
 
     def _hearing(self) -> None:
-        """Note whether anybody reads events: a journal, or a listener."""
-        self.heard = self.journal is not None or self._listeners.any
+        """Note who is told what happens: with `anchor` it is written down for good."""
+        journal, listeners = self.journal, self._listeners
+        self.heard = journal is not None or listeners.any
+        self.emit: Callable[[Event, bool], None] = self._tell
+        if journal is not None and not listeners.any:
+            self.emit = journal.write
 
-    def emit(self, event: Event, anchor: bool = False) -> None:
-        """Write down what has happened (with `anchor` for good, see the journal), and tell it."""
+    def _tell(self, event: Event, anchor: bool) -> None:
         if self.journal is not None:
             self.journal.write(event, anchor)
         self._listeners.tell(event)

@@ -34,7 +34,7 @@ def journal_of(policy: Policy, store: Store, now: int) -> Journal | None:
         redact=Redaction(
             args=settings.args, results=settings.results, patterns=redactions(policy), key=store.key
         ),
-        durability=settings.durability,
+        sync=settings.durability == "fsync",
         largest=policy.bounds.argument_bytes,
         open_files=policy.bounds.in_flight,
     )

@@ -9,7 +9,6 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
 
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
@@ -25,8 +24,6 @@ from policyguard.store.place import private_folder
 from policyguard.store.protocol import Anchors
 from policyguard.store.text import well_formed
 
-Durability = Literal["process", "fsync", "memory"]
-
 _ANCHORED = frozenset({Refused, TurnStarted, Closed})
 """What is worth an anchor of its own."""
 
@@ -34,12 +31,11 @@ _ANCHORED = frozenset({Refused, TurnStarted, Closed})
 class Journal:
     """Writes events down, in order, each before `write` returns. Safe to use from many threads.
 
-    `anchors` is the store's. `redact` says what is written of an event. `durability`: *process*
-    survives the death of the process, *fsync* a power loss, *memory* writes nothing at all.
-    `key`: hashes are made with it, so that only who has it can make a chain that holds. `largest`
-    bounds what one field may take, in bytes; `open_files` how many files are open at once.
-    `monotonic` gives nanoseconds. `report` is told what opening a file found (a torn line,
-    unanchored lines).
+    `anchors` is the store's. `redact` says what is written of an event. What is written survives
+    the death of the process, with `sync` a loss of power too. `key`: hashes are made with it, so
+    that only who has it can make a chain that holds. `largest` bounds what one field may take, in
+    bytes; `open_files` how many files are open at once. `monotonic` gives nanoseconds. `report` is
+    told what opening a file found (a torn line, unanchored lines).
 
     A session belongs to the process that opened it: after a fork the child may write sessions
     that the parent had not opened, and no others.
@@ -51,19 +47,18 @@ class Journal:
         anchors: Anchors,
         *,
         redact: Redact,
-        durability: Durability,
+        sync: bool,
         largest: int,
         open_files: int,
         key: bytes | None = None,
         monotonic: Callable[[], int] = time.monotonic_ns,
         report: Callable[[Finding], None] | None = None,
     ) -> None:
-        """Make the folder (0700), where anything is to be written. Raises `JournalError`."""
+        """Make the folder (0700). Raises `JournalError`."""
         self.folder = Path(folder)
         self._anchors = anchors
         self._redact = redact
-        self._sync = durability == "fsync"
-        self._silent = durability == "memory"
+        self._sync = sync
         self._largest = largest
         self._open_files = open_files
         self._hasher = Hasher(key)
@@ -72,12 +67,11 @@ class Journal:
         self._writers: OrderedDict[str, Writer] = OrderedDict()
         self._parents: frozenset[str] = frozenset()
         self._lock = threading.RLock()
-        if not self._silent:
-            try:
-                private_folder(self.folder)
-            except StoreError as error:
-                raise JournalError(error.place, error.reason, error.remedy) from None
-            _journals.add(self)
+        try:
+            private_folder(self.folder)
+        except StoreError as error:
+            raise JournalError(error.place, error.reason, error.remedy) from None
+        _journals.add(self)
 
     def path(self, session: str) -> Path:
         """Where a session's events are written."""
@@ -89,8 +83,6 @@ class Journal:
         Raises `JournalError` where the event could not be written (then nothing of it was), and
         `StoreError` where it was written and could not be anchored.
         """
-        if self._silent:
-            return
         redacted = self._redact(event)
         line, reduced = fitted(redacted, self._largest)
         session = event.session

@@ -34,7 +34,7 @@ def journal(folder: Path, kept: Kept = "keep") -> Journal:
         folder / "journal",
         anchors,
         redact=Redaction(args=kept, results=kept, key=b"k"),
-        durability="process",
+        sync=False,
         largest=10_000,
         open_files=4,
     )

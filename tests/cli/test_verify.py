@@ -32,7 +32,7 @@ def write(folder: Path, key: bytes | None = None) -> Path:
         folder / "journal",
         store.anchors,
         redact=lambda event: event,
-        durability="process",
+        sync=False,
         largest=10_000,
         open_files=4,
         key=key,

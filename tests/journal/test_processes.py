@@ -34,7 +34,7 @@ from policyguard.store.protocol import Caps
 folder = Path(sys.argv[1])
 store = SqliteStore(folder / "store.db", caps=Caps(constraints=10, evidence=10, anchors=100_000))
 journal = Journal(folder / "journal", store.anchors, redact=lambda event: event,
-                  durability=sys.argv[2], largest=10**6, open_files=8)
+                  sync=sys.argv[2] == "fsync", largest=10**6, open_files=8)
 """
 WRITE_ON = """
 print("up", flush=True)
@@ -64,7 +64,7 @@ def reopened(folder: Path) -> tuple[SqliteStore, Journal]:
         folder / "journal",
         store.anchors,
         redact=plain,
-        durability="process",
+        sync=False,
         largest=10**6,
         open_files=8,
     )

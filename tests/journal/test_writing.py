@@ -95,18 +95,9 @@ def test_names_are_readable_and_differ(tmp_path: Path) -> None:
     assert all(path.suffix == SUFFIX for path in world.folder.iterdir())
 
 
-def test_memory_writes_nothing_anywhere(tmp_path: Path) -> None:
-    world = World(tmp_path, durability="memory")
-    world.write(*run())
-    world.journal.anchor()
-    world.journal.close()
-    assert not any(tmp_path.iterdir())
-    assert list(world.anchors.all()) == []
-
-
-@pytest.mark.parametrize("durability", ["process", "fsync"])
-def test_durability_does_not_change_what_is_written(tmp_path: Path, durability: str) -> None:
-    world = World(tmp_path, durability=durability)
+@pytest.mark.parametrize("sync", [False, True])
+def test_durability_does_not_change_what_is_written(tmp_path: Path, sync: bool) -> None:
+    world = World(tmp_path, sync=sync)
     world.write(*run())
     assert list(world.journal.events("s")) == run()
 

@@ -50,7 +50,7 @@ class World:
 
     def opened(self) -> Journal:
         """A new journal on the same folder and anchors, as after a restart."""
-        settings: dict[str, Any] = {"durability": "process", "largest": 10_000, "open_files": 8}
+        settings: dict[str, Any] = {"sync": False, "largest": 10_000, "open_files": 8}
         return Journal(
             self.folder,
             self.anchors,

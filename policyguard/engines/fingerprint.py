@@ -92,7 +92,7 @@ class Fingerprinter:
         try:
             if self._tolerates:
                 return self._tolerant(tool, server, told)
-            return self._digest((tool, server, told)), "", ()
+            return self.value((tool, server, told)), "", ()
         except TypeError:  # a key that is no string
             self._tidy(args, 1, "")
             raise
@@ -106,7 +106,7 @@ class Fingerprinter:
     def _tolerant(
         self, tool: str, server: str, args: dict[str, Any]
     ) -> tuple[str, str, tuple[float, ...]]:
-        exact = self._digest((tool, server, args))
+        exact = self.value((tool, server, args))
         present = [name for name in self._tolerance if _tolerable(args.get(name))]
         numbers = [float(args[name]) if name in present else 0.0 for name in self._tolerance]
         rest: Any = {name: value for name, value in args.items() if name not in present}
@@ -114,19 +114,13 @@ class Fingerprinter:
             rest = _without_numbers(rest, "", present, numbers)
         if not present or len(present) > _MOST:
             return exact, "", ()
-        return exact, self._digest((tool, server, rest, present)), tuple(numbers)
+        return exact, self.value((tool, server, rest, present)), tuple(numbers)
 
-    def close(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
-        """Whether each number lies within the tolerance of the one that came first."""
-        shares = chain(self._tolerance.values(), repeat(self._tolerance_of_all or 0.0))
-        return all(
-            abs(number - anchor) <= share * abs(anchor)
-            for (anchor, number), share in zip(
-                zip(like, numbers, strict=True), shares, strict=False
-            )
-        )
+    def value(self, value: Any) -> str:
+        """The fingerprint of a value, as it is.
 
-    def _digest(self, value: Any) -> str:
+        Raises `NotJson`, and `TypeError` for what MessagePack has not.
+        """
         try:
             packed = _pack(value)
             keyed = self._packed.copy()
@@ -139,6 +133,16 @@ class Fingerprinter:
             raise NotJson(f"they are larger than {self._size} bytes")
         keyed.update(packed)
         return keyed.hexdigest()
+
+    def close(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
+        """Whether each number lies within the tolerance of the one that came first."""
+        shares = chain(self._tolerance.values(), repeat(self._tolerance_of_all or 0.0))
+        return all(
+            abs(number - anchor) <= share * abs(anchor)
+            for (anchor, number), share in zip(
+                zip(like, numbers, strict=True), shares, strict=False
+            )
+        )
 
     def _tidy(self, value: Any, depth: int, path: str) -> Any:
         """Check that a value is JSON, leave out what is ignored, fold what is folded."""

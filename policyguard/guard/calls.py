@@ -80,19 +80,20 @@ class Calls:
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = guard.evaluator.allow_on_internal_error
                 verdict = answers.broken(error, allow=allow)
-            if verdict is ALLOWED and attempt.timeout is None:  # the common case: nothing to say
-                fingerprint = attempt.exact or attempt.fingerprint
-                decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, fingerprint)
-                if admit and not guard.heard:
-                    world.admit(attempt)
-                    return decision
-            else:
-                decision = answers.decision(state.id, verdict, attempt)
-            if admit:
-                try:
-                    self._settle(decision, attempt, walk)
-                except (JournalError, StoreError) as error:
-                    return self._unwritten(decision, attempt, error)
+            try:
+                if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
+                    own = attempt.exact or attempt.fingerprint
+                    decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
+                    if admit:
+                        world.admit(attempt)
+                        if guard.heard:
+                            guard.emit(answers.admitted(state.id, attempt, decision), False)
+                else:
+                    decision = answers.decision(state.id, verdict, attempt)
+                    if admit:
+                        self._settle(decision, attempt, walk)
+            except (JournalError, StoreError) as error:
+                return self._unwritten(decision, attempt, error)
         return decision
 
     def _verdict(self, attempt: Attempt, walk: Walk, learned: list[Violation]) -> Verdict:

@@ -283,4 +283,4 @@ class Guard:
 def _journal(compiled: Compiled, store: Store, now: int) -> Journal | None:
     from policyguard.guard.log import journal_of  # only who keeps something writes journals
 
-    return journal_of(compiled.policy, store, now)
+    return journal_of(compiled, store, now)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from policyguard.compiler import Compiled
 from policyguard.compiler.redaction import redactions
 from policyguard.journal.journal import Journal
 from policyguard.journal.redact import Redaction
 from policyguard.journal.retention import prune
-from policyguard.model.policy import Policy
 from policyguard.store.protocol import Store
 
 FOLDER = "journal"
 """The folder of journals, beside the store's file."""
 
 
-def journal_of(policy: Policy, store: Store, now: int) -> Journal | None:
+def journal_of(compiled: Compiled, store: Store, now: int) -> Journal | None:
     """The journal of a policy; None where the policy or the store keeps none.
 
     Journals that have been kept for `journal.keep_for` at `now` (ns) are removed.
     """
     place = getattr(store, "path", None)
+    policy = compiled.policy
     settings = policy.journal
     if not isinstance(place, Path) or settings.durability == "memory":
         return None
@@ -32,8 +33,12 @@ def journal_of(policy: Policy, store: Store, now: int) -> Journal | None:
         folder,
         store.anchors,
         redact=Redaction(
-            args=settings.args, results=settings.results, patterns=redactions(policy), key=store.key
-        ),
+            args=settings.args,
+            results=settings.results,
+            patterns=redactions(policy),
+            fingerprinter=compiled.fingerprinter,
+            whole=policy.classify.fingerprint.result_chars is None,
+        ).by_kind,
         sync=settings.durability == "fsync",
         largest=policy.bounds.argument_bytes,
         open_files=policy.bounds.in_flight,

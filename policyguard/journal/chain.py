@@ -75,20 +75,35 @@ class Hasher:
         return hmac.compare_digest(self.of(line[: link.hashed]), link.hash)
 
 
-def seal(
-    hasher: Hasher, event: bytes, seq: int, prev: str, chain: str = "", masked: bool = False
-) -> tuple[bytes, str]:
-    """The line for an event's JSON object, with its line feed; and its hash.
+class Chain:
+    """A chain that is being written: each line follows the one before.
 
-    `chain` is given for the first line of a chain.
+    `id` is its random id, `count` how many lines it has, `hash` the last one's hash (of none, the
+    genesis).
     """
-    start = ""
-    if chain:
-        start = f',"chain":"{chain}"' + (f',"key_id":"{hasher.id}"' if hasher.id else "")
-    mask = ',"masked":true' if masked else ""
-    data = event[:-1] + f',"seq":{seq}{start},"prev":"{prev}"{mask}'.encode()
-    digest = hasher.of(data)
-    return data + f',"hash":"{digest}"}}\n'.encode(), digest
+
+    __slots__ = ("_hasher", "count", "hash", "id")
+
+    def __init__(self, hasher: Hasher, id: str, count: int, hash: str) -> None:  # noqa: A002
+        self._hasher = hasher
+        self.id = id
+        self.count = count
+        self.hash = hash
+
+    def seal(self, event: bytes, masked: bool) -> bytes:
+        """The line for an event's JSON object, with its line feed."""
+        seq = self.count
+        begins = "" if seq else self._begins()
+        mask = ',"masked":true' if masked else ""
+        data = event[:-1] + f',"seq":{seq}{begins},"prev":"{self.hash}"{mask}'.encode()
+        self.count = seq + 1
+        self.hash = digest = self._hasher.of(data)
+        return data + f',"hash":"{digest}"}}\n'.encode()
+
+    def _begins(self) -> str:
+        """What stands in the first line only."""
+        key = self._hasher.id
+        return f',"chain":"{self.id}"' + (f',"key_id":"{key}"' if key else "")
 
 
 def parse(line: bytes) -> Link | None:

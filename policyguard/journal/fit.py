@@ -30,7 +30,7 @@ def fitted(event: Event, largest: int) -> tuple[bytes, bool]:
     size = len(line)
     if size > largest or (size > SHALLOW and nests_too_deeply(line)):
         return _cut(event, largest)
-    if isinstance(event, Refused) and not event.fingerprint and not _is_json(event.args):
+    if event.__class__ is Refused and not event.fingerprint and not _is_json(event.args):
         return _cut(event, largest)  # arguments that were not judged may be NaN
     return line, False
 

@@ -16,7 +16,7 @@ from policyguard.journal.finding import Finding
 from policyguard.journal.fit import fitted
 from policyguard.journal.names import file_name
 from policyguard.journal.reading import events
-from policyguard.journal.redact import Redact
+from policyguard.journal.redact import Redactions
 from policyguard.journal.writer import Writer
 from policyguard.model.event import Closed, Event, Refused, TurnStarted
 from policyguard.store.errors import StoreError
@@ -46,7 +46,7 @@ class Journal:
         folder: str | Path,
         anchors: Anchors,
         *,
-        redact: Redact,
+        redact: Redactions,
         sync: bool,
         largest: int,
         open_files: int,
@@ -83,8 +83,9 @@ class Journal:
         Raises `JournalError` where the event could not be written (then nothing of it was), and
         `StoreError` where it was written and could not be anchored.
         """
-        redacted = self._redact(event)
-        line, reduced = fitted(redacted, self._largest)
+        redact = self._redact.get(event.__class__)
+        told = event if redact is None else redact(event)
+        line, reduced = fitted(told, self._largest)
         session = event.session
         with self._lock:
             now = self._monotonic()
@@ -95,7 +96,7 @@ class Journal:
             else:
                 writers.move_to_end(session)
             try:
-                writer.append(line, reduced or redacted is not event)
+                writer.append(line, reduced or told is not event)
             except BaseException:
                 # Also when a signal came between the line and our knowing of it: opening the file
                 # anew finds out how far it reaches.

@@ -8,19 +8,19 @@ the host says of itself (names, tags).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from policyguard.engines.fingerprint import Fingerprinter, NotJson
 from policyguard.model.constraint import Lesson
 from policyguard.model.event import Admitted, Completed, Ended, Event, Refused
 from policyguard.model.policy import Kept
 
-Redact = Callable[[Event], Event]
-"""Gives the event as it is to be written: the same object where nothing is to be hidden."""
+Redactions = Mapping[type[Event], Callable[[Any], Event]]
+"""By kind of event, what gives it as it is to be written: the same object where nothing is to be
+hidden. Of kinds that are not there nothing ever is."""
 
 Pattern = tuple[str, Callable[[str, str], str]]
 """A pattern's name, and how to put a text in place of what it finds (`Regex.replace`)."""
@@ -30,63 +30,48 @@ Hiders = tuple[Callable[[str], str], Callable[[Object], Object | None]]
 """What is written in place of a text, and of an object, that is not empty."""
 
 MARK = "#"
-"""Begins a digest; and is the key of the digest of an object."""
-
-_pack = msgspec.msgpack.Encoder(order="deterministic").encode
-"""A value in the one form that equal values have; see `policyguard.engines.fingerprint`."""
-_NOT_JSON = (TypeError, ValueError, RecursionError)
+"""Begins a fingerprint; and is the key of the fingerprint of an object."""
 
 
 class Redaction:
-    """A policy's redaction, compiled; a pure function of the event. See `Redact`.
+    """A policy's redaction, compiled: `by_kind` are pure functions of an event.
 
     *keep* blots out what `patterns` find, as `[name]`. *mask* leaves the shape: `[string]`,
-    `[3 lines, 70 characters]`. *hash* leaves a digest of exactly what was there, keyed, so that a
-    short secret cannot be guessed from it, and whoever has the key and a text can tell whether it
-    is the one. *drop* leaves nothing.
+    `[3 lines, 70 characters]`. *hash* leaves fingerprints: of arguments the call's own, of a text
+    that of exactly this text. They are keyed, so that a short secret cannot be guessed from them.
+    *drop* leaves nothing. `whole`: the fingerprint that a result has is that of all its text.
     """
 
     def __init__(
-        self, *, args: Kept, results: Kept, patterns: Sequence[Pattern] = (), key: bytes
+        self,
+        *,
+        args: Kept,
+        results: Kept,
+        patterns: Sequence[Pattern] = (),
+        fingerprinter: Fingerprinter,
+        whole: bool = False,
     ) -> None:
         self._patterns = tuple((f"[{name}]", replace) for name, replace in patterns)
-        self._hasher = blake2b(digest_size=16, key=key[:64], person=b"pg-journal")
-        self._packed = self._hasher.copy()  # has hashed the key, which takes as long as a value
-        self._packed.update(b"M")
+        self._fingerprinter = fingerprinter
         self._args = args
+        self._told = results == "hash" and whole
         self._hide_label, self._hide_args = self._hiders(args)
         self._hide_text, self._hide_meta = self._hiders(results)
         # What may have something to hide: a result does with its lessons, which quote arguments.
-        self._concerned: dict[type[Event], Callable[[Any], Event]] = {}
+        self.by_kind: dict[type[Event], Callable[[Any], Event]] = {}
         if args != "keep" or patterns:
             attempt, result = self._attempt, self._result
-            self._concerned |= {Admitted: attempt, Refused: attempt, Completed: result}
+            self.by_kind |= {Admitted: attempt, Refused: attempt, Completed: result}
         if results != "keep" or patterns:
-            self._concerned |= {Completed: self._result, Ended: self._end}
-
-    def __call__(self, event: Event) -> Event:
-        """The event as it is to be written."""
-        redact = self._concerned.get(event.__class__)
-        return event if redact is None else redact(event)
-
-    def digest(self, value: object) -> str:
-        """The keyed digest of a value, as *hash* leaves it; only the mark where JSON has none."""
-        hasher = self._packed.copy()
-        try:
-            hasher.update(_pack(value))
-        except (OverflowError, UnicodeEncodeError):
-            # An integer beyond 64 bits, half of a surrogate pair: ASCII JSON has them.
-            hasher = self._hasher.copy()
-            try:
-                hasher.update(b"J" + json.dumps(value, sort_keys=True).encode())
-            except _NOT_JSON:
-                return MARK
-        except _NOT_JSON:
-            return MARK
-        return MARK + hasher.hexdigest()
+            self.by_kind |= {Completed: self._result, Ended: self._end}
 
     def _attempt(self, event: Admitted | Refused) -> Event:
-        args = self._hide_args(event.args) if event.args else event.args
+        args = event.args
+        if args:
+            if self._args == "hash":
+                args = {MARK: MARK + (event.exact or event.fingerprint)}
+            else:
+                args = self._hide_args(args)
         targets = self._targets(event.targets) if event.targets else event.targets
         like, numbers = event.like, event.numbers
         if like and self._args != "keep":
@@ -103,12 +88,15 @@ class Redaction:
         if self._args == "drop":
             return ()
         if self._args != "keep":
-            return tuple(map(self.digest, targets))
+            return tuple(map(self._marked_text, targets))
         told = tuple(map(self._blotted, targets))
         return targets if told == targets else told
 
     def _result(self, event: Completed) -> Event:
-        text = self._hide_text(event.text) if event.text else event.text
+        text = event.text
+        if text:
+            told = self._told and event.result_fingerprint
+            text = MARK + told if told else self._hide_text(text)
         error = self._hide_text(event.error) if event.error else event.error
         meta = self._hide_meta(event.meta) if event.meta else event.meta
         lessons = tuple(map(self._lesson, event.lessons)) if event.lessons else event.lessons
@@ -146,7 +134,7 @@ class Redaction:
             case "mask":
                 return _outline, self._masked
             case "hash":
-                return self.digest, self._marked
+                return self._marked_text, self._marked
             case "drop":
                 return _no_text, _nothing
 
@@ -162,8 +150,15 @@ class Redaction:
         except RecursionError:
             return None
 
+    def _marked_text(self, text: str) -> str:
+        return MARK + self._fingerprinter.text(text)
+
     def _marked(self, value: Object) -> Object:
-        return {MARK: self.digest(value)}
+        """An object by its fingerprint; by the mark alone where it has none."""
+        try:
+            return {MARK: MARK + self._fingerprinter.value(value)}
+        except (NotJson, TypeError):
+            return {MARK: MARK}
 
     def _blotted(self, value: Any) -> Any:
         """The value with what patterns find blotted out; itself where they find nothing."""

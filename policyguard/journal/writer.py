@@ -9,7 +9,7 @@ import stat
 import time
 from pathlib import Path
 
-from policyguard.journal.chain import Hasher, seal
+from policyguard.journal.chain import Chain, Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.opening import Report, recover
 from policyguard.store.place import FILE_MODE
@@ -46,7 +46,6 @@ class Writer:
         self.path = path
         self.session = session
         self._anchors = anchors
-        self._hasher = hasher
         self._sync = sync
         self._descriptor, created = _opened(path)
         self.due = now + _ANCHOR_EVERY
@@ -60,17 +59,15 @@ class Writer:
             if isinstance(error, OSError):
                 raise _failed(path, error) from None
             raise
-        self._chain = position.chain or os.urandom(16).hex()
-        self._count = position.count
-        self._hash = position.hash or hasher.genesis(session, self._chain)
+        id_ = position.chain or os.urandom(16).hex()
+        last = position.hash or hasher.genesis(session, id_)
+        self._chain = Chain(hasher, id_, position.count, last)
         self._size = position.size
         self._anchored = anchor.count if anchor is not None else 0
 
     def append(self, event: bytes, masked: bool) -> None:
         """Write one event, given as its JSON object. Raises `JournalError`; then nothing stays."""
-        count = self._count
-        begun = "" if count else self._chain
-        line, digest = seal(self._hasher, event, count, self._hash, begun, masked)
+        line = self._chain.seal(event, masked)
         size = len(line)
         try:
             written = os.write(self._descriptor, line)
@@ -81,17 +78,14 @@ class Writer:
         except OSError as error:
             self._take_back()
             raise _failed(self.path, error) from None
-        self._count = count + 1
-        self._hash = digest
         self._size += size
 
     def anchor(self, now: int) -> None:
         """Tell the store how far the file reaches, where it does not know. Raises `StoreError`."""
-        if self._count > self._anchored:
-            self._anchors.put(
-                Anchor(self.session, self._chain, self._count, self._hash, self._size)
-            )
-            self._anchored = self._count
+        chain = self._chain
+        if chain.count > self._anchored:
+            self._anchors.put(Anchor(self.session, chain.id, chain.count, chain.hash, self._size))
+            self._anchored = chain.count
         self.due = now + _ANCHOR_EVERY
 
     def close(self) -> None:

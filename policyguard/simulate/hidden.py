@@ -32,8 +32,8 @@ _LOOKING = ("commands", "paths", "hosts", "finds")
 """Selectors that look at the arguments."""
 _RESULT = ("text", "error", "chars", "signature", "meta", "changed")
 """Fields of `outcome` that are not known where results are not kept."""
-_REDACTED = re.compile(rf"(?:{MARK}[0-9a-f]{{32}}|\[\d+ lines?, \d+ characters\]|{MARK})?")
-"""What a journal leaves of a text: a digest, an outline, or nothing."""
+_REDACTED = re.compile(rf"(?:{MARK}[0-9a-f]{{24}}|\[\d+ lines?, \d+ characters\]|{MARK})?")
+"""What a journal leaves of a text: a fingerprint, an outline, or nothing."""
 _LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 """Hashes and numbers are masked where errors are compared; letters are not."""
 

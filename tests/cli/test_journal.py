@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
+from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.journal.journal import Journal
 from policyguard.journal.redact import Redaction
 from policyguard.model.event import Admitted, Closed, Completed, Event, Refused, Started
@@ -18,6 +19,7 @@ from policyguard.model.policy import Kept
 from policyguard.store.memory import MemoryStore
 from policyguard.store.protocol import Caps
 
+TELL = Fingerprinter(b"k", ignore=(), fold=(), tolerance={}, depth=20, size=10_000)
 AT = 1_755_500_000_123_000_000
 RUN: tuple[Event, ...] = (
     Started("run-7", AT, agent="coder"),
@@ -33,7 +35,7 @@ def journal(folder: Path, kept: Kept = "keep") -> Journal:
     return Journal(
         folder / "journal",
         anchors,
-        redact=Redaction(args=kept, results=kept, key=b"k"),
+        redact=Redaction(args=kept, results=kept, fingerprinter=TELL).by_kind,
         sync=False,
         largest=10_000,
         open_files=4,

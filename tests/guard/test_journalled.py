@@ -105,6 +105,24 @@ def test_a_constraint_is_anchored_at_once_and_evidence_with_what_follows(tmp_pat
     assert unanchored() == 2
 
 
+@pytest.mark.parametrize("chars", ["", "result_chars: 4"])
+def test_what_is_hashed_is_told_by_fingerprints(tmp_path: Path, chars: str) -> None:
+    head = POLICY.replace("classify:", f"classify:\n  fingerprint: {{ignore: [at], {chars}}}")
+    (tmp_path / "policy.yaml").write_text(head)
+    guard = Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
+    session = guard.session("s")
+    for place, (path, result) in enumerate([("x", "same"), ("x", "same as this"), ("y", "same")]):
+        decision = session.check("read", {"path": path, "at": place})
+        session.record(decision, result=result)
+    lines = [json.loads(line) for line in guard.journal.path("s").read_text().splitlines()]
+    calls = [line for line in lines if line["event"] == "admitted"]
+    assert [call["args"] for call in calls] == [{"#": f"#{call['fingerprint']}"} for call in calls]
+    assert calls[0]["args"] == calls[1]["args"] != calls[2]["args"]
+    texts = [line["text"] for line in lines if line["event"] == "completed"]
+    assert texts[0] == texts[2] != texts[1]
+    assert len({line["result_fingerprint"] for line in lines if "text" in line}) == 2 - bool(chars)
+
+
 def test_what_is_learned_hides_arguments_too(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("""
 policyguard: 1

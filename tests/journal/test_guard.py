@@ -75,7 +75,8 @@ def test_the_journal_folds_to_the_same_state_as_the_events_that_were_lived(
     folder = tmp_path_factory.mktemp("world")
     (folder / "policy.yaml").write_text(POLICY)
     compiled = compile_policy(folder / "policy.yaml")
-    world = World(folder, redact=Redaction(args=kept, results=kept, key=b"k"))
+    redact = Redaction(args=kept, results=kept, fingerprinter=compiled.fingerprinter)
+    world = World(folder, redact=redact.by_kind)
     now = iter(range(BEGIN, BEGIN * 2, SECOND))
     lived: list[Event] = []
 

@@ -19,7 +19,7 @@ from policyguard.journal.verify import verify
 from policyguard.model.event import Admitted, Closed, Started, TurnStarted
 from policyguard.store.durable import SqliteStore
 from policyguard.store.protocol import Caps
-from tests.journal.world import World, plain, run
+from tests.journal.world import World, run
 
 CAPS = Caps(constraints=10, evidence=10, anchors=100_000)
 
@@ -33,7 +33,7 @@ from policyguard.store.durable import SqliteStore
 from policyguard.store.protocol import Caps
 folder = Path(sys.argv[1])
 store = SqliteStore(folder / "store.db", caps=Caps(constraints=10, evidence=10, anchors=100_000))
-journal = Journal(folder / "journal", store.anchors, redact=lambda event: event,
+journal = Journal(folder / "journal", store.anchors, redact={},
                   sync=sys.argv[2] == "fsync", largest=10**6, open_files=8)
 """
 WRITE_ON = """
@@ -63,7 +63,7 @@ def reopened(folder: Path) -> tuple[SqliteStore, Journal]:
     return store, Journal(
         folder / "journal",
         store.anchors,
-        redact=plain,
+        redact={},
         sync=False,
         largest=10**6,
         open_files=8,

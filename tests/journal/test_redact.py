@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.engines.regex import Regex
 from policyguard.journal.redact import Redaction
 from policyguard.model.constraint import Lesson
@@ -30,12 +32,24 @@ from policyguard.model.policy import Kept
 from tests.journal.world import World, run
 
 SECRET = "hunter2"  # noqa: S105 - it is looked for in what is written
-KEY = b"k" * 32
+
+
+def fingerprinter(key: bytes = b"k" * 32) -> Fingerprinter:
+    return Fingerprinter(key, ignore=(), fold=(), tolerance={}, depth=20, size=10_000)
+
+
+TELL = fingerprinter()
 PATTERNS = (("secret", Regex(r"sk-[a-z0-9]+").replace), ("mail", Regex(r"\w+@\w+\.org").replace))
 
 
-def redaction(kept: Kept, **more: Any) -> Redaction:
-    return Redaction(args=kept, results=kept, patterns=PATTERNS, **{"key": KEY, **more})
+def hiding(**settings: Any) -> Callable[[Event], Event]:
+    """What a journal writes of an event."""
+    by_kind = Redaction(**{"fingerprinter": TELL, **settings}).by_kind
+    return lambda event: by_kind.get(type(event), lambda told: told)(event)
+
+
+def redaction(kept: Kept, **more: Any) -> Callable[[Event], Event]:
+    return hiding(args=kept, results=kept, patterns=PATTERNS, **more)
 
 
 def attempt(**args: Any) -> Admitted:
@@ -129,37 +143,54 @@ def test_mask_leaves_the_shape() -> None:
     assert result.meta == {"token": "[string]"}
 
 
+def test_hash_leaves_of_a_call_its_fingerprint() -> None:
+    hide = redaction("hash")
+    assert told_args(hide(attempt(a=1))) == {"#": "#f"}
+    assert told_args(hide(msgspec.structs.replace(attempt(a=1), exact="e"))) == {"#": "#e"}
+    assert told_args(hide(attempt())) == {}
+    unjudged = Refused("s", args={"a": float("nan")})
+    assert told_args(hide(unjudged)) == {"#": "#"}
+
+
+def told_args(event: Event) -> object:
+    assert isinstance(event, (Admitted, Refused))
+    return event.args
+
+
 def test_hash_tells_the_same_from_another_and_nothing_else() -> None:
     hide = redaction("hash")
 
-    def args(**given: Any) -> object:
-        told = hide(attempt(**given))
-        assert isinstance(told, Admitted)
-        return told.args
+    def meta(**given: Any) -> object:
+        told = hide(Completed("s", meta=given))
+        assert isinstance(told, Completed)
+        return told.meta
 
-    assert args(a=1, b=2) == args(b=2, a=1)
-    different = [
-        args(a=1),
-        args(a=1.0),
-        args(a=True),
-        args(a="1"),
-        args(a=2**64),
-        args(a=2**65),
-        args(a="\ud800"),
-        args(a="\ud801"),
-        args(b=1),
-    ]
-    assert len({json.dumps(one) for one in different}) == len(different)
-    assert args(a=1) == {"#": hide.digest({"a": 1})}
-    assert redaction("hash", key=b"other").digest("x") != hide.digest("x") == hide.digest("x")
-    assert len(hide.digest("x")) == 33
+    assert meta(a=1, b=2) == meta(b=2, a=1)
+    values = [1, 1.0, True, "1", 2**64, 2**65, "\ud800", "\ud801", [1], {"b": 1}, {"b": "1"}]
+    assert len({json.dumps(meta(a=value)) for value in values}) == len(values)
+    assert meta(a=object()) == meta(a="x" * 20_000) == {"#": "#"}
 
 
-def test_results_that_are_equal_have_equal_digests() -> None:
-    hide = redaction("hash")
-    told = [hide(Completed("s", text=text)) for text in ("a", "a", "b", "")]
-    assert told[0] == told[1] != told[2]
-    assert told[3] == Completed("s")
+@pytest.mark.parametrize("whole", [False, True])
+def test_results_that_are_equal_have_equal_fingerprints(whole: bool) -> None:
+    hide = redaction("hash", whole=whole)
+
+    def told(text: str) -> Event:
+        return hide(Completed("s", text=text, result_fingerprint=TELL.text(text)))
+
+    assert told("a") == told("a") != told("b")
+    assert told("a") == Completed("s", text=f"#{TELL.text('a')}", result_fingerprint=TELL.text("a"))
+    assert hide(Completed("s")) == Completed("s")
+    assert hide(Completed("s", text="a")) == Completed("s", text=f"#{TELL.text('a')}")
+    other = redaction("hash", fingerprinter=fingerprinter(b"other"))
+    assert other(Completed("s", text="a")) != hide(Completed("s", text="a"))
+
+
+def test_the_fingerprint_of_a_part_of_a_result_does_not_stand_for_all_of_it() -> None:
+    result = Completed("s", text="head and tail", result_fingerprint=TELL.text("head"))
+    told = redaction("hash")(result)
+    assert isinstance(told, Completed)
+    assert told.text == f"#{TELL.text('head and tail')}"
 
 
 def test_drop_leaves_nothing() -> None:
@@ -172,7 +203,7 @@ def test_drop_leaves_nothing() -> None:
 
 
 def test_arguments_and_results_are_redacted_apart() -> None:
-    hide = Redaction(args="drop", results="keep", key=KEY)
+    hide = hiding(args="drop", results="keep")
     assert hide(RESULT) is RESULT
     told = hide(Refused("s", args={"a": 1}, fingerprint="f"))
     assert told == Refused("s", fingerprint="f")
@@ -201,13 +232,13 @@ OF_RESULTS = [
 def test_each_kind_of_event_is_hidden_by_what_concerns_it_and_by_nothing_else(
     kept: Kept, event: Event
 ) -> None:
-    args = Redaction(args=kept, results="keep", key=KEY)
-    results = Redaction(args="keep", results=kept, key=KEY)
+    args = hiding(args=kept, results="keep")
+    results = hiding(args="keep", results=kept)
     hides, leaves = (args, results) if event in OF_ARGS else (results, args)
     assert SECRET not in repr(hides(event))
     assert leaves(event) is event
     patterns = [("secret", Regex(SECRET).replace)]
-    blots = Redaction(args="keep", results="keep", patterns=patterns, key=KEY)
+    blots = hiding(args="keep", results="keep", patterns=patterns)
     assert SECRET not in repr(blots(event))
     assert "[secret]" in repr(blots(event))
 
@@ -236,7 +267,8 @@ def test_any_arguments_can_be_redacted_twice_alike(args: dict[str, Any], kept: K
 
 @pytest.mark.parametrize("kept", ["keep", "mask", "hash", "drop"])
 def test_a_line_says_whether_it_was_masked(tmp_path: Path, kept: Kept) -> None:
-    world = World(tmp_path, redact=redaction(kept))
+    redact = Redaction(args=kept, results=kept, patterns=PATTERNS, fingerprinter=TELL)
+    world = World(tmp_path, redact=redact.by_kind)
     world.write(*run(), attempt(a="sk-1"), Completed("s", text="sk-1"))
     hidden = {"args", "text"}
     for line, event in zip(world.lines(), run(), strict=False):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policyguard.journal.chain import Hasher, seal
+from policyguard.journal.chain import Chain, Hasher
 from policyguard.journal.exported import anchor_lines, read_anchors
 from policyguard.journal.finding import CODES
 from policyguard.journal.format import encode
@@ -52,8 +52,9 @@ def forged(lines: Lines, at: int, **changes: object) -> Lines:
         for name in ("seq", "chain", "prev", "hash"):
             value.pop(name, None)
         body = json.dumps(value).encode()
-        made, prev = seal(Hasher(), body, len(out), prev, chain=chain)
-        out.append(made)
+        anew = Chain(Hasher(), chain, len(out), prev)
+        out.append(anew.seal(body, masked=False))
+        prev = anew.hash
     return out
 
 
@@ -147,7 +148,7 @@ def test_an_inserted_line_that_was_hashed_well(world: World) -> None:
     """Between lines 4 and 5, with a place and a link of its own: the next does not follow it."""
     lines = world.lines("s")
     prev = json.loads(lines[3])["hash"]
-    made, _ = seal(Hasher(), encode(TurnStarted("s")), 4, prev)
+    made = Chain(Hasher(), "", 4, prev).seal(encode(TurnStarted("s")), masked=False)
     result = after(world, lambda ls: [*ls[:4], made, *ls[4:]])
     assert result.failed
     assert told(result)[0] == ("inserted", 6)
@@ -180,7 +181,7 @@ def test_a_chain_hashed_anew_that_counts_wrongly(world: World) -> None:
     path = world.journal.path("s")
     lines = world.lines("s")
     prev = json.loads(lines[8])["hash"]
-    made, _ = seal(Hasher(), encode(Closed("s")), 20, prev)
+    made = Chain(Hasher(), "", 20, prev).seal(encode(Closed("s")), masked=False)
     path.write_bytes(b"".join([*lines[:9], made]))
     assert told(verify([path])) == [("dropped", 10)]
 
@@ -306,7 +307,7 @@ def test_with_a_key_nobody_else_can_make_a_chain(tmp_path: Path) -> None:
     whole = world.lines("s")
     value = json.loads(whole[0])
     genesis = Hasher().genesis("s", value["chain"])
-    line, _ = seal(Hasher(), encode(Started("s")), 0, genesis, chain=value["chain"])
+    line = Chain(Hasher(), value["chain"], 0, genesis).seal(encode(Started("s")), masked=False)
     path.write_bytes(line)
     assert told(verify([path], key=b"k" * 32)) == [("no-key", 1)]
     path.write_bytes(b"".join(forged(whole, 4, tokens=1)))
@@ -336,7 +337,7 @@ def test_a_file_that_is_all_wrong_is_not_told_line_by_line(world: World) -> None
 
 
 def test_a_forged_place_far_away_costs_nothing(world: World) -> None:
-    made, _ = seal(Hasher(), encode(Closed("s")), 10**17, "0" * 64)
+    made = Chain(Hasher(), "", 10**17, "0" * 64).seal(encode(Closed("s")), masked=False)
     result = after(world, lambda ls: [*ls, made])
     assert told(result) == [("dropped", 11)]
 

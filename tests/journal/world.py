@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from policyguard.journal.finding import Finding
 from policyguard.journal.journal import Journal
-from policyguard.journal.redact import Redact
+from policyguard.journal.redact import Redactions
 from policyguard.model.event import (
     Admitted,
     Closed,
@@ -25,20 +26,21 @@ from policyguard.store.memory import MemoryStore
 from policyguard.store.protocol import Anchors, Caps
 
 CAPS = Caps(constraints=100, evidence=100, anchors=100_000)
+NOTHING_HIDDEN: Redactions = MappingProxyType({})
 SECOND = 1_000_000_000
 BEGIN = 1_755_500_000 * SECOND
-
-
-def plain(event: Event) -> Event:
-    """No redaction."""
-    return event
 
 
 class World:
     """A journal whose clock stands still, so that anchors come when a test wants them."""
 
     def __init__(
-        self, folder: Path, *, anchors: Anchors | None = None, redact: Redact = plain, **more: Any
+        self,
+        folder: Path,
+        *,
+        anchors: Anchors | None = None,
+        redact: Redactions = NOTHING_HIDDEN,
+        **more: Any,
     ) -> None:
         self.anchors: Anchors = anchors or MemoryStore(caps=CAPS).anchors
         self.now = 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from keyword import iskeyword
 from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from policyguard.cel.functions import STANDARD, Function
 from policyguard.cel.types import Type
@@ -13,8 +15,7 @@ from policyguard.cel.types import Type
 __all__ = ["Declarations"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Declarations:
+class Declarations(msgspec.Struct, frozen=True, eq=False):
     """The names that expressions are compiled against. Immutable; made once, used for many.
 
     A variable's name may be dotted (`google.cloud.project`); the longest name wins. `container`
@@ -30,9 +31,10 @@ class Declarations:
     variables: Mapping[str, Type]
     functions: Sequence[Function] = STANDARD
     container: str = ""
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    overloads: Mapping[str, tuple[Function, ...]] = field(init=False, repr=False, compare=False)
-    namespaces: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    attributes: Mapping[str, str] = MappingProxyType({})
+    # What follows from these, whatever is given.
+    overloads: Mapping[str, tuple[Function, ...]] = MappingProxyType({})
+    namespaces: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.attributes:
@@ -43,11 +45,11 @@ class Declarations:
         parts = self.container.split(".") if self.container else []
         namespaces = (*(".".join(parts[:n]) + "." for n in range(len(parts), 0, -1)), "")
         # `frozen` forbids plain assignment, also here.
-        object.__setattr__(self, "variables", MappingProxyType(dict(self.variables)))
-        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
-        object.__setattr__(self, "functions", tuple(self.functions))
-        object.__setattr__(self, "overloads", MappingProxyType(overloads))
-        object.__setattr__(self, "namespaces", namespaces)
+        force_setattr(self, "variables", MappingProxyType(dict(self.variables)))
+        force_setattr(self, "attributes", MappingProxyType(dict(self.attributes)))
+        force_setattr(self, "functions", tuple(self.functions))
+        force_setattr(self, "overloads", MappingProxyType(overloads))
+        force_setattr(self, "namespaces", namespaces)
 
 
 def _check_attributes(attributes: Mapping[str, str], variables: Iterable[str]) -> None:

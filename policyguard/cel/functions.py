@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
 
 from policyguard.cel import containers, conversions, paths, schedules, strings, times, urls
 from policyguard.cel.times import Duration, Timestamp
@@ -32,8 +33,7 @@ NOT_YET: Final = frozenset({"finds", "runs", "only_runs", "opaque", "sql"})
 """Functions of the policy language that are not there yet; using one is an error that says so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     """One signature of a function, and what it does.
 
     `implementation` takes the receiver (if there is one) and the arguments. It returns a value of
@@ -204,5 +204,7 @@ _ALL: Final = (
     Function("like", STRING, (STRING,), BOOL, paths.like, paths.Glob, needs_literal=False),
     Function("during", TIMESTAMP, (STRING,), BOOL, schedules.during, schedules.Schedule),
 )
-STANDARD: Final[tuple[Function, ...]] = tuple(replace(function, checked=True) for function in _ALL)
+STANDARD: Final[tuple[Function, ...]] = tuple(
+    msgspec.structs.replace(function, checked=True) for function in _ALL
+)
 """CEL's standard functions, its string extension, and those that policies need."""

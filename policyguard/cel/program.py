@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from policyguard.cel.check import check
 from policyguard.cel.declarations import Declarations
@@ -19,8 +20,7 @@ from policyguard.cel.types import DYN, Type, accepts
 __all__ = ["Program", "compile", "compile_sieve"]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """A compiled expression. Immutable, keeps no state, and is safe to share between threads."""
 
     source: str

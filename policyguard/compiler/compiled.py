@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from policyguard.compiler.build import build, fingerprinter_for
 from policyguard.compiler.expressions import Expressions
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from policyguard.compiler.layers import Layered
 
 
-@dataclass(frozen=True, eq=False)
-class Compiled:
+class Compiled(msgspec.Struct, frozen=True, eq=False, dict=True):
     """A policy in force: what judges calls, what it was made from, and the warnings.
 
     `fingerprinter` holds the key of its fingerprints; `expressions` are its CEL by place, `inputs`
@@ -37,7 +37,7 @@ class Compiled:
     diagnostics: tuple[Diagnostic, ...]
     expressions: Expressions
     inputs: Inputs
-    _lay: Callable[[], Layered] = field(repr=False)
+    _lay: Callable[[], Layered]
 
     @cached_property
     def layered(self) -> Layered:

@@ -9,8 +9,10 @@ written without knowing these tools.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+
+import msgspec
 
 from policyguard.cel import Declarations
 from policyguard.cel.types import NameType, RecordType, Type, name_of, record
@@ -69,7 +71,7 @@ class Tools:
             return declarations
         fields = {**call.fields, "tool": self.names, "args": self.arguments_at(path, layered)}
         functions = [
-            replace(one, parameters=(self.names,)) if one.name == "count" else one
+            msgspec.structs.replace(one, parameters=(self.names,)) if one.name == "count" else one
             for one in declarations.functions
         ]
         typed = record(fields, call.optional, call.name)

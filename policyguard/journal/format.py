@@ -7,6 +7,7 @@ line its place in a chain (`chain`); a trace has none, and both are read alike.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -17,7 +18,6 @@ from policyguard.model.event import Admitted, Event, Refused
 
 encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
 """One line of JSON in UTF-8, without the line's end. Fields at their defaults are left out."""
-_decoder = msgspec.json.Decoder(Event)
 
 _TOO_DEEP = f"nested more than {DEEPEST} levels deep: flatten the arguments"
 
@@ -59,13 +59,20 @@ def decode(line: bytes | str) -> Event:
     return event
 
 
+@cache
+def _decoder() -> Callable[[bytes], Event]:
+    """Made when the first line is read: it takes a millisecond, and who writes needs none."""
+    decode: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
+    return decode
+
+
 def _decoded(line: bytes) -> Event:
     link = parse(line)
     if link is not None:
-        event: Event = _decoder.decode(b"%b}" % line[: link.event])
+        event = _decoder()(b"%b}" % line[: link.event])
         return _unmasked(event) if link.masked else event
     try:
-        event = _decoder.decode(line)
+        event = _decoder()(line)
     except msgspec.ValidationError:
         rewritten = _rewritten(line)
         if rewritten is None:

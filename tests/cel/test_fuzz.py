@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import random
 import sys
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -148,7 +148,7 @@ def test_both_functions_of_a_program_agree(seed: int) -> None:
     if absorbing is None:
         return
     values = data(random.Random(seed))  # noqa: S311  # it must repeat itself, not be secret
-    other = dataclasses.replace(program, function=absorbing)
+    other = msgspec.structs.replace(program, function=absorbing)
     first, second = evaluated(program, values), evaluated(other, values)
     assert repr(first) == repr(second)
 

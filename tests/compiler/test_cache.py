@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -448,7 +447,7 @@ def test_what_cannot_be_written_down_is_not_kept(value: Any, small: Path, folder
     odd = msgspec.structs.replace(made.policy, lists={"odd": (value,)})
     place = cache.slot("policy", [small])
     assert place is not None
-    cache.keep_policy(place, replace(made, policy=odd))
+    cache.keep_policy(place, msgspec.structs.replace(made, policy=odd))
     assert place.get(Known, {}) is None
     cache.keep_policy(place, made)
     assert place.get(Known, {}) is not None

@@ -6,14 +6,16 @@ where the first is the index of an element, or the key of an entry.
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 __all__ = ["MACROS", "MACRO_NAMES", "RESERVED_WORDS", "Kind", "Macro"]
 
 Kind = Literal["all", "exists", "exists_one", "filter", "map", "transformList", "transformMap"]
 
 
-class Macro(NamedTuple):
+class Macro(msgspec.Struct, frozen=True):
     """What a macro does, and what its arguments are: variables, a condition, a result."""
 
     kind: Kind

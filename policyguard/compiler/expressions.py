@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,7 +32,7 @@ Path = tuple[str | int, ...]
 _TRUE = ("true", Constant(Span(0, 4), True))
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True):
     """One expression of the policy: where it stands, its text, and what it is checked against."""
 
     path: Path

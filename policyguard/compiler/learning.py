@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from policyguard.compiler.expressions import Expressions, Path
 from policyguard.compiler.learn_sections import learns
@@ -12,7 +14,7 @@ from policyguard.learned.teaching import Teaching, Weakening
 from policyguard.model.policy import Learn, Policy, Weaken
 
 
-class LearnEntry(NamedTuple):
+class LearnEntry(msgspec.Struct, frozen=True):
     """What failures of one signature (or, with an empty name, of all others) teach.
 
     `parameters` names the arguments of a parameter ban, by signature. `spared` are classes that a
@@ -49,9 +51,10 @@ def entries(policy: Policy, expressions: Expressions) -> dict[str, LearnEntry]:
     regions = [(learn.parameters or {}).items() for learn, _ in learns(policy)]
     for signature_id, parameters in chain.from_iterable(regions):
         base = made.get(signature_id, made[""])
-        made[signature_id] = base._replace(
+        made[signature_id] = replace(
+            base,
             name=signature_id,
-            teaching=base.teaching._replace(direction=parameters.direction),
+            teaching=replace(base.teaching, direction=parameters.direction),
             parameters={signature_id: parameters.of},
         )
     return made

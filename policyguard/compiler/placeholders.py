@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from policyguard.model.diagnostic import Diagnostic, Severity, did_you_mean, quoted
 from policyguard.model.policy import Policy
@@ -36,7 +38,7 @@ _FIGURES = ("limit", "used", "left", "retry_after")
 """Figures of a violation; a plain rule has none of them."""
 
 
-class Placeholder(NamedTuple):
+class Placeholder(msgspec.Struct, frozen=True):
     """One placeholder: its dotted name, and from where to where it stands in the message."""
 
     name: str
@@ -44,7 +46,7 @@ class Placeholder(NamedTuple):
     end: int
 
 
-class Template(NamedTuple):
+class Template(msgspec.Struct, frozen=True):
     """A message taken apart: literal texts and names alternate, beginning with a text.
 
     `stray` are the offsets of braces that belong to no placeholder.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from policyguard.compiler.expressions import Expressions
 from policyguard.evaluator.view import Expression
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from policyguard.engines.yaml_tree import Path
 
 
-class RadiusEntry(NamedTuple):
+class RadiusEntry(msgspec.Struct, frozen=True):
     """A schedule, and for which calls it is: those that `when` holds for, or all.
 
     `id` is `radius`, or `radius/N` (the first is 1) where there are several.

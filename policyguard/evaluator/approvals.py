@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from policyguard.model.event import Charge
 
 
-class Terms(NamedTuple):
+class Terms(msgspec.Struct, frozen=True):
     """Whose yes it takes (labels; none: anyone's), and of how many people.
 
     It is waited for `within` (ns). `otherwise_allow`: where nobody can be asked, the call runs.
@@ -19,7 +19,7 @@ class Terms(NamedTuple):
     otherwise_allow: bool
 
 
-class Yes(NamedTuple):
+class Yes(msgspec.Struct, frozen=True):
     """One approval: by whom, with which of the host's labels, when (ns)."""
 
     by: str
@@ -27,7 +27,7 @@ class Yes(NamedTuple):
     at: int | None
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True):
     """When somebody was asked about a call (ns), and which budgets a yes raises."""
 
     at: int | None

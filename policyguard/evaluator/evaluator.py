@@ -7,7 +7,9 @@ changes only in `fold`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from policyguard.evaluator.account import UNIT
 from policyguard.evaluator.approvals import Terms
@@ -36,14 +38,14 @@ Attendance = Literal["nobody", "somebody", "never"]
 """Who may be asked: nobody is there, somebody is, or (in a replay) it is not asked at all."""
 
 
-class Stance(NamedTuple):
+class Stance(msgspec.Struct, frozen=True):
     """How a guard takes a policy: with `observe` nothing is refused, what would be is said."""
 
     observe: bool
     attendance: Attendance
 
 
-class Verdict(NamedTuple):
+class Verdict(msgspec.Struct, frozen=True):
     """What the policy says to an attempt. `would` comes from entries in observe mode.
 
     `passes`: it asks, and what it says of unanswered questions lets the call run. `left` is what
@@ -55,7 +57,7 @@ class Verdict(NamedTuple):
     would: tuple[Violation, ...]
     faults: tuple[Fault, ...]
     passes: bool = False
-    left: dict[str, float] = {}  # noqa: RUF012 - a NamedTuple's default, never written to
+    left: dict[str, float] = {}
 
     @property
     def allowed(self) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.changes import Changes
@@ -19,7 +21,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
-class Terms(NamedTuple):
+class Terms(msgspec.Struct, frozen=True):
     """What every kind of limit is given.
 
     `refuse_tool` and `until` (progress, turn, session; empty: as the kind itself says) are what is

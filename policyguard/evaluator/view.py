@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from policyguard.evaluator.attempt import Attempt
 
 
-class Ground(NamedTuple):
+class Ground(msgspec.Struct, frozen=True):
     """What every view of a policy has in common.
 
     `derive` computes what expressions read of a call beyond its plain fields, `targets` what it

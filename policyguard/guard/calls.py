@@ -119,7 +119,8 @@ class Calls:
         fault = Fault("journal", str(error))
         if decision.allowed and not self._guard.evaluator.allow_on_internal_error:
             self._guard.world.fold(Released(session=self._state.id, call=decision.id))
-            verdict: Verdict = answers.broken(error, allow=False)._replace(faults=(fault,))
+            refused = answers.broken(error, allow=False)
+            verdict = msgspec.structs.replace(refused, faults=(fault,))
             return answers.decision(self._state.id, verdict, attempt)
         return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
 

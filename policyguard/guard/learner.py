@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from policyguard.compiler.learning import LearnEntry
 from policyguard.evaluator.attempt import Attempt
@@ -18,7 +20,7 @@ from policyguard.model.errors import ExpressionError
 from policyguard.model.outcome import Outcome
 
 
-class Bound(NamedTuple):
+class Bound(msgspec.Struct, frozen=True):
     """One thing about a call that a constraint may be on: in which scope, under which key."""
 
     entry: LearnEntry

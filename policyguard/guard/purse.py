@@ -11,7 +11,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+
+import msgspec
 
 from policyguard.evaluator.account import UNIT, Book
 from policyguard.evaluator.attempt import Attempt
@@ -32,7 +33,7 @@ _OWN = ("turn", "session")
 """Scopes that belong to one process."""
 
 
-class _Shared(NamedTuple):
+class _Shared(msgspec.Struct, frozen=True):
     """A budget of a shared scope, and what its purses are called and hold."""
 
     budget: Budget

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from policyguard.learned.confidence import confidence, expired, weak
 from policyguard.learned.memory import Memory
@@ -12,7 +14,7 @@ from policyguard.learned.teaching import Teaching
 from policyguard.model.constraint import Constraint
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """What a constraint says to a call: refuse it, or let it through as a trial, or nothing."""
 
     refused: bool

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 
-class Schedule(NamedTuple):
+class Schedule(msgspec.Struct, frozen=True):
     """One schedule of the policy's `radius`, compiled.
 
     `steps` go from the widest to the narrowest, None is without limit. After `shrink_after`

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from policyguard.model.constraint import Direction
 
 
-class Weakening(NamedTuple):
+class Weakening(msgspec.Struct, frozen=True):
     """How a constraint loses its hold. Durations are nanoseconds; None: never.
 
     A ban whose confidence has fallen to `probation` lets one call through, and is confirmed or
@@ -20,7 +20,7 @@ class Weakening(NamedTuple):
     forget_on_success: bool
 
 
-class Teaching(NamedTuple):
+class Teaching(msgspec.Struct, frozen=True):
     """What one entry of the policy learns from failures.
 
     `most` caps the constraints of one scope; where they are full nothing new is learned, so that

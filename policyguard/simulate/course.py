@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from policyguard.guard import Guard
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
@@ -124,7 +126,7 @@ class Course:
             sight = self._blind().sight(event, self._started.agent)
             event = stand_in(event, place)
         guard, stance = self.guard, self.guard.stance
-        guard.stance = stance._replace(observe=True)
+        guard.stance = msgspec.structs.replace(stance, observe=True)
         try:
             decision = self._replay(event)
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,7 @@ _decoder = msgspec.msgpack.Decoder(Constraint)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Kept(NamedTuple):
+class Kept(msgspec.Struct, frozen=True):
     """A constraint and where it stands in its life: `active`, or `revoked` by somebody."""
 
     constraint: Constraint

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Protocol, Self
 
 import msgspec
 
@@ -183,7 +183,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     keys: int = 10_000
 
 
-class PurseName(NamedTuple):
+class PurseName(msgspec.Struct, frozen=True):
     """Which purse: of which budget, under which key, in which scope (the key's first part)."""
 
     budget: str

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from policyguard import Guard
 from policyguard import compiler as compiling
@@ -133,8 +134,8 @@ def same(fresh: Compiled, known: Compiled) -> None:
     assert known.inputs == fresh.inputs
     assert known.learning.keys() == fresh.learning.keys()
     for name, entry in fresh.learning.items():
-        assert known.learning[name]._replace(scope_key=None, key=None, count_by=None) == (
-            entry._replace(scope_key=None, key=None, count_by=None)
+        assert replace(known.learning[name], scope_key=None, key=None, count_by=None) == (
+            replace(entry, scope_key=None, key=None, count_by=None)
         )
     assert [(one.id, one.schedule) for one in known.radius] == [
         (one.id, one.schedule) for one in fresh.radius
@@ -444,10 +445,10 @@ def test_a_policy_with_errors_is_not_kept(small: Path, folder: Path) -> None:
 @pytest.mark.parametrize("value", [2**70, "\ud800", {"a", "b"}, 1j])
 def test_what_cannot_be_written_down_is_not_kept(value: Any, small: Path, folder: Path) -> None:
     made = compile_policy(small, environ={}, cache=False)
-    odd = msgspec.structs.replace(made.policy, lists={"odd": (value,)})
+    odd = replace(made.policy, lists={"odd": (value,)})
     place = cache.slot("policy", [small])
     assert place is not None
-    cache.keep_policy(place, msgspec.structs.replace(made, policy=odd))
+    cache.keep_policy(place, replace(made, policy=odd))
     assert place.get(Known, {}) is None
     cache.keep_policy(place, made)
     assert place.get(Known, {}) is not None
@@ -572,7 +573,7 @@ def test_expressions_of_another_policy_are_not_used(
 ) -> None:
     compile_policy(small, environ={})
     known = entry(folder)
-    forge(folder, msgspec.msgpack.encode(msgspec.structs.replace(known, expressions={})))
+    forge(folder, msgspec.msgpack.encode(replace(known, expressions={})))
     assert compile_policy(small, environ={}).policy == known.policy
     assert compiled.times == 2
 
@@ -584,7 +585,7 @@ def test_what_a_forged_expression_says_that_it_reads_gives_it_nothing(
     known = entry(folder)
     ((source, outline),) = known.expressions.items()
     odd = Outline(outline.tree, frozenset({"__class__", "call.__class__"}))
-    forge(folder, msgspec.msgpack.encode(msgspec.structs.replace(known, expressions={source: odd})))
+    forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: odd})))
     made = compile_policy(small, environ={})
     session = Guard(made).session("s")
     assert session.check("fetch", {"count": 1}).allowed

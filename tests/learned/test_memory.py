@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -249,7 +250,9 @@ def test_a_success_elsewhere_forgets_nothing(what: str) -> None:
 @settings(deadline=None)
 @given(failing=st.lists(points, min_size=1, max_size=5), good=points)
 def test_what_is_kept_is_not_forgotten(failing: list[dict[str, int]], good: dict[str, int]) -> None:
-    teaching = _teaching(2, "up", weakening=FOREVER._replace(forget_on_success=False))
+    teaching = _teaching(
+        2, "up", weakening=msgspec.structs.replace(FOREVER, forget_on_success=False)
+    )
     memory = _memory()
     _teach(memory, teaching, (_failure(point=point) for point in failing))
     before = _region(memory, teaching), len(_pieces(memory))
@@ -357,7 +360,7 @@ def test_whatever_happens_the_caps_hold(
 @settings(deadline=None)
 @given(lives=st.integers(1, 100), wait=st.integers(0, 200))
 def test_what_has_expired_gives_up_its_place_and_is_learned_anew(lives: int, wait: int) -> None:
-    teaching = _teaching(1, most=1, weakening=FOREVER._replace(lives=lives))
+    teaching = _teaching(1, most=1, weakening=msgspec.structs.replace(FOREVER, lives=lives))
     memory = _memory()
     _teach(memory, teaching, [_failure("call:a")], at=1000)
     _teach(memory, teaching, [_failure("call:b")], at=1000 + wait)

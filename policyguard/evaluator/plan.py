@@ -70,15 +70,15 @@ class Plan:
 
     def changes(self, attempt: Attempt) -> bool:
         """Whether a success of this call may change state. What cannot be told may."""
-        if attempt.changing is None:
-            attempt.changing = self._changes(attempt)
-        return attempt.changing
+        changing = attempt.changing
+        if changing is None:
+            known, variable = self._known, self.variable
+            plain = not attempt.hints and variable is not None and variable.isdisjoint(attempt.args)
+            changing = known if plain and known is not None else self._asked(attempt, plain)
+            attempt.changing = changing
+        return changing
 
-    def _changes(self, attempt: Attempt) -> bool:
-        known, variable = self._known, self.variable
-        plain = not attempt.hints and variable is not None and variable.isdisjoint(attempt.args)
-        if plain and known is not None:
-            return known
+    def _asked(self, attempt: Attempt, plain: bool) -> bool:
         changing = self.changing
         if changing is True or changing is False:
             return changing

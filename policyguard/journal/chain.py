@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from functools import partial
 from hashlib import sha256
 
 import msgspec
@@ -55,15 +56,14 @@ class Hasher:
     """How lines are hashed: anybody can (no key), or only who has the key."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        self._key = key
+        self.start = sha256 if key is None else partial(hmac.new, key, digestmod="sha256")
+        """What takes bytes and has their hash (`hexdigest`)."""
         self.id = "" if key is None else self.of(b"policyguard journal key\0")[:16]
         """Tells keys apart and nothing about them; empty without one."""
 
     def of(self, data: bytes) -> str:
         """The hash of bytes, in hex."""
-        if self._key is None:
-            return sha256(data).hexdigest()
-        return hmac.digest(self._key, data, "sha256").hex()
+        return self.start(data).hexdigest()
 
     def genesis(self, session: str, chain: str) -> str:
         """What a chain's first line has in place of the hash of the line before."""
@@ -82,10 +82,11 @@ class Chain:
     genesis).
     """
 
-    __slots__ = ("_hasher", "count", "hash", "id")
+    __slots__ = ("_key", "_start", "count", "hash", "id")
 
     def __init__(self, hasher: Hasher, id: str, count: int, hash: str) -> None:  # noqa: A002
-        self._hasher = hasher
+        self._start = hasher.start
+        self._key = hasher.id
         self.id = id
         self.count = count
         self.hash = hash
@@ -97,13 +98,13 @@ class Chain:
         mask = ',"masked":true' if masked else ""
         data = event[:-1] + f',"seq":{seq}{begins},"prev":"{self.hash}"{mask}'.encode()
         self.count = seq + 1
-        self.hash = digest = self._hasher.of(data)
+        self.hash = digest = self._start(data).hexdigest()
         return data + f',"hash":"{digest}"}}\n'.encode()
 
     def _begins(self) -> str:
         """What stands in the first line only."""
-        key = self._hasher.id
-        return f',"chain":"{self.id}"' + (f',"key_id":"{key}"' if key else "")
+        key = f',"key_id":"{self._key}"' if self._key else ""
+        return f',"chain":"{self.id}"{key}'
 
 
 def parse(line: bytes) -> Link | None:

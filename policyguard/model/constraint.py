@@ -1,6 +1,6 @@
 """What failures have taught: which calls are not to be made again."""
 
-from __future__ import annotations
+# No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
 from typing import Any, Literal
 

@@ -7,7 +7,7 @@ the derived fields (`class`, `fingerprint`, `charges` …) left empty: a replay 
 Times are integers, nanoseconds since 1970 in UTC; `None` where the record has no time.
 """
 
-from __future__ import annotations
+# No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
 from typing import Any, Literal
 

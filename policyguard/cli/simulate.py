@@ -23,6 +23,7 @@ from policyguard.simulate.gate import OPTION, Gate, GateError
 from policyguard.simulate.job import Job, Loaded
 from policyguard.simulate.workers import WorkerError, obstacle, run_with
 from policyguard.traces import TraceError, expand
+from policyguard.traces.paths import among
 
 HERE = "policyguard.yaml"
 _HELD, _MISUSE, _INTERRUPTED = 1, 2, 130
@@ -157,7 +158,7 @@ def _rendered(figures: Figures, form: str) -> str:
 
 def _check_output(context: click.Context, output: Path, files: tuple[Path, ...]) -> None:
     """Find what is wrong with the place of the report before a long replay, not after it."""
-    if any(output.resolve() == file.resolve() for file in files):
+    if among(output, files):
         _misuse(context, f"`{output}` is among the traces to be read")
     if not output.parent.is_dir():
         _misuse(context, f"`{output}` cannot be written: there is no folder `{output.parent}`")

@@ -21,6 +21,7 @@ from policyguard.simulate import LabelError
 from policyguard.simulate.suggest import Request, SuggestError
 from policyguard.simulate.suggest import suggest as search
 from policyguard.traces import TraceError, expand
+from policyguard.traces.paths import among, real
 
 _FORMATS: dict[str, Callable[[Suggestion], str]] = {
     "text": render_text,
@@ -138,13 +139,13 @@ def _check(context: click.Context, files: tuple[Path, ...], *outputs: Path | Non
     """Find what is wrong with the places of the layers before a long search, not after it."""
     wanted = [output for output in outputs if output is not None]
     for output in wanted:
-        if any(output.resolve() == file.resolve() for file in files):
+        if among(output, files):
             _misuse(context, f"`{output}` is among the traces to be read")
         if not output.parent.is_dir():
             _misuse(context, f"`{output}` cannot be written: there is no folder `{output.parent}`")
-    if len({output.resolve().parent for output in wanted}) > 1:
+    if len({real(output.parent) for output in wanted}) > 1:
         _misuse(context, "--output and --signatures belong in one folder")
-    if len({output.resolve() for output in wanted}) < len(wanted):
+    if len({real(output) for output in wanted}) < len(wanted):
         _misuse(context, "--output and --signatures are the same file")
 
 

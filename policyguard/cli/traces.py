@@ -13,6 +13,7 @@ from policyguard.journal.format import encode
 from policyguard.report.escape import for_terminal
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
 from policyguard.traces.convert import Renamed, converted
+from policyguard.traces.paths import among
 from policyguard.traces.stats import stats as counted
 from policyguard.traces.stats_text import render_text
 
@@ -54,7 +55,7 @@ def convert(context: click.Context, paths: tuple[str, ...], output: str) -> None
     A session whose id an earlier file has had becomes `id#1`. Exits with 1 where there is none.
     """
     files = _expanded(context, paths)
-    if any(Path(output).resolve() == file.resolve() for file in files):
+    if among(Path(output), files):
         _misuse(context, f"`{output}` is among the traces to be read")
     events = skipped = 0
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from policyguard.traces.item import TraceError
@@ -17,13 +17,23 @@ def expand(paths: Sequence[str | Path]) -> Iterator[Path]:
     is neither is taken as a glob (`**` crosses folders). What cannot be opened is among them:
     the reader says why. Raises `TraceError` for what matches nothing.
     """
-    met: set[Path] = set()
+    met: set[str] = set()
     for path in paths:
         for file in _files(Path(path)):
-            real = file.resolve()
-            if real not in met:
-                met.add(real)
+            place = real(file)
+            if place not in met:
+                met.add(place)
                 yield file
+
+
+def real(path: Path) -> str:
+    """Where a path leads, links followed; of links in a circle, where they begin."""
+    return os.path.realpath(path)  # Path's own raises RuntimeError for a circle
+
+
+def among(output: Path, files: Iterable[Path]) -> bool:
+    """Whether who writes there writes over one of the files."""
+    return real(output) in map(real, files)
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -213,3 +213,19 @@ def test_a_converted_file_ends_each_session(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     run("convert", CODEX, CHAT, "-o", out)
     assert sum(isinstance(event, Closed) for event in events(out)) == 2
+
+
+def test_links_in_a_circle_are_passed_over_with_a_word(tmp_path: Path) -> None:
+    circle = tmp_path / "circle.jsonl"
+    circle.symlink_to(circle)
+    (tmp_path / "trace.jsonl").write_bytes(DEMO.read_bytes())
+    told = "circle.jsonl: cannot be read: Too many levels of symbolic links"
+    assert told in run("stats", tmp_path).output
+    for command in ("simulate", "suggest --max-harm 0.1", "traces convert"):
+        given = [*command.split(), str(tmp_path), "-o"]
+        result = CliRunner().invoke(main, [*given, str(tmp_path / "out")], catch_exceptions=False)
+        assert result.exit_code in (0, 1, 2)
+        over = [*given, str(tmp_path / "trace.jsonl")]
+        result = CliRunner().invoke(main, over, catch_exceptions=False)
+        assert result.exit_code == 2
+        assert "is among the traces to be read" in result.output

@@ -11,7 +11,6 @@ from policyguard.compiler.expressions import Expressions, Path, reads_any
 from policyguard.compiler.placeholders import template
 from policyguard.compiler.redaction import redactor
 from policyguard.compiler.selectors import glob, literal_prefix, names, selects
-from policyguard.evaluator.account import UNIT
 from policyguard.evaluator.approvals import Terms as Approval
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budget import Budget
@@ -34,6 +33,7 @@ from policyguard.model.limits import Limit as AnyLimit
 from policyguard.model.limits import LimitLevel, RefusalsLimit, RepeatLimit
 from policyguard.model.policy import Policy
 from policyguard.model.policy import Rule as RuleEntry
+from policyguard.model.quantity import UNIT
 
 KINDS = ("repeat", "cycle", "no_progress", "failures", "outage", "polling")
 

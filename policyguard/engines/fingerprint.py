@@ -230,10 +230,14 @@ def text_of(result: Any) -> str:
     if isinstance(result, (bytes, bytearray)):
         return bytes(result).decode("utf-8", "replace")
     try:
-        return msgspec.json.encode(result, enc_hook=_opaque).decode()
+        return msgspec.json.encode(result, enc_hook=shown).decode()
     except (ValueError, TypeError, OverflowError, RecursionError, UnicodeError):
-        return str(result)
+        return shown(result)
 
 
-def _opaque(value: object) -> str:
-    return str(value)
+def shown(value: object) -> str:
+    """A stranger's object as text; only its type's name where its own text cannot be had."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - whatever it raises; a cycle or depth a RecursionError
+        return f"<{type(value).__name__}>"

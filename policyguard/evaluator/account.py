@@ -1,14 +1,12 @@
 """What has been drawn from a budget, per scope and key: the book that all sessions share.
 
-Amounts are integers, in units of 1e-9 of the budget's own unit: money adds up exactly, and a
-third call of 0.1 fits a budget of 0.3.
+Amounts are integers (`model.quantity`): money adds up exactly, and a third call of 0.1 fits a
+budget of 0.3.
 """
 
 from __future__ import annotations
 
 from collections import deque
-
-UNIT = 1_000_000_000
 
 
 class Account:

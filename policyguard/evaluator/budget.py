@@ -7,11 +7,10 @@ admitted while what was used is below the limit, and drawn when it has completed
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from policyguard.evaluator.account import UNIT, Account, Book
+from policyguard.evaluator.account import Account, Book
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.ladder import Ladder
 from policyguard.evaluator.session import SessionState
@@ -22,6 +21,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Charge
 from policyguard.model.outcome import Outcome
+from policyguard.model.quantity import UNIT, units
 
 
 class Budget:
@@ -357,8 +357,7 @@ _SOON = "come to an end: use what is left for what matters most"
 
 def _amount(value: Any) -> int:
     """A finite number >= 0 in units of 1e-9; anything else would let a call mend a budget."""
-    if value.__class__ is bool or not isinstance(value, (int, float)):
-        raise ExpressionError("the amount is not a number")
-    if not math.isfinite(value) or value < 0:
+    amount = units(value)
+    if amount is None:
         raise ExpressionError("the amount is not a finite number of at least 0")
-    return round(value * UNIT)
+    return amount

@@ -115,10 +115,8 @@ def complete(
     for charge in charges:
         # What was reserved too much was drawn at admission.
         draw(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
-    if outcome.tokens:
-        session.facts["tokens"] += outcome.tokens
-    if outcome.cost:
-        session.facts["cost"] += outcome.cost
+    if outcome.tokens or outcome.cost:
+        session.use(outcome.tokens or 0, outcome.cost or 0.0)
     if evaluator.reads_changed:
         most = evaluator.bounds.window_entries
         _remember(session.results, attempt.fingerprint, outcome.result, most)

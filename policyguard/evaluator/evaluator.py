@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from policyguard.evaluator.account import UNIT
 from policyguard.evaluator.approvals import Terms
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budget import Budget
@@ -27,6 +26,7 @@ from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
+from policyguard.model.quantity import units
 
 Identity = tuple[str, str, tuple[float, ...]]
 """What makes a call the same as another: its fingerprint.
@@ -348,8 +348,10 @@ class Evaluator:
         for budget in self.budgets.values():
             amount = {"tokens": tokens, "cost": cost}.get(budget.kind, 0)
             if amount and not budget.selective:
-                units = round(amount * UNIT)
-                charges += [Charge(budget.id, key, units) for _, key in budget.scopes(session)]
+                drawn = units(amount)
+                if drawn is None:
+                    drawn = budget.max  # what cannot be reckoned has used everything
+                charges += [Charge(budget.id, key, drawn) for _, key in budget.scopes(session)]
         return tuple(charges)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from policyguard.evaluator import calls
-from policyguard.evaluator.account import UNIT
 from policyguard.evaluator.approvals import Yes
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.paying import draw, own
@@ -24,6 +23,7 @@ from policyguard.model.event import (
     TurnStarted,
 )
 from policyguard.model.outcome import Outcome
+from policyguard.model.quantity import units
 
 
 def fold(evaluator: Evaluator, state: State, event: Event) -> None:
@@ -120,8 +120,7 @@ def turn(evaluator: Evaluator, state: State, session: SessionState, event: TurnS
 def spend(evaluator: Evaluator, state: State, session: SessionState, event: Spent) -> None:
     """The model itself used tokens and money."""
     calls.tick(session, event.at)
-    session.facts["tokens"] += event.tokens
-    session.facts["cost"] += event.cost
+    session.use(event.tokens, event.cost)
     for charge in event.charges:
         draw(evaluator, state, session, charge, event.at)
 
@@ -139,7 +138,7 @@ def grant(evaluator: Evaluator, state: State, session: SessionState, event: Gran
     keys = [event.key] if event.key else [key for _, key in budget.scopes(session)]
     for key in keys[:1]:  # the nearest owner: a parent's budget is raised through the parent
         own(session, budget.scope, event.budget, key)
-        state.book.open(event.budget, key).granted += round(event.amount * UNIT)
+        state.book.open(event.budget, key).granted += units(event.amount) or 0
 
 
 def approve(session: SessionState, event: Approved) -> None:

@@ -9,6 +9,7 @@ from policyguard.evaluator.view import Expression
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Completed
 from policyguard.model.outcome import Outcome
+from policyguard.model.quantity import nanoseconds
 
 FIRST_ERROR_STATUS = 400
 """HTTP: 4xx and 5xx are errors (RFC 9110 §15)."""
@@ -198,8 +199,8 @@ class Observer:
             "cost": event.cost or 0.0,
             "meta": event.meta,
             "changed": changed,
-            "duration": self.span(round((event.duration or 0.0) * 1e9)),
-            "retry_after": self.span(round((event.retry_after or 0.0) * 1e9)),
+            "duration": self.span(nanoseconds(event.duration)),
+            "retry_after": self.span(nanoseconds(event.retry_after)),
         }
         if event.score is not None:
             seen["score"] = event.score

@@ -10,6 +10,7 @@ from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.wording import seconds, times
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
+from policyguard.model.quantity import nanoseconds
 
 
 class Trial:
@@ -158,7 +159,7 @@ class Outage(Limit):
 
     def _rest(self, outcome: Outcome) -> int:
         """How long the tool rests: as the policy says, or longer where the tool asks for it."""
-        return max(self.cooldown, round((outcome.retry_after or 0.0) * 1e9))
+        return max(self.cooldown, nanoseconds(outcome.retry_after))
 
     def _tried(self, row: Row, at: int) -> bool:
         return row.trial is not None and at - row.trial.at < self.patience

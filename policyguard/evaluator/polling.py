@@ -10,6 +10,7 @@ from policyguard.evaluator.limits import Limit, Terms
 from policyguard.evaluator.wording import seconds, times
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
+from policyguard.model.quantity import nanoseconds
 
 
 class Poll:
@@ -126,7 +127,7 @@ class Polling(Limit):
         poll.unchanged = poll.unchanged + 1 if outcome.result == poll.result else 0
         poll.result = outcome.result
         poll.seq = attempt.call.seq
-        poll.wait = round((outcome.retry_after or 0.0) * 1e9)
+        poll.wait = nanoseconds(outcome.retry_after)
 
     def release(self, tracker: dict[str, Poll], attempt: Attempt) -> None:
         """The poll may be made at once again."""

@@ -14,6 +14,7 @@ from policyguard.evaluator.refusals import Refusals
 from policyguard.evaluator.view import Ground
 from policyguard.evaluator.walk import Walk
 from policyguard.model.event import Started
+from policyguard.model.quantity import LARGEST, units
 
 if TYPE_CHECKING:
     from policyguard.evaluator.plan import Plan
@@ -141,6 +142,12 @@ class SessionState:
         if at is None or self.now is None:
             return at
         return at if at >= self.now else self.now
+
+    def use(self, tokens: int, cost: float) -> None:
+        """Tokens and money were used. What cannot be counted is more than any rule allows."""
+        facts = self.facts
+        facts["tokens"] += tokens if units(tokens) is not None else LARGEST
+        facts["cost"] += cost if units(cost) is not None else LARGEST
 
     def insists(self, limit: Limit, attempt: Attempt) -> int:
         """How many refused attempts of the same subject still stand under a limit."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
-from policyguard.evaluator.account import UNIT, Book
+from policyguard.evaluator.account import Book
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.evaluator import ALLOWED, Evaluator, Verdict
@@ -23,6 +23,7 @@ from policyguard.evaluator.session import SessionState
 from policyguard.guard.keeper import EVERY
 from policyguard.model.decision import Violation
 from policyguard.model.event import Charge, Closed, Event, Granted, Released, Spent
+from policyguard.model.quantity import UNIT, units
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Purse, PurseName, Purses, Terms
 
@@ -194,7 +195,7 @@ class Purser:
             return
         scope = session.scopes[shared.budget.scope]
         name = PurseName(shared.name, event.key or scope, scope)
-        self._purses.grant(name, round(event.amount * UNIT))
+        self._purses.grant(name, units(event.amount) or 0)
 
     def doubt(self) -> None:
         """What is known may be wrong: a session was rebuilt, whose draws the store has long had."""

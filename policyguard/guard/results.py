@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from policyguard.engines.fingerprint import text_of
+from policyguard.engines.fingerprint import shown, text_of
 
 _RUNNING = ("working", "input_required")
 _STOPPED = ("failed", "cancelled")
@@ -46,6 +46,11 @@ def read(result: Any, harness: Sequence[str]) -> Given:
         pending=status in _RUNNING,
         meta={key: value for key, value in _meta(parts).items() if key not in harness},
     )
+
+
+def told(error: BaseException) -> str:
+    """What was raised, as text."""
+    return f"{type(error).__name__}: {shown(error)}".removesuffix(": ")
 
 
 def _parts(result: Any) -> Mapping[str, Any] | None:

@@ -15,7 +15,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackTyp
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from policyguard.guard.deadline import ends_within, error_of, in_task, in_thread, stop
-from policyguard.guard.results import Given, read
+from policyguard.guard.results import Given, read, told
 from policyguard.model.errors import CallRefused, ToolTimeoutError
 from policyguard.model.event import Completed, Ended
 
@@ -169,7 +169,7 @@ class _Call:
             call=self.id,
             ok=None if given.pending else not given.failed,
             text=given.text,
-            error=None if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
+            error=None if error is None else told(error),
             duration=self.took(),
         )
         with session.guard.lock:

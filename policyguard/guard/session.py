@@ -10,7 +10,7 @@ from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import PROGRESSING, SessionState
 from policyguard.guard.answers import tell
 from policyguard.guard.calls import Calls
-from policyguard.guard.results import read
+from policyguard.guard.results import read, told
 from policyguard.guard.tool import entered
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
@@ -27,6 +27,7 @@ from policyguard.model.event import (
     TurnStarted,
 )
 from policyguard.model.outcome import Recorded
+from policyguard.model.quantity import units
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -151,7 +152,7 @@ class Session:
         keys that only the host may set (`outcomes.meta.harness`). `meta` is the host's own word.
         """
         if error is not None and not isinstance(error, str):
-            error = f"{type(error).__name__}: {error}"
+            error = told(error)
         text, failed, pending = result, error is not None, False
         if type(result) is not str:
             given = read(result, self.guard.evaluator.observer.harness)
@@ -220,7 +221,8 @@ class Session:
         """Raise a budget where this session draws on it, and lift a halt.
 
         `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
-        `KeyError` for an unknown budget, `ValueError` for one without `extend` and no amount.
+        `KeyError` for an unknown budget, `ValueError` for one without `extend` and no amount, and
+        for an amount that is no finite number of at least 0.
         """
         budgets = self.guard.evaluator.budgets
         id_ = budget if budget in budgets else f"budgets/{budget}"
@@ -231,6 +233,7 @@ class Session:
             if budgets[id_].extend is None:
                 raise ValueError(f"budget `{budget}` has no `extend`: say how much to grant")
             amount = budgets[id_].extended
+        _counted("amount", amount)
         self._calls.fold(Granted(self.id, self._now(None), id_, amount, by))
 
     def turn(self) -> None:
@@ -238,7 +241,12 @@ class Session:
         self._calls.fold(TurnStarted(session=self.id, at=self._now(None)))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
-        """Count tokens and cost that the model used between calls."""
+        """Count tokens and cost that the model used between calls.
+
+        `ValueError` for what is no finite number of at least 0.
+        """
+        _counted("tokens", tokens)
+        _counted("cost", cost)
         self._calls.spend(Spent(session=self.id, at=self._now(None), tokens=tokens, cost=cost))
 
     def close(self) -> None:
@@ -330,6 +338,11 @@ class Session:
 
     def _now(self, at: int | None) -> int:
         return self.guard.clock() if at is None else at
+
+
+def _counted(name: str, amount: float) -> None:
+    if units(amount) is None:
+        raise ValueError(f"`{name}` is {amount!r:.40}, no finite number of at least 0")
 
 
 def _id(decision: Decision | str) -> str:

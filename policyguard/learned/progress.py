@@ -9,10 +9,12 @@ puts bans on trial. See docs/decisions/0008-what-the-search-space-is.md.
 
 from __future__ import annotations
 
-from math import isfinite
+import sys
 from typing import Literal
 
 from policyguard.model.policy import Progress
+
+_LARGEST = sys.float_info.max
 
 Standing = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 
@@ -37,7 +39,7 @@ class Course:
 
         Nor does one that is not finite: no journal could tell it from none.
         """
-        if score is None or not isfinite(score):
+        if score is None or not -_LARGEST <= score <= _LARGEST:
             return
         if self.best is None:
             self.best = score

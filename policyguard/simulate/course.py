@@ -11,10 +11,10 @@ from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Completed, Event, Refused, Released, Spent, Started
 from policyguard.model.outcome import Outcome, Recorded
+from policyguard.model.quantity import units
 from policyguard.simulate.answer import ALLOWED, UNKNOWN, Answer
 from policyguard.simulate.hidden import Blind, Sight, stand_in
 
-UNIT = 1_000_000_000
 """Costs are counted in units of 1e-9, so that the order in which they are added does not matter."""
 
 
@@ -86,7 +86,7 @@ class Course:
         `hidden`: fingerprints stand in it where texts were not kept.
         """
         if self.first_refusal is not None and event.cost:
-            self.cost_after += round(event.cost * UNIT)
+            self.cost_after += units(event.cost) or 0
         if hidden and self._blind().results_open:
             self._doubtful = self._doubtful_learning = self._careful = True
         recorded = self._session.replay(event)
@@ -98,7 +98,7 @@ class Course:
     def other(self, event: Event) -> None:
         """Take in anything else that has happened."""
         if isinstance(event, Spent) and self.first_refusal is not None:
-            self.cost_after += round(event.cost * UNIT)
+            self.cost_after += units(event.cost) or 0
         if self._session.closed:
             self._reopen()
         self._session.replay(event)

@@ -6,6 +6,7 @@ from collections import Counter
 
 import msgspec
 
+from policyguard.model.quantity import UNIT
 from policyguard.report.figures import (
     Catch,
     EffectFigures,
@@ -15,7 +16,7 @@ from policyguard.report.figures import (
     RuleFigures,
     Share,
 )
-from policyguard.simulate.course import UNIT, Course, Hit
+from policyguard.simulate.course import Course, Hit
 from policyguard.simulate.errors import Order
 from policyguard.simulate.proportions import share
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from policyguard.model.event import Admitted, Completed, Event, Refused
 from policyguard.model.outcome import Outcome
+from policyguard.model.quantity import UNIT
 from policyguard.report.figures import (
     BaselineRun,
     CallFigures,
@@ -17,7 +18,7 @@ from policyguard.report.figures import (
     UnmatchedFigures,
 )
 from policyguard.simulate.answer import UNKNOWN, Answer
-from policyguard.simulate.course import UNIT, Course
+from policyguard.simulate.course import Course
 from policyguard.simulate.errors import ErrorKinds, Order
 from policyguard.simulate.hidden import without_text
 from policyguard.simulate.timeline import ShownCall, Timeline, cut

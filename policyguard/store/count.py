@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from policyguard.evaluator.account import UNIT, Account
+from policyguard.evaluator.account import Account
+from policyguard.model.quantity import UNIT
 from policyguard.store.ledger import Ledger
 from policyguard.store.protocol import Terms
 from policyguard.store.purse import SharedPurse

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policyguard.evaluator.account import UNIT
+from policyguard.model.quantity import UNIT
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
 from policyguard.store.memory import MemoryStore

@@ -184,7 +184,7 @@ def test_what_an_async_function_raises_in_time_is_its_own(session: Session, told
             await session.arun("quick", {}, give_up)
 
     asyncio.run(main())
-    assert [(one.error, one.timeout_by) for one in told.of(Completed)] == [("TimeoutError: ", "")]
+    assert [(one.error, one.timeout_by) for one in told.of(Completed)] == [("TimeoutError", "")]
     assert len(told.of(Released)) == 1
 
 

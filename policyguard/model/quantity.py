@@ -1,0 +1,29 @@
+"""Amounts and times that others have reported, as integers: they add up exactly.
+
+What a host, a tool or a recorded run says may be no number, infinite or beyond all measure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+UNIT = 1_000_000_000
+"""Amounts are counted in units of 1e-9 of the budget's own unit."""
+LARGEST = 10**18
+"""Of an amount that anybody has used: more tokens than there are."""
+_LONGEST = 2**63 - 1
+"""Nanoseconds, 292 years: as long as a duration of CEL can be."""
+
+
+def units(amount: Any) -> int | None:
+    """An amount in units of 1e-9; None where it is no finite number of at least 0."""
+    if amount.__class__ is bool or not isinstance(amount, (int, float)):
+        return None
+    return round(amount * UNIT) if 0 <= amount <= LARGEST else None  # NaN is not
+
+
+def nanoseconds(seconds: float | None) -> int:
+    """A span of time in ns: at most 292 years; 0 where none was given, or what is no span."""
+    if seconds is None or not seconds > 0:
+        return 0
+    return round(seconds * UNIT) if seconds < _LONGEST / UNIT else _LONGEST

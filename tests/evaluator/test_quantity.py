@@ -1,0 +1,56 @@
+"""What others report becomes an integer, or is seen to be none."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.model.quantity import LARGEST, nanoseconds, units
+
+LONGEST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"),
+    [(0, 0), (3, 3 * 10**9), (0.1, 10**8), (1e-10, 0), (LARGEST, LARGEST * 10**9)],
+)
+def test_amounts_are_counted_in_billionths(amount: float, expected: int) -> None:
+    assert units(amount) == expected
+
+
+@pytest.mark.parametrize(
+    "amount",
+    [-1, -1e-9, math.nan, math.inf, -math.inf, 1e308, 10**400, LARGEST + 1, True, "5", None, []],
+)
+def test_what_is_no_finite_number_of_at_least_0_is_no_amount(amount: Any) -> None:
+    assert units(amount) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (None, 0),
+        (0, 0),
+        (-5, 0),
+        (math.nan, 0),
+        (-math.inf, 0),
+        (1.5, 1_500_000_000),
+        (LONGEST / 10**9, LONGEST),
+        (1e300, LONGEST),
+        (10**400, LONGEST),
+        (math.inf, LONGEST),
+    ],
+)
+def test_a_span_is_never_more_than_can_be_told(seconds: float | None, expected: int) -> None:
+    assert nanoseconds(seconds) == expected
+
+
+@given(st.floats() | st.integers())
+def test_nothing_raises_and_nothing_is_beyond_its_bounds(value: float) -> None:
+    assert 0 <= nanoseconds(value) <= LONGEST
+    found = units(value)
+    assert found is None or 0 <= found <= LARGEST * 10**9

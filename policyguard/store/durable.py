@@ -38,6 +38,8 @@ class SqliteStore:
         read_only: bool = False,
     ) -> None:
         self.path = Path(path)
+        if not self.path.name or "\0" in str(path):
+            raise StoreError(self.path, "is no name of a file", "name a file")
         self._database = Database(
             self.path,
             application=APPLICATION,

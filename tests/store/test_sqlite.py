@@ -149,6 +149,12 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     other.close()
 
 
+@pytest.mark.parametrize("name", ["", ".", "/", "a\0b"])
+def test_what_is_no_name_of_a_file(name: str) -> None:
+    with pytest.raises(StoreError, match="is no name of a file; name a file"):
+        SqliteStore(name, caps=CAPS)
+
+
 def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "store.db").mkdir()
     with pytest.raises(StoreError, match="is a folder; name a file"):

@@ -11,21 +11,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from policyguard.evaluator.attempt import Attempt
 from policyguard.learned.memory import Memory, constraint_id
-from policyguard.model.constraint import Evidence, Lesson
+from policyguard.model.constraint import Lesson
 from policyguard.model.policy import Policy
 from policyguard.store.errors import StoreError
-from policyguard.store.learned import constraint_of, packed, record
+from policyguard.store.learned import constraint_of, evidence_of, packed, record
 from policyguard.store.protocol import REVOKED, Caps, Store
 from policyguard.store.protocol import Constraint as Record
 
 EVERY = 1.0
 """Seconds within which other processes see a new constraint (DESIGN §3)."""
-
-_evidence = msgspec.msgpack.Decoder(tuple[Evidence, ...])
 
 
 def opened(store: Store | str | Path, policy: Policy) -> Store:
@@ -53,7 +49,7 @@ class Keeper:
         self._owing = False
         self._pull_constraints()
         for _, _, payload in store.evidence.list():
-            for piece in _evidence.decode(payload):
+            for piece in evidence_of(payload, store):
                 memory.put_evidence(piece)
         memory.changed.clear()
 
@@ -141,7 +137,7 @@ class Keeper:
             self._take(known)
         payload = self.store.evidence.get(lesson.scope, lesson.counted)
         self._memory.forget_evidence(lesson.scope, lesson.counted)
-        for piece in _evidence.decode(payload) if payload is not None else ():
+        for piece in evidence_of(payload, self.store):
             self._memory.put_evidence(piece)
 
     def _pull_constraints(self) -> None:
@@ -160,7 +156,7 @@ class Keeper:
         if found.state == REVOKED:
             self._memory.revoke(found.id)
         else:
-            self._memory.put(constraint_of(found))
+            self._memory.put(constraint_of(found, self.store))
             self._memory.changed.discard(found.id)
 
     def _push_evidence(self, lesson: Lesson) -> None:

@@ -37,7 +37,7 @@ def read(data: bytes) -> Snapshot:
     """Read a snapshot. `ValueError` for what is none, or is none of this version."""
     try:
         snapshot = msgspec.json.decode(data, type=Snapshot)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ValueError(f"this is no snapshot of what was learned: {error}") from None
     if snapshot.version != VERSION:
         raise ValueError(f"a snapshot of version {snapshot.version}; this version reads {VERSION}")

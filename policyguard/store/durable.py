@@ -250,8 +250,7 @@ class SqliteConstraints:
         self._database.run("UPDATE meta SET value = ? WHERE name = 'floor'", (version,))
 
     def _number(self, name: str) -> int:
-        ((value,),) = self._database.run("SELECT value FROM meta WHERE name = ?", (name,))
-        return int(value)
+        return self._database.number("SELECT value FROM meta WHERE name = ?", (name,))
 
 
 class SqliteEvidence:
@@ -266,7 +265,7 @@ class SqliteEvidence:
         rows = self._database.run(
             "SELECT payload FROM evidence WHERE scope = ? AND key = ?", (scope, key)
         )
-        return bytes(rows[0][0]) if rows else None
+        return rows[0][0] if rows else None
 
     def put(self, scope: str, key: str, payload: bytes) -> None:
         """Remember under this scope and key."""
@@ -293,14 +292,14 @@ class SqliteEvidence:
             f"SELECT scope, key, payload FROM evidence {where} ORDER BY scope, key",  # noqa: S608 - `where` is one of two texts above
             values,
         )
-        return tuple((row[0], row[1], bytes(row[2])) for row in rows)
+        return tuple((row[0], row[1], row[2]) for row in rows)
 
 
 def _trim(database: Database, table: str, key: str, cap: int | None) -> bool:
     """Remove the least recently used rows beyond the cap; whether there were any."""
     if cap is None:
         return False
-    ((number,),) = database.run("SELECT number FROM counts WHERE name = ?", (table,))
+    number = database.number("SELECT number FROM counts WHERE name = ?", (table,))
     if number <= cap:
         return False
     database.run(

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from policyguard.evaluator.account import Account
+from policyguard.store.errors import UNREADABLE, damaged
 from policyguard.store.leases import Leases
 from policyguard.store.share import Share, Words
 from policyguard.store.slots import Slots
@@ -45,7 +46,7 @@ class SqliteLedger:
         rows = self._database.run(
             "SELECT account FROM purses WHERE budget = ? AND key = ?", (budget, key)
         )
-        return _read(rows[0][0]) if rows else None
+        return self._account(rows[0][0]) if rows else None
 
     def put_account(self, budget: str, key: str, account: Account, until: int | None) -> None:
         """Set a purse's account."""
@@ -57,8 +58,7 @@ class SqliteLedger:
 
     def size(self, budget: str) -> int:
         """How many purses a budget has."""
-        ((size,),) = self._database.run("SELECT count(*) FROM purses WHERE budget = ?", (budget,))
-        return int(size)
+        return self._database.number("SELECT count(*) FROM purses WHERE budget = ?", (budget,))
 
     def prune(self, budget: str, at: int) -> None:
         """Forget purses in which nothing counts any more."""
@@ -139,6 +139,17 @@ class SqliteLedger:
                 return int(slot)
         raise AssertionError("behind the last share there is always a slot")
 
+    def _account(self, written: bytes) -> Account:
+        account = Account()
+        try:
+            values = _decoder.decode(written)
+            account.used, account.granted, account.start, account.now, draws = values
+        except UNREADABLE as error:
+            raise damaged(self._database.path, "a shared budget", error) from None
+        if draws is not None:
+            account.draws = deque(draws)
+        return account
+
     def words(self, slot: int, *, make: bool = False) -> Words | None:
         """The words of a slot."""
         return self._slots.make(slot) if make else self._slots.find(slot)
@@ -151,14 +162,6 @@ class SqliteLedger:
 def _written(account: Account) -> bytes:
     draws = list(account.draws) if account.draws is not None else None
     return _encode((account.used, account.granted, account.start, account.now, draws))
-
-
-def _read(written: bytes) -> Account:
-    account = Account()
-    account.used, account.granted, account.start, account.now, draws = _decoder.decode(written)
-    if draws is not None:
-        account.draws = deque(draws)
-    return account
 
 
 def _boot() -> str:

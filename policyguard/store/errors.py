@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 
 class StoreError(Exception):
     """State cannot be read or written; the message names the place and says what to do."""
@@ -13,6 +15,19 @@ class StoreError(Exception):
         self.place = place
         self.reason = reason
         self.remedy = remedy
+
+
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError, ValueError)
+"""What reading raises of what was not written so: damaged, or changed by somebody."""
+
+
+def damaged(place: Path, what: str, error: Exception) -> StoreError:
+    """The store is open, and something in it cannot be read."""
+    return StoreError(
+        place,
+        f"is damaged: {what} cannot be read ({error})",
+        "move it away (a new one is made) or bring it back from a backup",
+    )
 
 
 class SessionBusyError(StoreError):

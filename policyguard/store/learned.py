@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from policyguard.model.constraint import Constraint
+from policyguard.model.constraint import Constraint, Evidence
+from policyguard.store.errors import UNREADABLE, damaged
 from policyguard.store.protocol import REVOKED, Store
 from policyguard.store.protocol import Constraint as Record
 from policyguard.store.text import well_formed
 
 ACTIVE = "active"
-_decoder = msgspec.msgpack.Decoder(Constraint)
+_constraint = msgspec.msgpack.Decoder(Constraint)
+_evidence = msgspec.msgpack.Decoder(tuple[Evidence, ...])
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -55,22 +59,39 @@ def _well_formed(value: Any) -> Any:
     return value
 
 
-def constraint_of(kept: Record) -> Constraint:
-    """The constraint of a record."""
-    return _decoder.decode(kept.payload)
+def constraint_of(found: Record, store: Store) -> Constraint:
+    """The constraint of a record of this store. Raises `StoreError` where it is none."""
+    with _readable(store, f"the constraint {found.id!r:.80}"):
+        return _constraint.decode(found.payload)
+
+
+def evidence_of(payload: bytes | None, store: Store) -> tuple[Evidence, ...]:
+    """Evidence as this store keeps it; none for None. Raises `StoreError` where it is none."""
+    with _readable(store, "evidence"):
+        return _evidence.decode(payload) if payload is not None else ()
+
+
+@contextmanager
+def _readable(store: Store, what: str) -> Iterator[None]:
+    try:
+        yield
+    except UNREADABLE as error:
+        raise damaged(getattr(store, "path", Path("the store")), what, error) from None
 
 
 def kept(store: Store, *, revoked: bool = False) -> Iterator[Kept]:
     """The constraints of a store, by id; with `revoked` also those taken back."""
     for found in store.constraints.list():
         if revoked or found.state != REVOKED:
-            yield Kept(constraint_of(found), found.state, found.revoked_by)
+            yield Kept(constraint_of(found, store), found.state, found.revoked_by)
 
 
 def one(store: Store, id_: str) -> Kept | None:
     """The constraint of an id."""
     found = store.constraints.get(id_)
-    return None if found is None else Kept(constraint_of(found), found.state, found.revoked_by)
+    return (
+        None if found is None else Kept(constraint_of(found, store), found.state, found.revoked_by)
+    )
 
 
 def export(store: Store) -> Iterator[bytes]:
@@ -91,7 +112,7 @@ def imported(lines: Iterable[bytes]) -> list[Constraint]:
             continue
         try:
             found.append(msgspec.json.decode(line, type=Constraint))
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise ImportedError(f"line {number} is no constraint: {error}") from None
     return found
 

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from policyguard.store.errors import StoreError
+from policyguard.store.errors import StoreError, damaged
 from policyguard.store.place import private_file
 from policyguard.store.text import well_formed
 
@@ -40,7 +40,7 @@ _PAUSE = 0.01
 _WAL_BYTES = 4 * 1024 * 1024
 """What the write-ahead log is cut back to after it has been copied into the file."""
 
-_FAILURES = (sqlite3.Error, UnicodeEncodeError, OverflowError)
+_FAILURES = (sqlite3.Error, UnicodeError, OverflowError)
 _OUT_OF_ROOM = ("the disk is full", "make room")
 _NO_ACCESS = ("cannot be opened", "see that it and its folder are yours to read and write")
 _DAMAGED = (
@@ -102,6 +102,15 @@ class Database:
                     return connection.execute(statement, fit).fetchall()
             except _FAILURES as error:
                 raise self._explained(error) from None
+
+    def number(self, statement: str, values: Sequence[Value] = ()) -> int:
+        """The whole number that a statement gives. Raises `StoreError`."""
+        rows = self.run(statement, values)
+        try:
+            ((value,),) = rows
+            return int(value)
+        except (TypeError, ValueError) as error:
+            raise damaged(self.path, f"a number of it ({statement})", error) from None
 
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[None]:
@@ -233,6 +242,8 @@ class Database:
 
     def _explained(self, error: Exception) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+        if isinstance(error, UnicodeDecodeError):  # of SQLite's own words about a broken schema
+            code = sqlite3.SQLITE_CORRUPT
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreError(
                 self.path,

@@ -1,0 +1,95 @@
+"""A store that opens and holds what was not written so: told with its place, never a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from policyguard import Guard
+from policyguard.cli import main
+from policyguard.journal.errors import JournalError
+from policyguard.store.errors import StoreError
+
+POLICY = """
+policyguard: 1
+name: damaged
+signatures: [{id: wrong, pattern: wrong, blame: agent}]
+budgets: {b: {calls: 100, per: project}}
+learn: {corroborate: 2, scope: project}
+"""
+
+
+def _used(folder: Path) -> Path:
+    """A store with a constraint, evidence and a shared budget, all in its one file."""
+    (folder / "policy.yaml").write_text(POLICY)
+    guard = Guard.load(folder / "policy.yaml", store=folder / "state" / "store.db")
+    session = guard.session("s", project="p")
+    for target in ("x", "x", "y"):
+        session.record(session.check("build", {"target": target}), error="wrong")
+    session.close()
+    path = folder / "state" / "store.db"
+    _run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    return path
+
+
+def _run(path: Path, statement: str, *values: object) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def _use(folder: Path) -> None:
+    guard = Guard.load(folder / "policy.yaml", store=folder / "state" / "store.db")
+    session = guard.session("t", project="p")
+    for target in ("x", "z"):
+        decision = session.check("build", {"target": target})
+        if decision.allowed:
+            session.record(decision, error="wrong")
+    session.close()
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff", b"\x80", b"\xa1\xff", "text", 5, b"\x91" * 5000])
+@pytest.mark.parametrize("table", ["constraints", "evidence"])
+def test_what_was_learned_cannot_be_read(tmp_path: Path, table: str, payload: object) -> None:
+    path = _used(tmp_path)
+    _run(path, f"UPDATE {table} SET payload = ?", payload)  # noqa: S608 - one of two names
+    with pytest.raises(
+        StoreError, match=r"store\.db: is damaged: .* cannot be read .*move it away"
+    ):
+        _use(tmp_path)
+    for command in ("list", "export"):
+        told = CliRunner().invoke(main, ["constraints", "--store", str(path), command])
+        assert told.exit_code == (2 if table == "constraints" else 0)
+        assert table == "evidence" or "is damaged: the constraint" in told.output
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM meta WHERE name = ?", "UPDATE meta SET value = 'x' WHERE name = ?"]
+)
+def test_the_version_of_what_was_learned_is_gone(tmp_path: Path, change: str) -> None:
+    _run(_used(tmp_path), change, "version")
+    with pytest.raises(StoreError, match=r"is damaged: a number of it .* cannot be read"):
+        _use(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_damage_ends_in_anything_else(tmp_path: Path, seed: int) -> None:
+    path = _used(tmp_path)
+    data, rng = bytearray(path.read_bytes()), random.Random(seed)  # noqa: S311
+    written = [place for place, byte in enumerate(data) if byte]
+    for _ in range(rng.choice([1, 3, 20, 200])):
+        data[rng.choice(written)] = rng.randrange(256)
+    path.write_bytes(data)
+    os.utime(path)
+    with contextlib.suppress(StoreError, JournalError):
+        _use(tmp_path)
+    for command in (["constraints", "--store", str(path), "list"], ["verify", str(path.parent)]):
+        told = CliRunner().invoke(main, command)
+        assert told.exception is None or isinstance(told.exception, SystemExit), told.exception

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+import msgspec
+
 from policyguard.store.durable_ledger import SqliteLedger
-from policyguard.store.errors import StoreError
+from policyguard.store.errors import UNREADABLE, StoreError, damaged
 from policyguard.store.leases import Leases, SessionLease
 from policyguard.store.protocol import REVOKED, Anchor, Caps, Changes, Constraint
 from policyguard.store.purses import SharedPurses
@@ -95,7 +97,7 @@ class SqliteAnchors:
         rows = self._database.run(
             "SELECT session, chain, count, hash, size FROM anchors WHERE session = ?", (session,)
         )
-        return Anchor(*rows[0]) if rows else None
+        return self._anchor(rows[0]) if rows else None
 
     def put(self, anchor: Anchor) -> None:
         """Set the session's anchor."""
@@ -123,10 +125,16 @@ class SqliteAnchors:
                 (first, _BATCH),
             )
             for row in rows:
-                yield Anchor(*row)
+                yield self._anchor(row)
             if len(rows) < _BATCH:
                 return
             first = f"{rows[-1][0]}\0"  # the least text that is greater
+
+    def _anchor(self, row: tuple[object, ...]) -> Anchor:
+        try:
+            return msgspec.convert(dict(zip(Anchor.__struct_fields__, row, strict=True)), Anchor)
+        except UNREADABLE as error:
+            raise damaged(self._database.path, "an anchor", error) from None
 
 
 _CONSTRAINT = "SELECT id, scope, key, state, updated_at, payload, revoked_by FROM constraints"

@@ -79,6 +79,16 @@ def test_the_version_of_what_was_learned_is_gone(tmp_path: Path, change: str) ->
         _use(tmp_path)
 
 
+def test_an_anchor_is_none(tmp_path: Path) -> None:
+    path = _used(tmp_path)
+    _run(path, "UPDATE anchors SET hash = 5, count = 'many'")
+    with pytest.raises(StoreError, match="is damaged: an anchor cannot be read"):
+        Guard.load(tmp_path / "policy.yaml", store=path).session("s")
+    told = CliRunner().invoke(main, ["verify", "--store", str(path), str(path.parent)])
+    assert told.exit_code == 2
+    assert "is damaged: an anchor cannot be read" in told.output
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_no_damage_ends_in_anything_else(tmp_path: Path, seed: int) -> None:
     path = _used(tmp_path)
@@ -90,6 +100,9 @@ def test_no_damage_ends_in_anything_else(tmp_path: Path, seed: int) -> None:
     os.utime(path)
     with contextlib.suppress(StoreError, JournalError):
         _use(tmp_path)
-    for command in (["constraints", "--store", str(path), "list"], ["verify", str(path.parent)]):
+    for command in (
+        ["constraints", "--store", str(path), "list"],
+        ["verify", str(path.parent), "--store", str(path)],
+    ):
         told = CliRunner().invoke(main, command)
         assert told.exception is None or isinstance(told.exception, SystemExit), told.exception

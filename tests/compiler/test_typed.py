@@ -200,3 +200,29 @@ limits: {{default: {{repeat: {{max: 1, {given}}}, {given}}}}}
     for one in entries:
         assert (one.owner, one.severity, one.docs) == ("o", "high", "d")
         assert (one.labels, one.reason, one.mode) == (("l",), "r", "observe")
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ("calls: 1e308", "expected a whole number, found `1e+308`"),
+        ("tokens: 1e19", "expected a whole number, found `1e+19`"),
+        ("calls: 9223372036854775808", "`9223372036854775808` is beyond 64 bits"),
+        ("cost: 1e308", "`1e+308` is too large: at most 1000000000000000"),
+        ("cost: 5.0, reserve: 1e308", "`1e+308` is too large"),
+        ("sum: '1.0', max: 1e300", "`1e+300` is too large"),
+        ("sum: '1.0', max: 5.0, extend: 1e300", "`1e+300` is too large"),
+        ("cost: $p", "`$p` cannot stand here: `1e+308` is too large"),
+    ],
+)
+def test_numbers_beyond_all_measure_are_told(budget: str, said: str) -> None:
+    text = f"policyguard: 1\nname: x\nparams: {{p: 1e308}}\nbudgets: {{b: {{{budget}}}}}\n"
+    assert said in front_text(text, environ={}).diagnostics[0].message
+
+
+@pytest.mark.parametrize("calls", ["1e15", "1000000000000000.0", "999999999M"])
+def test_large_whole_numbers_are_whole_however_they_are_written(calls: str) -> None:
+    made = front_text(f"policyguard: 1\nname: x\nbudgets: {{b: {{calls: {calls}}}}}\n", environ={})
+    assert made.diagnostics == []
+    assert made.policy is not None
+    assert isinstance(made.policy.budgets[0].calls, int)

@@ -314,3 +314,16 @@ def test_calls_that_nobody_reports_give_their_place_back(tmp_path: Path) -> None
     now[0] += 61 * 10**9
     assert session.check("y", {"n": 9}).allowed
     assert session.check("x").allowed
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_hint_about_one_call_says_nothing_of_the_next(tmp_path: Path, first: bool) -> None:
+    hint = "!(has(call.hints.read_only) && call.hints.read_only)"
+    text = f"policyguard: 1\nname: hints\nclassify: {{state_changing: '{hint}'}}\n"
+    guard = _guard(tmp_path, text)
+    told: list[Event] = []
+    guard.on(told.append, Admitted)
+    session = guard.session("s")
+    for hints in ({"read_only": first}, {"read_only": not first}, None):
+        session.record(session.check("t", {}, hints=hints), result="x")
+    assert [getattr(event, "changing", None) for event in told] == [not first, first, True]

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from policyguard import Guard
 from policyguard.cli import main
+from policyguard.model.event import Spent
 
 POLICY = """
 policyguard: 1
@@ -128,6 +129,15 @@ def test_who_spends_or_grants_gives_a_number(guard: Guard, amount: Any) -> None:
         with pytest.raises(ValueError, match="`amount` is"):
             session.grant("spend", amount, by="ana")
     assert session.check("t", {}).allowed
+
+
+@pytest.mark.parametrize("amount", BEYOND)
+def test_a_recorded_spending_that_cannot_be_reckoned_has_used_everything(
+    guard: Guard, amount: float
+) -> None:
+    session = guard.session("s")
+    session.replay(Spent("s", cost=amount))
+    assert session.check("t", {}).violations[0].id == "budgets/spend"
 
 
 @pytest.mark.parametrize("amount", BEYOND[:5])

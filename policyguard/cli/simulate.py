@@ -22,8 +22,7 @@ from policyguard.simulate import Keep, LabelError
 from policyguard.simulate.gate import OPTION, Gate, GateError
 from policyguard.simulate.job import Job, Loaded
 from policyguard.simulate.workers import WorkerError, obstacle, run_with
-from policyguard.traces import TraceError, expand
-from policyguard.traces.paths import among
+from policyguard.traces import TraceError, among, expand
 
 HERE = "policyguard.yaml"
 _HELD, _MISUSE, _INTERRUPTED = 1, 2, 130

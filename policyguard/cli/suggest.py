@@ -20,8 +20,8 @@ from policyguard.report.suggestion_markdown import render_markdown
 from policyguard.simulate import LabelError
 from policyguard.simulate.suggest import Request, SuggestError
 from policyguard.simulate.suggest import suggest as search
-from policyguard.traces import TraceError, expand
-from policyguard.traces.paths import among, real
+from policyguard.traces import TraceError, among, expand
+from policyguard.traces.paths import real
 
 _FORMATS: dict[str, Callable[[Suggestion], str]] = {
     "text": render_text,

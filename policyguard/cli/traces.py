@@ -11,9 +11,8 @@ import msgspec
 
 from policyguard.journal.format import encode
 from policyguard.report.escape import for_terminal
-from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
+from policyguard.traces import Reader, Skipped, TraceError, TraceFile, among, expand
 from policyguard.traces.convert import Renamed, converted
-from policyguard.traces.paths import among
 from policyguard.traces.stats import stats as counted
 from policyguard.traces.stats_text import render_text
 

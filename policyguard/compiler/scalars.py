@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from policyguard.model.policy import Value
+from policyguard.model.quantity import is_whole
 
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 _COUNT = re.compile(r"([0-9]{1,12})([kM])")
@@ -45,7 +46,7 @@ def number(value: Value) -> Value:
     if isinstance(value, str):
         found = count(value)
         return value if found is None else found
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+    if isinstance(value, float) and is_whole(value):
         return int(value)
     return value
 

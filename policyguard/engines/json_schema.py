@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from policyguard.model.quantity import is_whole
+
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
@@ -62,14 +64,14 @@ def _validator() -> Any:
             yield jsonschema.ValidationError("")
 
     draft: Any = jsonschema.Draft202012Validator  # its stub is untyped, and so is `extend`'s
-    types = draft.TYPE_CHECKER.redefine("integer", _is_whole)
+    types = draft.TYPE_CHECKER.redefine("integer", _is_integer)
     extend: Any = jsonschema.validators.extend
     return extend(draft, {"pattern": pattern}, type_checker=types)
 
 
-def _is_whole(_checker: object, value: object) -> bool:
+def _is_integer(_checker: object, value: object) -> bool:
     if isinstance(value, float):
-        return value.is_integer() and abs(value) < 2**63
+        return is_whole(value)
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -80,18 +80,24 @@ class Calls:
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = guard.evaluator.allow_on_internal_error
                 verdict = answers.broken(error, allow=allow)
+            if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
+                own = attempt.exact or attempt.fingerprint
+                decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
+            else:
+                decision = answers.decision(state.id, verdict, attempt)
+            if not admit:
+                return decision
             try:
-                if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
-                    own = attempt.exact or attempt.fingerprint
-                    decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
-                    if admit:
-                        world.admit(attempt)
-                        if guard.heard:
-                            guard.emit(answers.admitted(state.id, attempt, decision), False)
-                else:
-                    decision = answers.decision(state.id, verdict, attempt)
-                    if admit:
-                        self._settle(decision, attempt, walk)
+                if not decision.allowed:
+                    refused = answers.refused(decision, attempt)
+                    world.refuse(state, refused)
+                    guard.emit(refused, False)
+                elif walk is not None:
+                    world.admit(attempt)
+                    if guard.heard:
+                        guard.emit(answers.admitted(state.id, attempt, decision), False)
+                    if decision.violations:
+                        self._advice.give(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
                 return self._unwritten(decision, attempt, error)
         return decision
@@ -99,20 +105,6 @@ class Calls:
     def _verdict(self, attempt: Attempt, walk: Walk, learned: list[Violation]) -> Verdict:
         guard = self._guard
         return guard.evaluator.judge(guard.world.state, attempt, walk, learned, guard.stance)
-
-    def _settle(self, decision: Decision, attempt: Attempt, walk: Walk | None) -> None:
-        """Count an admitted call, note a refused one."""
-        guard = self._guard
-        if not decision.allowed:
-            refused = answers.refused(decision, attempt)
-            guard.world.refuse(self._state, refused)
-            guard.emit(refused, False)
-        elif walk is not None:
-            guard.world.admit(attempt)
-            if guard.heard:
-                guard.emit(answers.admitted(self._state.id, attempt, decision), False)
-            if decision.violations:
-                self._advice.give(attempt.batch or decision.id, decision.message)
 
     def _unwritten(self, decision: Decision, attempt: Attempt, error: Exception) -> Decision:
         """The answer where an event could not be written down: as `on_internal_error` says."""

@@ -82,11 +82,11 @@ class Chain:
     genesis).
     """
 
-    __slots__ = ("_key", "_start", "count", "hash", "id")
+    __slots__ = ("_key_id", "_start", "count", "hash", "id")
 
     def __init__(self, hasher: Hasher, id: str, count: int, hash: str) -> None:  # noqa: A002
         self._start = hasher.start
-        self._key = hasher.id
+        self._key_id = hasher.id
         self.id = id
         self.count = count
         self.hash = hash
@@ -103,7 +103,7 @@ class Chain:
 
     def _begins(self) -> str:
         """What stands in the first line only."""
-        key = f',"key_id":"{self._key}"' if self._key else ""
+        key = f',"key_id":"{self._key_id}"' if self._key_id else ""
         return f',"chain":"{self.id}"{key}'
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 from policyguard.model.policy import Progress
 
 _LARGEST = sys.float_info.max
+"""An integer may be larger, and is no score either."""
 
 Standing = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 

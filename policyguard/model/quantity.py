@@ -15,6 +15,11 @@ _LONGEST = 2**63 - 1
 """Nanoseconds, 292 years: as long as a duration of CEL can be."""
 
 
+def is_whole(value: float) -> bool:
+    """Whether a number is whole and of 64 bits, however it is written: 5.0 is, 1e308 is not."""
+    return value.is_integer() and abs(value) < 2**63
+
+
 def units(amount: Any) -> int | None:
     """An amount in units of 1e-9; None where it is no finite number of at least 0."""
     if amount.__class__ is bool or not isinstance(amount, (int, float)):

@@ -15,9 +15,6 @@ from policyguard.model.quantity import units
 from policyguard.simulate.answer import ALLOWED, UNKNOWN, Answer
 from policyguard.simulate.hidden import Blind, Sight, stand_in
 
-"""Costs are counted in units of 1e-9, so that the order in which they are added does not matter."""
-
-
 Hit = tuple[str, str, bool]
 """An entry that fired: its id, its effect, and whether it is in observe mode."""
 

@@ -17,17 +17,16 @@ class StoreError(Exception):
         self.remedy = remedy
 
 
-UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError, TypeError, ValueError)
+UNREADABLE = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
 """What reading raises of what was not written so: damaged, or changed by somebody."""
+
+REPLACE = "move it away (a new one is made) or bring it back from a backup"
+"""What to do about a store that is damaged."""
 
 
 def damaged(place: Path, what: str, error: Exception) -> StoreError:
     """The store is open, and something in it cannot be read."""
-    return StoreError(
-        place,
-        f"is damaged: {what} cannot be read ({error})",
-        "move it away (a new one is made) or bring it back from a backup",
-    )
+    return StoreError(place, f"is damaged: {what} cannot be read ({error})", REPLACE)
 
 
 class SessionBusyError(StoreError):

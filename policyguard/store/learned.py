@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,22 +60,22 @@ def _well_formed(value: Any) -> Any:
 
 def constraint_of(found: Record, store: Store) -> Constraint:
     """The constraint of a record of this store. Raises `StoreError` where it is none."""
-    with _readable(store, f"the constraint {found.id!r:.80}"):
+    try:
         return _constraint.decode(found.payload)
+    except UNREADABLE as error:
+        raise damaged(_place(store), f"the constraint {found.id!r:.80}", error) from None
 
 
 def evidence_of(payload: bytes | None, store: Store) -> tuple[Evidence, ...]:
     """Evidence as this store keeps it; none for None. Raises `StoreError` where it is none."""
-    with _readable(store, "evidence"):
-        return _evidence.decode(payload) if payload is not None else ()
-
-
-@contextmanager
-def _readable(store: Store, what: str) -> Iterator[None]:
     try:
-        yield
+        return _evidence.decode(payload) if payload is not None else ()
     except UNREADABLE as error:
-        raise damaged(getattr(store, "path", Path("the store")), what, error) from None
+        raise damaged(_place(store), "evidence", error) from None
+
+
+def _place(store: Store) -> Path:
+    return getattr(store, "path", Path("the store"))
 
 
 def kept(store: Store, *, revoked: bool = False) -> Iterator[Kept]:
@@ -89,9 +88,9 @@ def kept(store: Store, *, revoked: bool = False) -> Iterator[Kept]:
 def one(store: Store, id_: str) -> Kept | None:
     """The constraint of an id."""
     found = store.constraints.get(id_)
-    return (
-        None if found is None else Kept(constraint_of(found, store), found.state, found.revoked_by)
-    )
+    if found is None:
+        return None
+    return Kept(constraint_of(found, store), found.state, found.revoked_by)
 
 
 def export(store: Store) -> Iterator[bytes]:

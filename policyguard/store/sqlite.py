@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from policyguard.store.errors import StoreError, damaged
+from policyguard.store.errors import REPLACE, UNREADABLE, StoreError, damaged
 from policyguard.store.place import private_file
 from policyguard.store.text import well_formed
 
@@ -43,10 +43,7 @@ _WAL_BYTES = 4 * 1024 * 1024
 _FAILURES = (sqlite3.Error, UnicodeError, OverflowError)
 _OUT_OF_ROOM = ("the disk is full", "make room")
 _NO_ACCESS = ("cannot be opened", "see that it and its folder are yours to read and write")
-_DAMAGED = (
-    "is damaged, or no database",
-    "move it away (a new one is made) or bring it back from a backup",
-)
+_DAMAGED = ("is damaged, or no database", REPLACE)
 _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: _OUT_OF_ROOM,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
@@ -109,7 +106,7 @@ class Database:
         try:
             ((value,),) = rows
             return int(value)
-        except (TypeError, ValueError) as error:
+        except UNREADABLE as error:
             raise damaged(self.path, f"a number of it ({statement})", error) from None
 
     @contextmanager

@@ -10,6 +10,7 @@ interpreter's recursion limit (parsing does not need that: it is put back), rese
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -89,6 +90,15 @@ _HELP_FOR_WORDS: Final = {
 
 _lock = threading.Lock()
 _environment: Any = None
+
+
+def _after_fork() -> None:
+    """The lock may be held by a thread that a forked child has not."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def parse(source: str, report: Report) -> Node | None:

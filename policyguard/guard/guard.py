@@ -22,6 +22,7 @@ from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Event, Refused, Started
+from policyguard.store import forks
 from policyguard.store.protocol import Lease, Store
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Guard:
         self.diagnostics = compiled.diagnostics
         self.clock = clock
         self.lock = threading.RLock()
+        forks.guards.add(self.lock)
         self.world = World(compiled)
         self.keeper = Keeper(store, self.world.memory) if store is not None else None
         if self.keeper is not None:

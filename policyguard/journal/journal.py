@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from collections import OrderedDict
@@ -29,7 +28,7 @@ _ANCHORED = frozenset({Refused, TurnStarted, Closed})
 
 
 class Journal:
-    """Writes events down, in order, each before `write` returns. Safe to use from many threads.
+    """Writes events down, in order, each before `write` returns. One thread at a time may use it.
 
     `anchors` is the store's. `redact` says what is written of an event. What is written survives
     the death of the process, with `sync` a loss of power too. `key`: hashes are made with it, so
@@ -65,8 +64,8 @@ class Journal:
         self._monotonic = monotonic
         self._report = report if report is not None else _unreported
         self._writers: OrderedDict[str, Writer] = OrderedDict()
+        self._latest: Writer | None = None
         self._parents: frozenset[str] = frozenset()
-        self._lock = threading.RLock()
         try:
             private_folder(self.folder)
         except StoreError as error:
@@ -83,40 +82,27 @@ class Journal:
         Raises `JournalError` where the event could not be written (then nothing of it was), and
         `StoreError` where it was written and could not be anchored.
         """
-        redact = self._redact.get(event.__class__)
+        kind = event.__class__
+        redact = self._redact.get(kind)
         told = event if redact is None else redact(event)
         line, reduced = fitted(told, self._largest)
-        session = event.session
-        with self._lock:
-            now = self._monotonic()
-            writers = self._writers
-            writer = writers.get(session)
-            if writer is None:
-                writer = self._opened(session, now)
-            else:
-                writers.move_to_end(session)
-            try:
-                writer.append(line, reduced or told is not event)
-            except BaseException:
-                # Also when a signal came between the line and our knowing of it: opening the file
-                # anew finds out how far it reaches.
-                writers.pop(session, None)
-                writer.close()
-                raise
-            if anchor or now >= writer.due or event.__class__ in _ANCHORED:
-                writer.anchor(now)
-                if event.__class__ is Closed:
-                    del writers[session]
-                    writer.close()
-            if len(writers) > self._open_files:
-                _, oldest = writers.popitem(last=False)
-                self._shut(oldest)
-
-    def anchor(self) -> None:
-        """Anchor whatever is not anchored yet. For whoever is idle, and may be for long."""
-        with self._lock:
-            for writer in self._writers.values():
-                writer.anchor(self._monotonic())
+        writer = self._latest
+        if writer is None or writer.session != event.session:
+            writer = self._turned_to(event.session)
+        try:
+            writer.append(line, reduced or told is not event)
+        except BaseException:
+            # Also when a signal came between the line and our knowing of it: opening the file
+            # anew finds out how far it reaches.
+            self._drop(event.session)
+            raise
+        if anchor or kind in _ANCHORED or self._monotonic() >= writer.due:
+            writer.anchor(self._monotonic())
+            if kind is Closed:
+                self._drop(event.session)
+        if len(self._writers) > self._open_files:
+            _, oldest = self._writers.popitem(last=False)
+            self._shut(oldest)
 
     def events(self, session: str) -> Iterator[Event]:
         """The session's events as they were written; none where there is no journal of it.
@@ -130,12 +116,26 @@ class Journal:
 
     def close(self) -> None:
         """Anchor and close all files. The journal may be used again."""
-        with self._lock:
-            while self._writers:
-                _, writer = self._writers.popitem()
-                self._shut(writer)
+        self._latest = None
+        while self._writers:
+            _, writer = self._writers.popitem()
+            self._shut(writer)
 
-    def _opened(self, session: str, now: int) -> Writer:
+    def _turned_to(self, session: str) -> Writer:
+        """The session's file: of those that are open, the last to be closed for others' sake."""
+        if session in self._writers:
+            self._writers.move_to_end(session)
+        else:
+            self._writers[session] = self._opened(session)
+        self._latest = self._writers[session]
+        return self._latest
+
+    def _drop(self, session: str) -> None:
+        """Close the session's file as it is."""
+        self._latest = None
+        self._writers.pop(session).close()
+
+    def _opened(self, session: str) -> Writer:
         if session in self._parents:
             raise JournalError(
                 self.path(session),
@@ -143,17 +143,15 @@ class Journal:
                 "open a session of another id in the child",
             )
         name = well_formed(session)
-        writer = Writer(
+        return Writer(
             self.folder / file_name(name),
             name,
             anchors=self._anchors,
             hasher=self._hasher,
             sync=self._sync,
             report=self._report,
-            now=now,
+            now=self._monotonic(),
         )
-        self._writers[session] = writer
-        return writer
 
     def _shut(self, writer: Writer) -> None:
         try:
@@ -163,7 +161,7 @@ class Journal:
 
     def after_fork_in_child(self) -> None:
         """The files stay the parent's: closing them here leaves its locks alone."""
-        self._lock = threading.RLock()
+        self._latest = None
         self._parents |= frozenset(self._writers)
         for writer in self._writers.values():
             writer.close()

@@ -15,16 +15,15 @@ What surprised us (each has a test in `tests/store/`):
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from policyguard.store import forks
 from policyguard.store.errors import REPLACE, UNREADABLE, StoreError, damaged
 from policyguard.store.place import private_file
 from policyguard.store.text import well_formed
@@ -85,7 +84,7 @@ class Database:
         self._depth = 0
         self._lost = False
         self._lock = threading.RLock()
-        _databases.add(self)
+        forks.databases.add(self)
 
     def run(self, statement: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         """Execute one statement; its rows. Raises `StoreError`."""
@@ -281,29 +280,4 @@ class Database:
             _inherited.append(self._connection)
 
 
-_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _inherited: list[sqlite3.Connection | None] = []
-_forking: list[Database] = []
-
-
-def _before_fork() -> None:
-    for database in list(_databases):
-        database.before_fork()
-        _forking.append(database)
-
-
-def _after_fork_in_parent() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_parent()
-
-
-def _after_fork_in_child() -> None:
-    while _forking:
-        _forking.pop().after_fork_in_child()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=_after_fork_in_parent,
-    after_in_child=_after_fork_in_child,
-)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from policyguard import CallRefused, Guard
 from policyguard.guard.session import Session
+from policyguard.model.event import Admitted, Completed
 
 BUDGET = """
 policyguard: 1
@@ -163,3 +166,53 @@ def test_two_hundred_tasks_share_one_budget_exactly(tmp_path: Path, scope: str, 
         left += 1
     assert ran[0] + left == 500
     assert ran[0] >= 300
+
+
+def test_many_threads_write_one_chain(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, BUDGET % "session", "sqlite")
+    session = guard.session("one")
+
+    def work(number: int) -> int:
+        for place in range(50):
+            decision = session.check("tool", {"thread": number, "place": place})
+            session.record(decision, result=f"{number}.{place}")
+        return 50
+
+    assert _together(8, work) == 400
+    assert guard.journal is not None
+    told = [type(event) for event in guard.journal.events("one")]
+    assert [told.count(kind) for kind in (Admitted, Completed)] == [400, 400]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_process_forks_while_its_threads_call(tmp_path: Path, store: str) -> None:
+    """The child has none of those threads, and none of their calls is half counted in it."""
+    guard = _guard(tmp_path, BUDGET % "project", store)
+    busy = guard.session("busy", project="p")
+    over = threading.Event()
+
+    def work() -> None:
+        number = 0
+        while not over.is_set():
+            number += 1
+            busy.release(busy.check("tool", {"number": number}))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for number in range(20):
+            assert _in_child(guard, f"child {number}") == 0
+    finally:
+        over.set()
+        thread.join()
+    assert busy.check("tool", {}).allowed
+
+
+def _in_child(guard: Guard, session: str) -> int:
+    """How a forked child ends that has a call allowed; a stuck one by SIGALRM."""
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        decision = guard.session(session, project="p").check("tool", {"child": session})
+        os._exit(0 if decision.allowed else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

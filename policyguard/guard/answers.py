@@ -7,6 +7,7 @@ from typing import Any
 
 from policyguard.evaluator.attempt import NOTHING, Attempt
 from policyguard.evaluator.evaluator import Verdict
+from policyguard.guard import given
 from policyguard.model.constraint import Lesson
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
@@ -18,16 +19,16 @@ def tell(
     attempt: Attempt,
     batch: str | None,
     tags: Mapping[str, Any] | None,
-    server: str,
+    server: str | None,
     hints: Mapping[str, bool] | None,
     estimate: Mapping[str, float] | None,
 ) -> None:
-    """Say what else the caller knows of a call; copied, for the caller may go on to change it."""
-    attempt.batch = batch or ""
-    attempt.server = server
-    attempt.tags = dict(tags) if tags else NOTHING
-    attempt.hints = dict(hints) if hints else NOTHING
-    attempt.estimate = dict(estimate) if estimate else NOTHING
+    """Say what else the caller knows of a call. Raises as `given` does."""
+    attempt.batch = given.optional("batch", batch)
+    attempt.server = given.optional("server", server)
+    attempt.tags = given.facts("tags", tags) if tags else NOTHING
+    attempt.hints = given.flags("hints", hints) if hints else NOTHING
+    attempt.estimate = given.numbers("estimate", estimate) if estimate else NOTHING
 
 
 def decision(session: str, verdict: Verdict, attempt: Attempt) -> Decision:

@@ -45,8 +45,11 @@ class Calls:
         self._advice = Advice(guard.evaluator.bounds.in_flight)
         self.closed = False
 
-    def judge(self, attempt: Attempt, admit: bool) -> Decision:
-        """Answer an attempt; with `admit` an allowed one is counted, a refused one noted."""
+    def judge(self, attempt: Attempt, admit: bool, unfit: str = "") -> Decision:
+        """Answer an attempt; with `admit` an allowed one is counted, a refused one noted.
+
+        `unfit` says why its arguments cannot be judged, where that is known.
+        """
         guard, state = self._guard, self._state
         world, walk = guard.world, None
         with guard.lock:
@@ -59,6 +62,8 @@ class Calls:
             try:
                 if self.closed:
                     verdict = answers.CLOSED
+                elif unfit:
+                    verdict = answers.unfit(unfit)
                 else:
                     if guard.keeper is not None:
                         guard.keeper.look()

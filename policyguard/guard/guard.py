@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from policyguard.compiler import Compiled, compile_policy
 from policyguard.evaluator.evaluator import Stance
 from policyguard.evaluator.fold import start
+from policyguard.guard import given
 from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.purse import purser_of
@@ -132,35 +133,37 @@ class Guard:
         id: str,  # noqa: A002 - the public surface
         *,
         parent: Session | str | None = None,
-        agent: str = "",
-        user: str = "",
-        roles: Iterable[str] = (),
-        project: str = "",
-        cwd: str | None = None,
+        agent: str | None = "",
+        user: str | None = "",
+        roles: Iterable[str] | None = (),
+        project: str | None = "",
+        cwd: str | Path | None = None,
         tags: Mapping[str, Any] | None = None,
     ) -> Session:
         """Open a session, or return the open one of this id.
 
         `parent` is the session of the agent that spawned this one: its budgets pay for this one's
         calls. `tags` are facts that the host gives, as the policy declares them: `ValueError`
-        where a required one is missing or one has the wrong type.
+        where a required one is missing or one has the wrong type. What is None is not known.
         """
+        name = given.text("id", id)
+        above = parent.id if isinstance(parent, Session) else given.optional("parent", parent)
         with self.lock:
-            known = self._sessions.get(id)
+            known = self._sessions.get(name)
             if known is not None:
-                self.touch(id)
+                self.touch(name)
                 return known
             return self.start(
                 Started(
-                    session=id,
+                    session=name,
                     at=self.clock(),
-                    parent=parent.id if isinstance(parent, Session) else parent or "",
-                    agent=agent,
-                    user=user,
-                    roles=tuple(roles),
-                    project=project,
-                    cwd=cwd or "",
-                    tags=self.evaluator.check_tags(dict(tags or {})),
+                    parent=above,
+                    agent=given.optional("agent", agent),
+                    user=given.optional("user", user),
+                    roles=given.texts("roles", roles),
+                    project=given.optional("project", project),
+                    cwd=given.path("cwd", cwd),
+                    tags=self.evaluator.check_tags(given.facts("tags", tags)),
                 )
             )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import PROGRESSING, SessionState
+from policyguard.guard import given
 from policyguard.guard.answers import tell
 from policyguard.guard.calls import Calls
 from policyguard.guard.results import read, told
@@ -27,7 +28,6 @@ from policyguard.model.event import (
     TurnStarted,
 )
 from policyguard.model.outcome import Recorded
-from policyguard.model.quantity import units
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -86,24 +86,25 @@ class Session:
         `hints`: `read_only`, `destructive`, `idempotent`, `open_world`. `estimate`: tokens and
         cost to reserve, as `{"tokens": …, "cost": …}`.
 
+        `TypeError` for a value of another type; but arguments that cannot be judged, which are the
+        model's, are refused.
+
         A call that is answered with *ask* is put to the guard's approver; where it says yes at
         once, the call is checked again, and that answer is returned.
         """
-        if at is None:
-            at = self.guard.clock()
-        attempt = Attempt(tool, {**args} if args else {}, at, self._state)
-        if batch or tags or server or hints or estimate:
-            tell(attempt, batch, tags, server, hints, estimate)
-        decision = self._calls.judge(attempt, True)
+        at = self.guard.clock() if at is None else given.whole("at", at)
+        more = batch or tags or server or hints or estimate
+        if type(tool) is str and type(args) is dict and not more:  # the common case, made short
+            decision = self._calls.judge(Attempt(tool, {**args}, at, self._state), True)
+        else:
+            decision = self._judge(True, tool, args, at, batch, tags, server, hints, estimate)
         if decision.allowed or decision.effect is not Effect.ASK or self.guard.approver is None:
             return decision
         self.guard.approver(self, decision)
         with self.guard.lock:
             if not self._agreed(decision):
                 return decision
-        again = Attempt(tool, {**args} if args else {}, at, self._state)
-        tell(again, batch, tags, server, hints, estimate)
-        return self._calls.judge(again, True)
+        return self._judge(True, tool, args, at, batch, tags, server, hints, estimate)
 
     def decide(
         self,
@@ -118,9 +119,30 @@ class Session:
         estimate: Mapping[str, float] | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
-        attempt = Attempt(tool, {**args} if args else {}, self._now(at), self._state)
-        tell(attempt, batch, tags, server, hints, estimate)
-        return self._calls.judge(attempt, False)
+        at = self.guard.clock() if at is None else given.whole("at", at)
+        return self._judge(False, tool, args, at, batch, tags, server, hints, estimate)
+
+    def _judge(
+        self,
+        admit: bool,
+        tool: str,
+        args: Mapping[str, Any] | None,
+        at: int,
+        batch: str | None,
+        tags: Mapping[str, Any] | None,
+        server: str | None,
+        hints: Mapping[str, bool] | None,
+        estimate: Mapping[str, float] | None,
+    ) -> Decision:
+        tool, unfit = given.text("tool", tool), ""
+        try:
+            attempt = Attempt(tool, {**args} if args else {}, at, self._state)
+        except TypeError:
+            attempt = Attempt(tool, {}, at, self._state)
+            unfit = f"they are of type `{type(args).__name__}`, not an object"
+        if batch or tags or server or hints or estimate:
+            tell(attempt, batch, tags, server, hints, estimate)
+        return self._calls.judge(attempt, admit, unfit)
 
     def record(
         self,
@@ -150,19 +172,36 @@ class Session:
         A `result` may be an MCP tool result as it came over the wire (a mapping or an object with
         `content` and `isError`): its text, its error flag and its `_meta` are read, but for the
         keys that only the host may set (`outcomes.meta.harness`). `meta` is the host's own word.
+
+        `TypeError` for a value of another type; the call may then be reported again.
         """
         if error is not None and not isinstance(error, str):
             error = told(error)
         text, failed, pending = result, error is not None, False
+        host = given.facts("meta", meta) if meta else {}
         if type(result) is not str:
-            given = read(result, self.guard.evaluator.observer.harness)
-            text, failed, pending = given.text, failed or given.failed, given.pending
-            meta = {**given.meta, **meta} if meta else given.meta
+            said = read(result, self.guard.evaluator.observer.harness)
+            text, failed, pending = said.text, failed or said.failed, said.pending
+            host = {**said.meta, **host}
+        if exit_code is not None:
+            exit_code = given.whole("exit_code", exit_code)
+        if status is not None:
+            status = given.whole("status", status)
+        if retry_after is not None:
+            retry_after = given.number("retry_after", retry_after)
+        if duration is not None:
+            duration = given.number("duration", duration)
+        if tokens is not None:
+            tokens = given.whole("tokens", tokens)
+        if cost is not None:
+            cost = given.number("cost", cost)
+        if score is not None:
+            score = given.number("score", score)
         return self._calls.complete(
             Completed(
                 self.id,
-                self.guard.clock() if at is None else at,
-                decision if isinstance(decision, str) else decision.id,
+                self.guard.clock() if at is None else given.whole("at", at),
+                decision.id if type(decision) is Decision else given.call(decision),
                 False if failed else None,
                 "explicit",
                 text,
@@ -174,9 +213,9 @@ class Session:
                 tokens,
                 cost,
                 score,
-                dict(meta) if meta else {},
+                host,
                 "",
-                blame or "",
+                given.text("blame", blame) if blame else "",
                 state="pending" if pending else "",
             )
         )
@@ -184,8 +223,8 @@ class Session:
     def release(self, decision: Decision | str) -> None:
         """Take an admission back: the call did not run and leaves windows and budgets."""
         with self.guard.lock:
-            call = _id(decision)
-            self._calls.fold(Released(session=self.id, at=self._now(None), call=call))
+            call = given.call(decision)
+            self._calls.fold(Released(session=self.id, at=self._now(), call=call))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Say yes to a call that was answered with *ask*: it may be checked once more, and runs.
@@ -199,20 +238,21 @@ class Session:
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
-        at = self._now(None)
+        by, told = given.text("by", by), given.texts("labels", labels)
+        at = self._now()
         fingerprint = decision.fingerprint
         with self.guard.lock:
             budgets = self.guard.evaluator.budgets
             for charge in self._state.approvals.extending(fingerprint):
                 extend = budgets[charge.budget].extended
                 self._calls.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
-            self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, tuple(labels)))
+            self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, told))
             return self._agreed(decision)
 
     def _agreed(self, decision: Decision) -> bool:
         """Whether enough has been said to what asked about a call."""
         return all(
-            self.guard.evaluator.waived(self._state, decision.fingerprint, one, self._now(None))
+            self.guard.evaluator.waived(self._state, decision.fingerprint, one, self._now())
             for one in decision.violations
             if one.effect is Effect.ASK
         )
@@ -222,7 +262,7 @@ class Session:
 
         `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
         `KeyError` for an unknown budget, `ValueError` for one without `extend` and no amount, and
-        for an amount that is no finite number of at least 0.
+        for an amount that is not finite or below 0.
         """
         budgets = self.guard.evaluator.budgets
         id_ = budget if budget in budgets else f"budgets/{budget}"
@@ -233,25 +273,25 @@ class Session:
             if budgets[id_].extend is None:
                 raise ValueError(f"budget `{budget}` has no `extend`: say how much to grant")
             amount = budgets[id_].extended
-        _counted("amount", amount)
-        self._calls.fold(Granted(self.id, self._now(None), id_, amount, by))
+        amount = given.amount("amount", amount)
+        self._calls.fold(Granted(self.id, self._now(), id_, amount, given.text("by", by)))
 
     def turn(self) -> None:
         """Begin a new turn: the person has spoken. Lifts a halt; what counts per turn is new."""
-        self._calls.fold(TurnStarted(session=self.id, at=self._now(None)))
+        self._calls.fold(TurnStarted(session=self.id, at=self._now()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls.
 
-        `ValueError` for what is no finite number of at least 0.
+        `ValueError` for what is not finite or below 0.
         """
-        _counted("tokens", tokens)
-        _counted("cost", cost)
-        self._calls.spend(Spent(session=self.id, at=self._now(None), tokens=tokens, cost=cost))
+        tokens = given.whole("tokens", given.amount("tokens", tokens))
+        cost = given.amount("cost", cost)
+        self._calls.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
 
     def close(self) -> None:
         """End the session: what was counted for it alone is forgotten, and it refuses all calls."""
-        self.replay(Closed(session=self.id, at=self._now(None)))
+        self.replay(Closed(session=self.id, at=self._now()))
 
     def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
         """Check a call, run `fn`, record what came of it, and return its result.
@@ -336,14 +376,5 @@ class Session:
                 self._calls.fold(event)
         return None
 
-    def _now(self, at: int | None) -> int:
-        return self.guard.clock() if at is None else at
-
-
-def _counted(name: str, amount: float) -> None:
-    if units(amount) is None:
-        raise ValueError(f"`{name}` is {amount!r:.40}, no finite number of at least 0")
-
-
-def _id(decision: Decision | str) -> str:
-    return decision if isinstance(decision, str) else decision.id
+    def _now(self) -> int:
+        return self.guard.clock()

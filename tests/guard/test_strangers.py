@@ -121,12 +121,15 @@ def test_a_rule_over_what_was_used_sees_more_than_it_allows(tmp_path: Path, amou
 @pytest.mark.parametrize("amount", [*BEYOND, "5", None])
 def test_who_spends_or_grants_gives_a_number(guard: Guard, amount: Any) -> None:
     session = guard.session("s")
-    with pytest.raises(ValueError, match=r"`cost` is .*, no finite number of at least 0"):
+    number = isinstance(amount, (int, float))
+    wrong = ValueError if number else TypeError
+    reason = "no finite number of at least 0" if number else "of type `.*`, not a number"
+    with pytest.raises(wrong, match=f"`cost` is .*, {reason}"):
         session.spend(cost=amount)
-    with pytest.raises(ValueError, match="`tokens` is"):
+    with pytest.raises(wrong, match=f"`tokens` is .*, {reason}"):
         session.spend(tokens=amount)
     if amount is not None:
-        with pytest.raises(ValueError, match="`amount` is"):
+        with pytest.raises(wrong, match=f"`amount` is .*, {reason}"):
             session.grant("spend", amount, by="ana")
     assert session.check("t", {}).allowed
 

@@ -1,0 +1,115 @@
+"""What the host's program says of a session, a call or a result, checked before it is counted.
+
+A value of another kind than was asked for is a mistake of the program: `TypeError` or `ValueError`
+with the parameter's name. What can be told without doubt is taken as what it says: a `Decimal` or
+a number of numpy, 404.0 for an HTTP status, None for a text that there is none of.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from numbers import Number
+from typing import Any, SupportsFloat
+
+from policyguard.model.decision import Decision
+from policyguard.model.quantity import units
+
+_FARTHEST = 2**63 - 1
+
+
+def text(name: str, value: object) -> str:
+    """A text, of `str` itself: subclasses such as enums have an encoding of their own."""
+    if not isinstance(value, str):
+        raise _wrong(name, value, "a text")
+    return str.__str__(value)
+
+
+def optional(name: str, value: object) -> str:
+    """A text, empty where there is none."""
+    return "" if value is None else text(name, value)
+
+
+def texts(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
+    """Several texts, or none. One text is not taken for its letters."""
+    if values is None:
+        return ()
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise _wrong(name, values, "a list of texts")
+    return tuple([text(name, value) for value in values])
+
+
+def path(name: str, value: object) -> str:
+    """A folder's path, as text; empty where there is none."""
+    return optional(name, os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def facts(name: str, values: object) -> dict[str, Any]:
+    """An object, copied: its owner may go on to change it."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise _wrong(name, values, "a mapping")
+    return dict(values)
+
+
+def flags(name: str, values: object) -> dict[str, bool]:
+    """Yes and no by name; None for what is not known."""
+    found = {key: value for key, value in facts(name, values).items() if value is not None}
+    for key, value in found.items():
+        if not isinstance(value, bool):
+            raise _wrong(f"{name}[{key!r}]", value, "True or False")
+    return found
+
+
+def numbers(name: str, values: object) -> dict[str, float]:
+    """Numbers by name; None for what is not known."""
+    return {
+        key: number(f"{name}[{key!r}]", value)
+        for key, value in facts(name, values).items()
+        if value is not None
+    }
+
+
+def number(name: str, value: object) -> float:
+    """A number. It may be infinite, or none (NaN): what counts it knows what that means."""
+    if type(value) is float:
+        return value
+    if not isinstance(value, Number) or not isinstance(value, SupportsFloat):
+        raise _wrong(name, value, "a number")
+    if isinstance(value, int) and abs(value) < _FARTHEST:
+        return int(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+    except (ValueError, TypeError):  # a signalling NaN; a complex number of numpy
+        raise _wrong(name, value, "a number") from None
+
+
+def whole(name: str, value: object) -> int:
+    """A whole number of 64 bits: the next one away from 0; the largest for what is none (NaN)."""
+    found = number(name, value)
+    if type(found) is int:
+        return found
+    if math.isnan(found) or abs(found) >= _FARTHEST:
+        return -_FARTHEST if found < 0 else _FARTHEST
+    return math.floor(found) if found < 0 else math.ceil(found)
+
+
+def amount(name: str, value: object) -> float:
+    """An amount to be counted: a finite number of at least 0, else `ValueError`."""
+    found = number(name, value)
+    if units(found) is None:
+        raise ValueError(f"`{name}` is {value!r:.40}, no finite number of at least 0")
+    return found
+
+
+def call(decision: Decision | str) -> str:
+    """The id of a call: of the decision that let it through, or as it is."""
+    return decision.id if isinstance(decision, Decision) else text("decision", decision)
+
+
+def _wrong(name: str, value: object, wanted: str) -> TypeError:
+    return TypeError(f"`{name}` is {value!r:.40}, of type `{type(value).__name__}`, not {wanted}")

@@ -1,0 +1,204 @@
+"""What a host's program says wrongly is told at once, and harms neither counts nor journals."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard import Guard
+from policyguard.guard.session import Session
+from policyguard.model.event import Admitted, Completed, Event, Refused, Started
+
+POLICY = """
+policyguard: 1
+name: given
+journal: {args: keep, results: keep}
+budgets: {spend: {cost: 1.0}, calls: {calls: 3}}
+"""
+
+
+class Tool(StrEnum):
+    READ = "read"
+
+
+def _guard(folder: Path) -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY)
+    return Guard.load(file, store=folder / "state" / "store.db")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return _guard(tmp_path).session("s")
+
+
+def written(session: Session) -> list[Event]:
+    assert session.guard.journal is not None
+    return list(session.guard.journal.events(session.id))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"tool": 7}, "`tool` is 7, of type `int`, not a text"),
+        ({"tool": None}, "`tool` is None"),
+        ({"at": "noon"}, "`at` is 'noon', of type `str`, not a number"),
+        ({"batch": 5}, "`batch` is 5"),
+        ({"server": {"name": "x"}}, "`server` is"),
+        ({"tags": ["x"]}, r"`tags` is \['x'\], of type `list`, not a mapping"),
+        ({"hints": {"read_only": "yes"}}, r"`hints\['read_only'\]` is 'yes', of type `str`, not T"),
+        ({"estimate": {"cost": "1 $"}}, r"`estimate\['cost'\]` is '1 \$', of type `str`, not a n"),
+    ],
+)
+def test_a_call_that_is_asked_wrongly_is_told_and_not_counted(
+    session: Session, said: dict[str, Any], message: str
+) -> None:
+    asked: dict[str, Any] = {"tool": "read", "args": {}, **said}
+    before = written(session)
+    for ask in (session.check, session.decide):
+        with pytest.raises(TypeError, match=message):
+            ask(**asked)
+    assert written(session) == before
+    assert [session.check("read").allowed for _ in range(4)] == [True] * 3 + [False]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"exit_code": "1"},
+        {"status": "404"},
+        {"status": b"404"},
+        {"retry_after": "soon"},
+        {"duration": [1]},
+        {"tokens": {}},
+        {"cost": "0.5"},
+        {"cost": 1j},
+        {"cost": Decimal("sNaN")},
+        {"score": Path("x")},
+        {"blame": 3},
+        {"meta": ["flaky"]},
+        {"at": "noon"},
+    ],
+    ids=repr,
+)
+def test_a_result_that_is_told_wrongly_may_be_told_again(
+    session: Session, said: dict[str, Any]
+) -> None:
+    decision = session.check("read")
+    ((name, value),) = said.items()
+    with pytest.raises(TypeError, match=f"`{name}` is .*, of type `{type(value).__name__}`, not a"):
+        session.record(decision, result="fine", **said)
+    assert session.record(decision, result="fine").counted
+    assert [type(event) for event in written(session)] == [Started, Admitted, Completed]
+
+
+def test_what_is_no_call_is_told(session: Session) -> None:
+    wrong: Any = 3
+    with pytest.raises(TypeError, match="`decision` is 3, of type `int`, not a text"):
+        session.record(wrong)
+    with pytest.raises(TypeError, match="`decision` is 3"):
+        session.release(wrong)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ({"exit_code": True}, {"exit_code": 1}),
+        ({"status": 404.0}, {"status": 404}),
+        ({"status": Decimal(404)}, {"status": 404}),
+        ({"exit_code": 0.5}, {"exit_code": 1}),
+        ({"exit_code": -0.5}, {"exit_code": -1}),
+        ({"status": math.nan}, {"status": 2**63 - 1}),
+        ({"tokens": 10**400}, {"tokens": 2**63 - 1}),
+        ({"cost": Decimal("0.25")}, {"cost": 0.25}),
+        ({"cost": Fraction(1, 4)}, {"cost": 0.25}),
+        ({"score": 10**400}, {"score": None}),  # JSON knows no infinity
+        ({"duration": True}, {"duration": 1.0}),
+        ({"at": 1.5}, {}),
+        ({"at": -(10**400)}, {}),
+    ],
+    ids=repr,
+)
+def test_numbers_of_other_kinds_are_taken_as_what_they_say(
+    session: Session, said: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    session.record(session.check("read"), result="fine", **said)
+    event = written(session)[-1]
+    assert {name: getattr(event, name) for name in kept} == kept
+
+
+def test_a_budget_of_money_takes_decimals(session: Session) -> None:
+    for _ in range(2):
+        session.record(session.check("read"), result="fine", cost=Decimal("0.4"))
+    assert session.check("read").allowed
+    session.spend(cost=Decimal("0.2"))  # type: ignore[arg-type]  # what a host may do all the same
+    assert session.check("read").violations[0].id == "budgets/spend"
+
+
+@pytest.mark.parametrize("args", ["{}", ["a"], 3, True, ("a",), b"x", object()])
+def test_arguments_that_are_no_object_are_refused(session: Session, args: Any) -> None:
+    """They are the model's, not the program's: the answer is a decision."""
+    for ask in (session.decide, session.check):
+        decision = ask("read", args, batch="b")
+        assert not decision.allowed
+        assert decision.violations[0].reason == "arguments"
+        assert f"of type `{type(args).__name__}`, not an object" in decision.message
+    event = written(session)[-1]
+    assert isinstance(event, Refused)
+    assert event.batch == "b"
+    assert session.check("read").allowed
+
+
+def test_what_is_not_known_may_be_none(tmp_path: Path) -> None:
+    guard = _guard(tmp_path)
+    session = guard.session(
+        "s", parent=None, agent=None, user=None, roles=None, project=None, cwd=tmp_path, tags=None
+    )
+    hints: Any = {"read_only": None, "destructive": False}
+    estimate: Any = {"tokens": None, "cost": Decimal("0.1")}
+    session.check(Tool.READ, None, batch=None, server="", hints=hints, estimate=estimate)
+    started, admitted = written(session)
+    assert isinstance(started, Started)
+    assert isinstance(admitted, Admitted)
+    assert started == Started("s", started.at, cwd=str(tmp_path))
+    assert type(admitted.tool) is str
+    assert (admitted.hints, admitted.estimate) == ({"destructive": False}, {"cost": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"id": 123}, "`id` is 123, of type `int`, not a text"),
+        ({"id": None}, "`id` is None"),
+        ({"parent": 5}, "`parent` is 5"),
+        ({"agent": 5}, "`agent` is 5"),
+        ({"user": b"me"}, "`user` is b'me'"),
+        ({"roles": "admin"}, "`roles` is 'admin', of type `str`, not a list of texts"),
+        ({"roles": [1]}, "`roles` is 1"),
+        ({"project": Path("x")}, "`project` is .*Path"),
+        ({"cwd": 1}, "`cwd` is 1"),
+        ({"tags": [1]}, r"`tags` is \[1\], of type `list`, not a mapping"),
+    ],
+)
+def test_a_session_that_is_opened_wrongly_is_told(
+    tmp_path: Path, said: dict[str, Any], message: str
+) -> None:
+    guard = _guard(tmp_path)
+    with pytest.raises(TypeError, match=message):
+        guard.session(**{"id": "s", **said})
+    assert written(guard.session("s"))[0] == Started("s", written(guard.session("s"))[0].at)
+
+
+def test_who_says_yes_has_a_name(tmp_path: Path) -> None:
+    session = _guard(tmp_path).session("s")
+    with pytest.raises(TypeError, match="`by` is 3"):
+        session.grant("calls", 1, by=3)  # type: ignore[arg-type]  # as a host may do it
+    with pytest.raises(TypeError, match="`amount` is '1'"):
+        session.grant("calls", "1", by="me")  # type: ignore[arg-type]  # the same
+    assert [session.check("read").allowed for _ in range(4)] == [True] * 3 + [False]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from policyguard.compiler.cache import keep_policy, known_policy, slot
 from policyguard.compiler.compiled import Compiled
@@ -68,4 +68,14 @@ def check_tree(
 
 
 def _names(policy: str | Path | Iterable[str | Path]) -> list[str | Path]:
-    return [policy] if isinstance(policy, (str, Path)) else list(policy)
+    names: list[Any]
+    if isinstance(policy, (bytes, Mapping)) or not isinstance(policy, Iterable):
+        names = [policy]
+    else:
+        names = [policy] if isinstance(policy, str) else list(policy)
+    for name in names:
+        if not isinstance(name, (str, Path)):
+            raise TypeError(f"a policy is named by a text or a path, not by {name!r:.40}")
+    if not names:
+        raise ValueError("no policy is named: give the name of a pack (`core`) or of a file")
+    return names

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Number
 from typing import Any, SupportsFloat
 
@@ -96,6 +96,14 @@ def whole(name: str, value: object) -> int:
     if math.isnan(found) or abs(found) >= _FARTHEST:
         return -_FARTHEST if found < 0 else _FARTHEST
     return math.floor(found) if found < 0 else math.ceil(found)
+
+
+def time(clock: Callable[[], int]) -> int:
+    """What a clock says: a whole number of nanoseconds. `time.time` gives seconds."""
+    now = clock()
+    if type(now) is not int:
+        raise _wrong("clock()", now, "a whole number of nanoseconds, as of `time.time_ns`")
+    return now
 
 
 def amount(name: str, value: object) -> float:

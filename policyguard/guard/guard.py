@@ -51,6 +51,9 @@ class Guard:
         approver: Approver | None = None,
         replaying: bool = False,
     ) -> None:
+        now = given.time(clock)
+        if approver is not None and not callable(approver):
+            raise TypeError(f"`approver` is a function, not {approver!r:.40}")
         self._fingerprinter = compiled.fingerprinter
         if store is not None:
             self._fingerprinter.rekey(store.key)
@@ -63,7 +66,7 @@ class Guard:
         self.keeper = Keeper(store, self.world.memory) if store is not None else None
         if self.keeper is not None:
             self.world.learner.share()
-        self.journal = _journal(compiled, store, clock()) if store is not None else None
+        self.journal = _journal(compiled, store, now) if store is not None else None
         purses = store.purses if store is not None else None
         self.purser = self.world.purser = purser_of(purses, self.evaluator, self.world.state.book)
         self._leases: dict[str, Lease] = {}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 from policyguard.model.event import Event
 
 Listener = Callable[[Event], None]
+
+_KINDS = get_args(Event)
 
 
 class Listeners:
@@ -22,6 +25,11 @@ class Listeners:
 
     def add(self, listener: Listener, kinds: tuple[type[Event], ...]) -> Callable[[], None]:
         """Tell a listener of events of these kinds (none: of all). Returns what ends that."""
+        if not callable(listener):
+            raise TypeError(f"a listener is a function, not {listener!r:.40}")
+        for kind in kinds:
+            if kind not in _KINDS:
+                raise TypeError(f"{kind!r:.40} is no class of `policyguard.model.event`")
         entry = (listener, kinds)
         self._all = (*self._all, entry)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
@@ -193,6 +194,36 @@ def test_a_session_that_is_opened_wrongly_is_told(
     with pytest.raises(TypeError, match=message):
         guard.session(**{"id": "s", **said})
     assert written(guard.session("s"))[0] == Started("s", written(guard.session("s"))[0].at)
+
+
+@pytest.mark.parametrize("policy", [None, 3, b"core", {"policyguard": 1}, ["core", 3]], ids=repr)
+def test_a_policy_is_named_by_texts_and_paths(policy: Any) -> None:
+    with pytest.raises(TypeError, match="a policy is named by a text or a path, not by "):
+        Guard.load(policy)
+
+
+def test_a_policy_is_named() -> None:
+    with pytest.raises(ValueError, match="no policy is named: give the name of a pack"):
+        Guard.load([])
+
+
+def test_a_clock_of_seconds_is_told() -> None:
+    """Its times would be written down, and could not be read again."""
+    clock: Any = time.time
+    with pytest.raises(TypeError, match=r"`clock\(\)` is .* of type `float`, .* `time.time_ns`"):
+        Guard.load("core", clock=clock)
+
+
+def test_who_is_to_be_called_can_be(tmp_path: Path) -> None:
+    nobody: Any = "me"
+    for said in ({"listener": nobody}, {"approver": nobody}):
+        with pytest.raises(TypeError, match="is a function, not 'me'"):
+            Guard.load("core", **said)
+    guard = _guard(tmp_path)
+    with pytest.raises(TypeError, match="a listener is a function, not 'me'"):
+        guard.on(nobody)
+    with pytest.raises(TypeError, match=r"'refused' is no class of `policyguard.model.event`"):
+        guard.on(print, "refused")  # type: ignore[arg-type]  # as a host may do it
 
 
 def test_who_says_yes_has_a_name(tmp_path: Path) -> None:

@@ -242,15 +242,15 @@ def _violation(constraint: Constraint, confidence: float) -> Violation:
         "key": "calls of this kind have",
         "parameters": "these parameters, or smaller demands, have",
     }[constraint.key.partition(":")[0]]
-    signature = constraint.signature
-    error = (
-        constraint.error if signature.startswith("error:") else f"{signature}: {constraint.error}"
-    )
+    # Errors without a signature are told apart by a fingerprint, which tells a reader nothing.
+    named = "" if constraint.signature.startswith("error:") else constraint.signature
+    why = ": ".join(filter(None, (named, constraint.error)))
+    why = f" ({why})" if why else ""
     return Violation(
         f"constraints/{constraint.id}",
         Effect.BLOCK,
         "learned",
-        f"{what} failed {times(constraint.count)} ({error}); confidence {confidence:.0%}",
+        f"{what} failed {times(constraint.count)}{why}; confidence {confidence:.0%}",
         "do something else about the cause first, or take another way",
         constraint.count,
         confidence=confidence,

@@ -97,6 +97,7 @@ class Observer:
         if failed or self.success_signed:
             found = self.signature(error if failed else event.text, failed)
         signature, blame = found if found is not None else ("", "unknown" if failed else "")
+        blamed_by = ""
         if failed:
             state = "failure"
             if infra or (event.timeout_by and blame == "unknown"):
@@ -118,10 +119,10 @@ class Observer:
             )
             for id_, when, whose in self.blame_rules:
                 if self._holds(id_, when, told):
-                    blame = whose
+                    blame, blamed_by = whose, id_
                     break
         if failed and event.blame:
-            blame = event.blame
+            blame, blamed_by = event.blame, ""
         outcome = Outcome(
             not failed,
             state,
@@ -143,6 +144,7 @@ class Observer:
             infra,
             result,
             self.same_error(error) if failed else "",
+            blamed_by,
         )
         if told is not None:
             self._tell(

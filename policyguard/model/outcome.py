@@ -16,7 +16,8 @@ class Outcome(msgspec.Struct, frozen=True):
     not succeeded either. `payload` is the text without the mark that told the state; None where
     the policy has no `outcomes.envelope`. `advancing` is False where the tool flags its result as
     bringing nothing new, `infra` True where the host flags it as the harness's fault.
-    `blame` is `agent`, `harness` or `unknown`, empty for a success. `result` and `failure` are
+    `blame` is `agent`, `harness` or `unknown`, empty for a success; `blamed_by` the entry of the
+    policy's `blame` that put it there, if one did. `result` and `failure` are
     fingerprints: of the result's text, and of the error with its accidents (numbers, paths,
     hashes, times) masked, so that "the same result" and "the same error" can be told.
     """
@@ -41,6 +42,7 @@ class Outcome(msgspec.Struct, frozen=True):
     infra: bool = False
     result: str = ""
     failure: str = ""
+    blamed_by: str = ""
 
 
 _MARKS = {"success": "SUCCESS", "failure": "FAILED", "pending": "PENDING"}

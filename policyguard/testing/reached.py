@@ -21,10 +21,11 @@ _PACK = "pack:"
 
 
 class Reached:
-    """Counts what fires: rules, limits, budgets, signatures, and what failures have taught.
+    """Counts what fires: rules, limits, budgets, signatures, blame, and what failures have taught.
 
     An entry is reached when it has something against a call (also in observe mode); a timeout when
-    it is a call's; a signature when a result has it; a `learn` when a constraint that it taught
+    it is a call's; a signature when a result has it; an entry of `blame` when it says whose fault a
+    failure was; a `learn` when a constraint that it taught
     binds a call.
     """
 
@@ -60,9 +61,11 @@ class Reached:
             self._hits[decision.timeout_by] += 1
 
     def recorded(self, recorded: Recorded) -> None:
-        """Count the signature of a result."""
+        """Count the signature of a result, and what said whose fault it was."""
         if recorded.outcome.signature:
             self._hits[f"signatures/{recorded.outcome.signature}"] += 1
+        if recorded.outcome.blamed_by:
+            self._hits[recorded.outcome.blamed_by] += 1
 
     def add(self, other: Reached) -> None:
         """Count what other tests of the same policy have reached."""
@@ -110,6 +113,8 @@ def _entries(policy: Policy) -> Iterator[tuple[str, Path]]:
         yield f"signatures/{signature.id}", ("signatures", number)
         if signature.learn is not None and policy.learn is not None:
             yield _learn(signature.id), ("signatures", number, "learn")
+    for number, entry in enumerate(policy.blame):
+        yield f"blame/{entry.id}", ("blame", number)
     if policy.learn is not None:
         yield "learn", ("learn",)
         for name in policy.learn.parameters or {}:

@@ -148,3 +148,29 @@ def test_all_that_core_limits_is_reached_by_its_tests() -> None:
     found = coverage(ROOT / "policies" / "core" / "tests.yaml")
     assert [entry.id for entry in found.missed if not entry.id.startswith("signatures/")] == []
     assert len(found.entries) > 20
+
+
+def test_what_says_whose_fault_a_failure_was(tmp_path: Path) -> None:
+    """Of several the first that holds; not where the host says whose fault it was."""
+    policy = {
+        "blame": [
+            {"id": "late", "when": "outcome.text.contains('late')", "blame": "harness"},
+            {"id": "any", "when": "outcome.exit_code == 7", "blame": "agent"},
+            {"id": "never", "when": "outcome.exit_code == 8", "blame": "agent"},
+        ]
+    }
+
+    def failed(**result: Any) -> dict[str, Any]:
+        return {"call": {"x": {}}, "result": {"ok": False, **result}}
+
+    steps = [
+        failed(text="late", exit_code=7),
+        failed(text="x", exit_code=7),
+        failed(text="x", exit_code=8, blame="harness"),
+        {"call": {"x": {}}, "result": {"text": "late"}},
+    ]
+    assert hits(write(tmp_path, [{"name": "a", "steps": steps}], policy)) == {
+        "blame/late": 1,
+        "blame/any": 1,
+        "blame/never": 0,
+    }

@@ -13,7 +13,6 @@ from policyguard.guard import Guard
 from policyguard.model.decision import Decision
 from policyguard.model.limits import PollingLimit
 from policyguard.model.outcome import Recorded
-from policyguard.model.policy import Policy
 from policyguard.report.results import Coverage, Reach
 
 _PACK = "pack:"
@@ -31,7 +30,7 @@ class Reached:
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
-        self._paths = dict(_entries(compiled.policy))
+        self._paths = dict(_entries(compiled))
         self._hits: Counter[str] = Counter()
 
     @property
@@ -85,8 +84,9 @@ class Reached:
         return Coverage(policy=policy.name, file=own, entries=tuple(entries), inherited=inherited)
 
 
-def _entries(policy: Policy) -> Iterator[tuple[str, Path]]:
+def _entries(compiled: Compiled) -> Iterator[tuple[str, Path]]:
     """The id of every entry that may fire, and where it stands in the policy."""
+    policy = compiled.policy
     for rule in policy.rules:
         yield f"rules/{rule.id}", ("rules", rule.id)
     for level, limits in policy.limits.items():
@@ -107,8 +107,8 @@ def _entries(policy: Policy) -> Iterator[tuple[str, Path]]:
                 yield f"limits/{level}/{field.name}", path
     for budget in policy.budgets:
         yield f"budgets/{budget.id}", ("budgets", budget.id)
-    for number, _ in enumerate(policy.radius):
-        yield f"radius/{number + 1}", ("radius", number)
+    for number, schedule in enumerate(compiled.radius):
+        yield schedule.id, ("radius", number)
     for number, signature in enumerate(policy.signatures):
         yield f"signatures/{signature.id}", ("signatures", number)
         if signature.learn is not None and policy.learn is not None:

@@ -174,3 +174,15 @@ def test_what_says_whose_fault_a_failure_was(tmp_path: Path) -> None:
         "blame/any": 1,
         "blame/never": 0,
     }
+
+
+def test_schedules_of_a_radius_have_the_ids_that_decisions_name(tmp_path: Path) -> None:
+    one, two = {"shrink_after": 1, "schedule": [2, 1]}, {"shrink_after": 1, "schedule": [1]}
+    steps = [{"call": {"a": {"paths": ["x", "y", "z"]}}, "expect": "block"}]
+    for radius, ids in (
+        (one, {"radius": 1}),
+        ([one], {"radius": 1}),
+        ([{**one, "when": "call.tool == 'b'"}, two], {"radius/1": 0, "radius/2": 1}),
+    ):
+        policy = {"classify": {"targets": ["paths"]}, "radius": radius}
+        assert hits(write(tmp_path, [{"name": "a", "steps": steps}], policy)) == ids

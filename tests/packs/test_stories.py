@@ -1,0 +1,26 @@
+"""The tests beside each pack pass, and reach every entry that the pack itself has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard.testing.run import run_files
+
+POLICIES = Path(__file__).parents[2] / "policies"
+FILES = [POLICIES / "core" / "tests.yaml", *sorted(POLICIES.glob("packs/*/tests.yaml"))]
+
+
+def test_each_pack_has_tests() -> None:
+    packs = {file.parent for file in POLICIES.glob("*/**/policy.yaml")}
+    assert packs == {file.parent for file in FILES}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.parent.name))
+def test_the_tests_of_a_pack_pass_and_reach_all_of_it(file: Path) -> None:
+    report = run_files([file], coverage=True)
+    assert report.failed == 0
+    assert report.coverage is not None
+    (found,) = report.coverage
+    assert [entry.id for entry in found.entries if not entry.hits] == []

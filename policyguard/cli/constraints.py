@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import msgspec
 
+from policyguard.cli.aside import misuse
 from policyguard.guard.log import FOLDER
 from policyguard.journal.names import file_name
 from policyguard.report.constraints import render_lesson, render_list, render_one
@@ -44,8 +45,7 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (StoreError, learned.ImportedError, OSError) as error:
-            click.echo(f"policyguard constraints: {for_terminal(str(error))}", err=True)
-            click.get_current_context().exit(2)
+            misuse(error)
 
     return run
 
@@ -74,14 +74,11 @@ def list_command(store: Path, form: str, *, revoked: bool) -> None:
 @constraints.command("show")
 @click.argument("id_", metavar="ID")
 @_form
-@click.pass_context
+@click.pass_obj
 @_told
-def show_command(context: click.Context, id_: str, form: str) -> None:
+def show_command(store: Path, id_: str, form: str) -> None:
     """Show one constraint: what it bans, for whom, and which calls taught it."""
-    found = learned.one(_open(context.obj), id_)
-    if found is None:
-        _unknown(context, id_)
-        return
+    found = _found(_open(store), id_)
     if form == "json":
         click.echo(json.dumps(_json(found), indent=2))
     else:
@@ -90,31 +87,28 @@ def show_command(context: click.Context, id_: str, form: str) -> None:
 
 @constraints.command("explain")
 @click.argument("id_", metavar="ID")
-@click.pass_context
+@click.pass_obj
 @_told
-def explain_command(context: click.Context, id_: str) -> None:
+def explain_command(store: Path, id_: str) -> None:
     """Tell which calls taught a constraint, as the journals beside the store have them."""
-    found = learned.one(_open(context.obj), id_)
-    if found is None:
-        _unknown(context, id_)
-        return
+    found = _found(_open(store), id_)
     click.echo(render_one(found.constraint, found.state, found.revoked_by))
     for name in found.constraint.taught_by:
         session, _, call = name.rpartition("/")
-        journal = context.obj.parent / FOLDER / file_name(session)
+        journal = store.parent / FOLDER / file_name(session)
         click.echo(render_lesson(name, told(journal, call)))
 
 
 @constraints.command("revoke")
 @click.argument("id_", metavar="ID")
 @click.option("--by", default=None, help="Who revokes.  [default: the user]")
-@click.pass_context
+@click.pass_obj
 @_told
-def revoke_command(context: click.Context, id_: str, by: str | None) -> None:
+def revoke_command(store: Path, id_: str, by: str | None) -> None:
     """Take a constraint back, for every process; it is not learned again."""
-    store = _open(context.obj, write=True)
-    if store.constraints.revoke(id_, by=by or getpass.getuser(), at=time.time_ns()) is None:
-        _unknown(context, id_)
+    kept = _open(store, write=True)
+    if kept.constraints.revoke(id_, by=by or getpass.getuser(), at=time.time_ns()) is None:
+        _unknown(id_)
     click.echo(f"{for_terminal(id_)} is revoked")
 
 
@@ -138,9 +132,15 @@ def import_command(store: Path, file: Any) -> None:
     click.echo(f"{taken} taken{more}")
 
 
-def _unknown(context: click.Context, id_: str) -> None:
-    click.echo(f"policyguard constraints: none has the id `{for_terminal(id_, 40)}`", err=True)
-    context.exit(2)
+def _found(store: SqliteStore, id_: str) -> learned.Kept:
+    found = learned.one(store, id_)
+    if found is None:
+        _unknown(id_)
+    return found
+
+
+def _unknown(id_: str) -> NoReturn:
+    misuse(f"none has the id `{for_terminal(id_, 40)}`")
 
 
 def _json(held: learned.Kept) -> dict[str, Any]:

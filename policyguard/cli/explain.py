@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from policyguard.cel import DYN, CelError, Declarations, compile  # noqa: A004 - its public name
+from policyguard.cli.aside import misuse
 from policyguard.lint.pages import PAGES, page
 from policyguard.model.diagnostic import did_you_mean
 
@@ -21,17 +22,16 @@ def explain(context: click.Context, code: str | None, source: str | None) -> Non
     if (code is None) is (source is None):
         raise click.UsageError("name a CODE, or give --cel EXPR")
     if code is not None:
-        _code(context, code)
+        _code(code)
     else:
         _cel(context, source or "")
 
 
-def _code(context: click.Context, code: str) -> None:
+def _code(code: str) -> None:
     text = page(code)
     if text is None:
         hint = did_you_mean(code, PAGES)
-        click.echo(f"no diagnostic has the code `{code}`{f'; {hint}' if hint else ''}", err=True)
-        context.exit(2)
+        misuse(f"no diagnostic has the code `{code}`{f'; {hint}' if hint else ''}")
     click.echo(text)
 
 

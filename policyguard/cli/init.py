@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
+from policyguard.cli.aside import broken, misuse, say
 from policyguard.lint.starting import starting_policy
 from policyguard.model.diagnostic import PolicyError
-from policyguard.report.escape import for_terminal
 
 
 @click.command()
@@ -23,8 +22,7 @@ from policyguard.report.escape import for_terminal
     help="Where the policy goes; - for standard output.",
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
-@click.pass_context
-def init(context: click.Context, pack: str, output: str, *, force: bool) -> None:
+def init(pack: str, output: str, *, force: bool) -> None:
     """Write a policy that extends PACK, with what can be changed in it as comments.
 
     Exits with 0, or 2 (no such pack, or there is a file that would be overwritten).
@@ -32,8 +30,7 @@ def init(context: click.Context, pack: str, output: str, *, force: bool) -> None
     try:
         text = starting_policy(pack)
     except PolicyError as error:
-        click.echo(str(error), err=True)
-        context.exit(2)
+        broken(error)
     if output == "-":
         click.echo(text, nl=False)
         return
@@ -41,12 +38,7 @@ def init(context: click.Context, pack: str, output: str, *, force: bool) -> None
         with Path(output).open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        _misuse(context, f"`{output}` is there already; overwrite it with --force")
+        misuse(f"`{output}` is there already; overwrite it with --force")
     except OSError as error:
-        _misuse(context, f"`{output}`: {(error.strerror or 'cannot be written').lower()}")
-    click.echo(f"{for_terminal(output)} extends `{pack}`; check it with policyguard lint", err=True)
-
-
-def _misuse(context: click.Context, reason: str) -> NoReturn:
-    click.echo(f"policyguard init: {for_terminal(reason)}", err=True)
-    context.exit(2)
+        misuse(f"`{output}`: {(error.strerror or 'cannot be written').lower()}")
+    say(f"{output} extends `{pack}`; check it with policyguard lint")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from policyguard.cli.aside import misuse
 from policyguard.journal.exported import anchor_lines
 from policyguard.journal.show import describe, lines, session_shown
-from policyguard.report.escape import for_terminal
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
 from policyguard.store.place import default_store
@@ -25,8 +25,7 @@ def journal() -> None:
 @journal.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--follow", is_flag=True, help="Go on with what is being written, until interrupted.")
-@click.pass_context
-def show(context: click.Context, path: Path, *, follow: bool) -> None:
+def show(path: Path, *, follow: bool) -> None:
     """Show a journal or a trace in our own format, one event a line.
 
     Times are UTC. What is hidden is what people cannot read: fingerprints, charges, hashes.
@@ -40,17 +39,14 @@ def show(context: click.Context, path: Path, *, follow: bool) -> None:
                 click.echo(f"session {session}")
             click.echo(describe(line))
     except OSError as error:
-        place = for_terminal(str(path))
-        click.echo(f"policyguard journal: {place}: cannot be read: {error.strerror}", err=True)
-        context.exit(2)
+        misuse(f"{path}: cannot be read: {error.strerror}")
     except KeyboardInterrupt:
         return
 
 
 @journal.command()
 @click.option("--store", type=click.Path(path_type=Path), help="The store.  [default: the user's]")
-@click.pass_context
-def anchors(context: click.Context, store: Path | None) -> None:
+def anchors(store: Path | None) -> None:
     """Print the anchors, one a line: keep them where nobody who runs agents can write.
 
     `policyguard verify --anchor FILE` holds journals against them.
@@ -60,5 +56,4 @@ def anchors(context: click.Context, store: Path | None) -> None:
         for line in anchor_lines(kept.anchors.all()):
             click.echo(line)
     except StoreError as error:
-        click.echo(f"policyguard journal: {for_terminal(str(error))}", err=True)
-        context.exit(2)
+        misuse(error)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
+from policyguard.cli.aside import broken, misuse
 from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
 from policyguard.lint.config import Config, ConfigError, find, read
 from policyguard.lint.pages import PAGES
-from policyguard.report.escape import for_terminal
 from policyguard.report.findings import Findings
 from policyguard.report.findings_formats import FORMATS
 
@@ -71,12 +70,11 @@ def lint(
         else:
             result = lint_paths(named, **chosen)
     except ConfigError as error:
-        click.echo(str(error), err=True)
-        context.exit(2)
+        broken(error)
     except (NothingToLintError, UnknownCodeError) as error:
-        _misuse(context, str(error))
+        misuse(error)
     except OSError as error:
-        _misuse(context, f"`{error.filename}`: {(error.strerror or 'cannot be used').lower()}")
+        misuse(f"`{error.filename}`: {(error.strerror or 'cannot be used').lower()}")
     told = FORMATS[form](_findings(result))
     if told or form != "text":
         click.echo(told)
@@ -102,8 +100,3 @@ def _findings(result: LintResult) -> Findings:
         ignored=tuple(result.ignored),
         pages=PAGES,
     )
-
-
-def _misuse(context: click.Context, reason: str) -> NoReturn:
-    click.echo(f"policyguard lint: {for_terminal(reason)}", err=True)
-    context.exit(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from policyguard.cli.aside import broken
 from policyguard.compiler import Compiled, compile_policy
 from policyguard.compiler.load import load
 from policyguard.compiler.provenance import shown
@@ -21,8 +22,7 @@ def policy() -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("--overridden", is_flag=True, help="Show what does not hold any more, and why.")
-@click.pass_context
-def show(context: click.Context, files: tuple[str, ...], form: str, *, overridden: bool) -> None:
+def show(files: tuple[str, ...], form: str, *, overridden: bool) -> None:
     """Show the merged policy, each value with the layer and line that it comes from.
 
     FILE is a policy file or a pack's name; of several, a later one wins. The text is a policy
@@ -30,7 +30,7 @@ def show(context: click.Context, files: tuple[str, ...], form: str, *, overridde
 
     Exits with 0, or 2 (misuse, or a broken policy).
     """
-    compiled = _compiled(context, files)
+    compiled = _compiled(files)
     found = shown(compiled.policy, compiled.layered, load(files).layers)
     render = policy_shown.render_json if form == "json" else policy_shown.render_text
     click.echo(render(found, overridden=overridden))
@@ -50,14 +50,13 @@ def diff(context: click.Context, old: str, new: str, form: str) -> None:
 
     Exits with 0 (no change in meaning), 1 (changes), 2 (misuse, or a broken policy).
     """
-    changes = difference(_compiled(context, (old,)), _compiled(context, (new,)))
+    changes = difference(_compiled((old,)), _compiled((new,)))
     click.echo(policy_changes.FORMATS[form](changes))
     context.exit(1 if changes else 0)
 
 
-def _compiled(context: click.Context, files: tuple[str, ...]) -> Compiled:
+def _compiled(files: tuple[str, ...]) -> Compiled:
     try:
         return compile_policy(files, cache=False)
     except PolicyError as error:
-        click.echo(str(error), err=True)
-        context.exit(2)
+        broken(error)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
+from policyguard.cli.aside import INTERRUPTED, broken, misuse, say
+from policyguard.cli.replayed import check_output, labels_option, policy_option, write
 from policyguard.cli.watching import watching
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.diagnostics import render_text as render_diagnostics
-from policyguard.report.escape import for_terminal
 from policyguard.report.figures import Figures
 from policyguard.report.phrases import gate as told
 from policyguard.report.renderers import RENDERERS
@@ -22,22 +22,14 @@ from policyguard.simulate import Keep, LabelError
 from policyguard.simulate.gate import OPTION, Gate, GateError
 from policyguard.simulate.job import Job, Loaded
 from policyguard.simulate.workers import WorkerError, obstacle, run_with
-from policyguard.traces import TraceError, among, expand
+from policyguard.traces import TraceError, expand
 
-HERE = "policyguard.yaml"
-_HELD, _MISUSE, _INTERRUPTED = 1, 2, 130
+_HELD = 1
 
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True)
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    metavar="FILE_OR_PACK",
-    help=f"A policy file or a pack's name; repeat it to lay one over the other. "
-    f"[default: {HERE} here, else core]",
-)
+@policy_option
 @click.option(
     "--baseline",
     multiple=True,
@@ -52,11 +44,7 @@ _HELD, _MISUSE, _INTERRUPTED = 1, 2, 130
     show_default=True,
     help="enforce: a refused call's result is not taken into account; observe: it is.",
 )
-@click.option(
-    "--labels",
-    type=click.Path(path_type=Path),
-    help='JSONL of {"session", "success", "file"?}: which runs succeeded.',
-)
+@labels_option
 @click.option(
     OPTION,
     "conditions",
@@ -119,7 +107,7 @@ def simulate(
     try:
         gate = Gate(conditions, compared=bool(baseline))
         job = Job(
-            policies=policies or ((HERE if Path(HERE).is_file() else "core"),),
+            policies=policies,
             baseline=baseline,
             observe=mode == "observe",
             labels=labels,
@@ -127,25 +115,23 @@ def simulate(
             keep=Keep(sessions=sessions, timelines=timelines),
         )
         if output is not None:
-            _check_output(context, output, job.files)
+            check_output(output, job.files)
         loaded = Loaded.of(job)
         with watching(job.files) as watch:
             if workers > 1 and (entries := obstacle(loaded)):
-                _say(f"one worker, for {', '.join(entries)} reach beyond a session")
+                say(f"one worker, for {', '.join(entries)} reach beyond a session")
             figures = run_with(workers, job, loaded, watch)
     except PolicyError as error:
-        click.echo(str(error), err=True)
-        context.exit(_MISUSE)
+        broken(error)
     except GateError as error:
-        click.echo(render_diagnostics(error.diagnostics), err=True)
-        context.exit(_MISUSE)
+        broken(render_diagnostics(error.diagnostics))
     except (LabelError, TraceError, WorkerError) as error:
-        _misuse(context, str(error))
+        misuse(error)
     held = gate.judge(figures)
     if output is None:
         click.echo(_rendered(figures, form))
     else:
-        _write(context, output, RENDERERS[form](figures))
+        write(output, RENDERERS[form](figures))
     _conclude(context, figures, held=held)
 
 
@@ -155,38 +141,13 @@ def _rendered(figures: Figures, form: str) -> str:
     return RENDERERS[form](figures)
 
 
-def _check_output(context: click.Context, output: Path, files: tuple[Path, ...]) -> None:
-    """Find what is wrong with the place of the report before a long replay, not after it."""
-    if among(output, files):
-        _misuse(context, f"`{output}` is among the traces to be read")
-    if not output.parent.is_dir():
-        _misuse(context, f"`{output}` cannot be written: there is no folder `{output.parent}`")
-
-
-def _write(context: click.Context, output: Path, report: str) -> None:
-    try:
-        with click.open_file(str(output), "w", encoding="utf-8", atomic=True) as file:
-            file.write(report.removesuffix("\n") + "\n")
-    except OSError as error:
-        _misuse(context, f"`{output}` cannot be written: {error.strerror or error}")
-
-
 def _conclude(context: click.Context, figures: Figures, *, held: bool) -> None:
     for one in figures.gates:
         if one.held is not False:
-            _say(f"{OPTION} {one.expression}: {told(one)}")
+            say(f"{OPTION} {one.expression}: {told(one)}")
     if figures.partial:
-        _say("interrupted: the report covers only what was read until then")
-        context.exit(_INTERRUPTED)
+        say("interrupted: the report covers only what was read until then")
+        context.exit(INTERRUPTED)
     if not figures.traces.files:
-        _misuse(context, "no trace among the files given")
+        misuse("no trace among the files given")
     context.exit(_HELD if held else 0)
-
-
-def _misuse(context: click.Context, reason: str) -> NoReturn:
-    _say(reason)
-    context.exit(_MISUSE)
-
-
-def _say(text: str) -> None:
-    click.echo(f"policyguard simulate: {for_terminal(text)}", err=True)

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
+from policyguard.cli.aside import INTERRUPTED, broken, misuse, say
+from policyguard.cli.replayed import check_output, labels_option, policy_option, write
 from policyguard.model.diagnostic import PolicyError
-from policyguard.report.escape import for_terminal
 from policyguard.report.style import COLOURED
 from policyguard.report.suggestion import render_json, render_signatures, render_text, render_yaml
 from policyguard.report.suggestion_figures import Suggestion
@@ -20,7 +20,7 @@ from policyguard.report.suggestion_markdown import render_markdown
 from policyguard.simulate import LabelError
 from policyguard.simulate.suggest import Request, SuggestError
 from policyguard.simulate.suggest import suggest as search
-from policyguard.traces import TraceError, among, expand
+from policyguard.traces import TraceError, expand
 from policyguard.traces.paths import real
 
 _FORMATS: dict[str, Callable[[Suggestion], str]] = {
@@ -29,24 +29,14 @@ _FORMATS: dict[str, Callable[[Suggestion], str]] = {
     "json": render_json,
     "markdown": render_markdown,
 }
-_UNPROMISED, _MISUSE, _INTERRUPTED = 1, 2, 130
+_UNPROMISED = 1
 _SHARE = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
 
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True)
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    metavar="FILE_OR_PACK",
-    help="The policy to override; repeat it to lay one over the other. [default: core]",
-)
-@click.option(
-    "--labels",
-    type=click.Path(path_type=Path),
-    help='JSONL of {"session", "success", "file"?}: which runs succeeded.',
-)
+@policy_option
+@labels_option
 @click.option(
     "--max-harm",
     type=_SHARE,
@@ -104,9 +94,9 @@ def suggest(
     """
     try:
         files = tuple(expand(traces))
-        _check(context, files, output, signatures)
+        _check(files, output, signatures)
         request = Request(
-            policies=policies or ("core",),
+            policies=policies,
             files=files,
             labels=labels,
             max_harm=max_harm,
@@ -117,36 +107,32 @@ def suggest(
         with _progress() as told:
             suggestion = search(request, told)
     except PolicyError as error:
-        click.echo(str(error), err=True)
-        context.exit(_MISUSE)
+        broken(error)
     except (LabelError, TraceError, SuggestError) as error:
-        _misuse(context, str(error))
+        misuse(error)
     except KeyboardInterrupt:
-        _say("interrupted: of a part of the runs nothing can be said")
-        context.exit(_INTERRUPTED)
+        say("interrupted: of a part of the runs nothing can be said")
+        context.exit(INTERRUPTED)
     if form == "text" and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         click.echo(render_text(suggestion, COLOURED))
     else:
         click.echo(_FORMATS[form](suggestion).removesuffix("\n"))
     if output is not None and suggestion.yaml:
-        _write(context, output, render_yaml(suggestion))
+        write(output, render_yaml(suggestion))
     if signatures is not None and suggestion.signatures_yaml:
-        _write(context, signatures, render_signatures(suggestion))
+        write(signatures, render_signatures(suggestion))
     context.exit(0 if suggestion.guaranteed else _UNPROMISED)
 
 
-def _check(context: click.Context, files: tuple[Path, ...], *outputs: Path | None) -> None:
-    """Find what is wrong with the places of the layers before a long search, not after it."""
+def _check(files: tuple[Path, ...], *outputs: Path | None) -> None:
+    """The places of the layers."""
     wanted = [output for output in outputs if output is not None]
     for output in wanted:
-        if among(output, files):
-            _misuse(context, f"`{output}` is among the traces to be read")
-        if not output.parent.is_dir():
-            _misuse(context, f"`{output}` cannot be written: there is no folder `{output.parent}`")
+        check_output(output, files)
     if len({real(output.parent) for output in wanted}) > 1:
-        _misuse(context, "--output and --signatures belong in one folder")
+        misuse("--output and --signatures belong in one folder")
     if len({real(output) for output in wanted}) < len(wanted):
-        _misuse(context, "--output and --signatures are the same file")
+        misuse("--output and --signatures are the same file")
 
 
 @contextmanager
@@ -160,20 +146,3 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status("") as status:
         yield status.update
-
-
-def _write(context: click.Context, output: Path, text: str) -> None:
-    try:
-        with click.open_file(str(output), "w", encoding="utf-8", atomic=True) as file:
-            file.write(text)
-    except OSError as error:
-        _misuse(context, f"`{output}` cannot be written: {error.strerror or error}")
-
-
-def _misuse(context: click.Context, reason: str) -> NoReturn:
-    _say(reason)
-    context.exit(_MISUSE)
-
-
-def _say(text: str) -> None:
-    click.echo(f"policyguard suggest: {for_terminal(text)}", err=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from policyguard.cli.aside import misuse
 from policyguard.report.junit import render_junit
 from policyguard.report.testing import render_json, render_text
 from policyguard.testing.find import NothingToTestError, find
@@ -29,8 +30,7 @@ def test(context: click.Context, paths: tuple[Path, ...], form: str, *, coverage
     try:
         files = find(paths)
     except NothingToTestError as error:
-        click.echo(f"policyguard test: {error}", err=True)
-        context.exit(2)
+        misuse(error)
     report = run_files(files, coverage=coverage)
     click.echo(RENDER[form](report))
     context.exit(report.exit_code)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import click
 import msgspec
 
+from policyguard.cli.aside import misuse, say
 from policyguard.journal.format import encode
-from policyguard.report.escape import for_terminal
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, among, expand
 from policyguard.traces.convert import Renamed, converted
 from policyguard.traces.stats import stats as counted
@@ -29,13 +28,12 @@ def traces() -> None:
 @traces.command()
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@click.pass_context
-def stats(context: click.Context, paths: tuple[str, ...], form: str) -> None:
+def stats(paths: tuple[str, ...], form: str) -> None:
     """Sessions, calls, results and errors of each format and file, and what was skipped."""
-    figures = counted(_files(_expanded(context, paths)))
+    figures = counted(_files(_expanded(paths)))
     click.echo(msgspec.json.encode(figures) if form == "json" else render_text(figures))
     if not figures.formats:
-        click.echo("policyguard traces stats: no trace among the files given", err=True)
+        say("no trace among the files given")
 
 
 @traces.command()
@@ -53,9 +51,9 @@ def convert(context: click.Context, paths: tuple[str, ...], output: str) -> None
 
     A session whose id an earlier file has had becomes `id#1`. Exits with 1 where there is none.
     """
-    files = _expanded(context, paths)
+    files = _expanded(paths)
     if among(Path(output), files):
-        _misuse(context, f"`{output}` is among the traces to be read")
+        misuse(f"`{output}` is among the traces to be read")
     events = skipped = 0
     try:
         with click.open_file(output, "wb", atomic=True) as file:
@@ -63,36 +61,27 @@ def convert(context: click.Context, paths: tuple[str, ...], output: str) -> None
                 if isinstance(item, Skipped):
                     skipped += 1
                     place = item.file if item.line is None else f"{item.file}:{item.line}"
-                    _say(f"skipped {place}: {item.reason}")
+                    say(f"skipped {place}: {item.reason}")
                 elif isinstance(item, Renamed):
-                    _say(f"session `{item.session}` of {item.file} is `{item.now}`")
+                    say(f"session `{item.session}` of {item.file} is `{item.now}`")
                 else:
                     events += 1
                     file.write(encode(item) + b"\n")
     except OSError as error:
-        _misuse(context, f"`{output}` cannot be written: {error.strerror or error}")
-    _say(f"{events} events written, {skipped} skipped")
+        misuse(f"`{output}` cannot be written: {error.strerror or error}")
+    say(f"{events} events written, {skipped} skipped")
     if not events:
         context.exit(1)
 
 
-def _expanded(context: click.Context, paths: tuple[str, ...]) -> list[Path]:
+def _expanded(paths: tuple[str, ...]) -> list[Path]:
     try:
         return list(expand(paths))
     except TraceError as error:
-        _misuse(context, str(error))
-
-
-def _misuse(context: click.Context, reason: str) -> NoReturn:
-    click.echo(f"policyguard traces {context.info_name}: {reason}", err=True)
-    context.exit(2)
+        misuse(error)
 
 
 def _files(paths: list[Path]) -> Iterator[TraceFile]:
     reader = Reader()
     for path in paths:
         yield from reader.files(path)
-
-
-def _say(text: str) -> None:
-    click.echo(for_terminal(text), err=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from policyguard.cli.aside import misuse
 from policyguard.journal.errors import JournalError
 from policyguard.journal.exported import read_anchors
 from policyguard.journal.verify import Verified, verify
@@ -57,8 +58,7 @@ def verify_command(
             key=key.read_bytes() if key is not None else None,
         )
     except (JournalError, StoreError, OSError) as error:
-        click.echo(f"policyguard verify: {for_terminal(str(error))}", err=True)
-        context.exit(2)
+        misuse(error)
     if form == "json":
         click.echo(json.dumps(msgspec.to_builtins(result.findings), indent=2))
     else:

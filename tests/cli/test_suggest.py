@@ -56,6 +56,23 @@ def test_it_says_what_it_proposes_and_what_that_promises(trace: Path, base: Path
     assert "quux_frobbed_today" in text
 
 
+def test_the_policy_here_is_the_one_that_is_meant(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    policy(tmp_path / "policyguard.yaml", ONE_LIMIT)
+    here = _run(trace, "--max-harm", "0.05", "--format", "yaml")
+    assert here.exit_code == 0, here.stderr
+    assert (
+        here.stdout
+        == _run(
+            trace, "--policy", "policyguard.yaml", "--max-harm", "0.05", "--format", "yaml"
+        ).stdout
+    )
+    (tmp_path / "policyguard.yaml").unlink()
+    assert _run(trace, "--max-harm", "0.05", "--format", "yaml").stdout != here.stdout
+
+
 def test_a_guarantee_can_be_asked_for_at_another_confidence(trace: Path, base: Path) -> None:
     options = ("--policy", base, "--max-harm", "0.075")
     result = _run(trace, *options, "--delta", "0.05")

@@ -1,0 +1,38 @@
+"""What a command says beside its report, and how it ends where it cannot do what was asked."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import click
+
+from policyguard.report.escape import for_terminal
+
+MISUSE, INTERRUPTED = 2, 130
+"""Exit codes: of what was asked wrongly or of a broken policy; of Ctrl-C, as shells have it."""
+
+
+def say(text: str) -> None:
+    """To standard error, with the command's name before it. The text may be anybody's."""
+    click.echo(f"policyguard {_command()}: {for_terminal(text)}", err=True)
+
+
+def misuse(reason: object) -> NoReturn:
+    """Say why it cannot be done, and end."""
+    say(str(reason))
+    click.get_current_context().exit(MISUSE)
+
+
+def broken(diagnostics: object) -> NoReturn:
+    """Show what is wrong with a policy, in the words and with the place of its diagnostics."""
+    click.echo(str(diagnostics), err=True)
+    click.get_current_context().exit(MISUSE)
+
+
+def _command() -> str:
+    names: list[str] = []
+    context: click.Context | None = click.get_current_context()
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name or "")
+        context = context.parent
+    return " ".join(names)

@@ -12,11 +12,12 @@ import json
 import math
 from collections.abc import Mapping
 from itertools import chain, repeat
+from numbers import Integral, Real
 from typing import Any
 
 import msgspec
 
-from policyguard.model.errors import ArgumentsError
+from policyguard.model.errors import ArgumentsError, OddArgumentsError
 
 _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 _FLAT = frozenset({str, int, bool, type(None)})
@@ -33,6 +34,10 @@ _MOST = 64
 
 class NotJson(ArgumentsError, ValueError):  # noqa: N818 - names what the value is
     """A value that JSON cannot hold, or that is too large or too deep."""
+
+
+class _Odd(Exception):  # noqa: N818 - names what the value is
+    """A value of none of the types that JSON is read to; it may be JSON all the same."""
 
 
 class Fingerprinter:
@@ -81,21 +86,21 @@ class Fingerprinter:
     ) -> tuple[str, str, tuple[float, ...]]:
         """The fingerprint of a call; without its tolerant numbers, where it has any; and these.
 
-        Raises `NotJson` with the reason.
+        Raises `NotJson` with the reason, and `OddArgumentsError` for what is JSON but in other
+        types than Python's own.
         """
         told: Any = args
         as_is, names = self._as_is, self._names
-        for name, value in args.items():
-            if type(value) not in as_is or name in names:
-                told = self._tidy(args, 1, "")
-                break
         try:
+            for name, value in args.items():
+                if type(value) not in as_is or name in names:
+                    told = self._tidy(args, 1, "")
+                    break
             if self._tolerates:
                 return self._tolerant(tool, server, told)
             return self.value((tool, server, told)), "", ()
-        except TypeError:  # a key that is no string
-            self._tidy(args, 1, "")
-            raise
+        except (_Odd, TypeError):  # MessagePack has no keys that are no strings
+            raise OddArgumentsError(self._plain(args, 1, "")) from None
 
     def text(self, text: str) -> str:
         """The fingerprint of a text."""
@@ -155,11 +160,11 @@ class Fingerprinter:
             return value
         if depth > self._depth:
             raise NotJson(f"they are nested deeper than {self._depth} levels")
-        if isinstance(value, Mapping):
+        if kind is dict:
             tidy = {}
             for name, item in value.items():
                 if name.__class__ is not str:
-                    raise NotJson(f"the key {name!r:.40} is not a string")
+                    raise _Odd
                 inner = f"{path}.{name}" if path else name
                 if name in self._ignore or inner in self._ignore:
                     self._tidy(item, depth + 1, inner)  # ignored, but JSON all the same
@@ -169,11 +174,31 @@ class Fingerprinter:
                     told = _folded(told)
                 tidy[name] = told
             return tidy
-        if isinstance(value, (list, tuple)):
+        if kind is list or kind is tuple:
             return [self._tidy(item, depth + 1, path) for item in value]
-        if isinstance(value, (str, int, float)):  # a subclass: an enum, numpy's str …
-            return self._tidy(_plain(value), depth, path)
-        raise NotJson(f"`{path or 'a value'}` is a Python `{kind.__name__}`, not JSON")
+        raise _Odd
+
+    def _plain(self, value: Any, depth: int, path: str) -> Any:
+        """The same in the types that JSON is read to."""
+        if value.__class__ in _FLAT:
+            return value
+        if isinstance(value, str):
+            return str.__str__(value)  # an enum's own `str` is its name
+        if isinstance(value, Real):
+            return int(value) if isinstance(value, Integral) else float(value)
+        if depth > self._depth:
+            raise NotJson(f"they are nested deeper than {self._depth} levels")
+        if isinstance(value, Mapping):
+            told = {}
+            for name, item in value.items():
+                if not isinstance(name, str):
+                    raise NotJson(f"the key {name!r:.40} is not a string")
+                inner = f"{path}.{name}" if path else name
+                told[str.__str__(name)] = self._plain(item, depth + 1, inner)
+            return told
+        if isinstance(value, (list, tuple)):
+            return [self._plain(item, depth + 1, path) for item in value]
+        raise NotJson(f"`{path or 'a value'}` is a Python `{type(value).__name__}`, not JSON")
 
 
 def _folded(value: Any) -> Any:
@@ -207,13 +232,6 @@ def _without_numbers(value: Any, path: str, present: list[str], numbers: list[fl
     return value
 
 
-def _plain(value: str | int | float) -> str | int | float:
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    return value
-
-
 def _ascii(value: Any) -> bytes:
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False).encode()
@@ -226,7 +244,7 @@ def text_of(result: Any) -> str:
     if result is None:
         return ""
     if isinstance(result, str):
-        return result
+        return str.__str__(result)
     if isinstance(result, (bytes, bytearray)):
         return bytes(result).decode("utf-8", "replace")
     try:

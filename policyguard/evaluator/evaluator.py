@@ -22,7 +22,7 @@ from policyguard.evaluator.view import Ground
 from policyguard.evaluator.walk import Walk
 from policyguard.model.decision import Fault, Violation
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ExpressionError
+from policyguard.model.errors import ExpressionError, OddArgumentsError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
@@ -124,7 +124,11 @@ class Evaluator:
         tool, server, at = attempt.tool, attempt.server, attempt.at
         if at is not None and session.now is not None and at < session.now:
             attempt.at = session.now
-        fingerprint, like, numbers = self.identify(tool, server, attempt.args)
+        try:
+            fingerprint, like, numbers = self.identify(tool, server, attempt.args)
+        except OddArgumentsError as odd:
+            attempt.args = odd.plain
+            fingerprint, like, numbers = self.identify(tool, server, attempt.args)
         if like:
             attempt.like, attempt.numbers = like, numbers
             attempt.exact = fingerprint

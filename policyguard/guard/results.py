@@ -48,8 +48,10 @@ def read(result: Any, harness: Sequence[str]) -> Given:
     )
 
 
-def told(error: BaseException) -> str:
-    """What was raised, as text."""
+def told(error: object) -> str:
+    """What was raised or said, as text."""
+    if not isinstance(error, BaseException):
+        return text_of(error)
     return f"{type(error).__name__}: {shown(error)}".removesuffix(": ")
 
 

@@ -175,7 +175,7 @@ class Session:
 
         `TypeError` for a value of another type; the call may then be reported again.
         """
-        if error is not None and not isinstance(error, str):
+        if error is not None and type(error) is not str:
             error = told(error)
         text, failed, pending = result, error is not None, False
         host = given.facts("meta", meta) if meta else {}

@@ -30,7 +30,7 @@ def fitted(event: Event, largest: int) -> tuple[bytes, bool]:
     size = len(line)
     if size > largest or (size > SHALLOW and nests_too_deeply(line)):
         return _cut(event, largest)
-    if event.__class__ is Refused and not event.fingerprint and not _is_json(event.args):
+    if event.__class__ is Refused and not event.fingerprint and _as_json(event.args) is None:
         return _cut(event, largest)  # arguments that were not judged may be NaN
     return line, False
 
@@ -41,18 +41,16 @@ def _cut(event: Event, largest: int) -> tuple[bytes, bool]:
         name: _reduced(getattr(event, name), largest, absent=None if name == "args" else {})
         for name in event.__struct_fields__
     }
-    if all(value is getattr(event, name) for name, value in reduced.items()):
-        return encode(event), False
-    return encode(msgspec.structs.replace(event, **reduced)), True
+    cut = msgspec.structs.replace(event, **reduced)
+    return encode(cut), cut != event
 
 
-def _is_json(value: object) -> bool:
-    """Whether JSON can hold a value as it is: NaN would be written as null."""
+def _as_json(value: object) -> Any:
+    """A value of plain types, as JSON can hold it; None for what it cannot: NaN, as one."""
     try:
-        json.dumps(value, allow_nan=False)
+        return json.loads(json.dumps(value, allow_nan=False))
     except _UNFIT:
-        return False
-    return True
+        return None
 
 
 def _reduced(value: Any, largest: int, *, absent: object) -> Any:
@@ -62,7 +60,8 @@ def _reduced(value: Any, largest: int, *, absent: object) -> Any:
             return f"{text[:largest]}… [{len(text) - largest} characters left out]"
         return value if text == value else text
     if isinstance(value, dict):
-        return value if _is_json(value) and _is_small(value, largest) else absent
+        plain = _as_json(value)  # enums and other subclasses of text and numbers are none
+        return plain if plain is not None and _is_small(plain, largest) else absent
     if isinstance(value, tuple):
         return value if _is_small(value, largest) else ()
     return value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from policyguard.model.decision import Decision
 
 
@@ -14,6 +16,17 @@ class ExpressionError(Exception):
 
 class ArgumentsError(Exception):
     """A call's arguments cannot be judged: not JSON, too large, or nested too deep."""
+
+
+class OddArgumentsError(Exception):
+    """A call's arguments are JSON in types of a program's own: enums, numbers of numpy, mappings.
+
+    `plain` is the same in Python's own types. Never seen by a caller.
+    """
+
+    def __init__(self, plain: dict[str, Any]) -> None:
+        self.plain = plain
+        super().__init__()
 
 
 class CallRefused(Exception):  # noqa: N818 - a refusal is an answer, not an error of the program

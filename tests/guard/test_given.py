@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections import OrderedDict, UserDict
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, IntEnum, StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,44 @@ budgets: {spend: {cost: 1.0}, calls: {calls: 3}}
 """
 
 
+RULE = """
+rules:
+  all:
+    effect: block
+    when: >-
+      type(call.args.mode) == string && call.args.n > 5 && call.args.ratio < 1.0
+      && call.args['in'].mode == 'fast' && 'fast' in call.args.all
+"""
+
+
 class Tool(StrEnum):
     READ = "read"
+
+
+class Mode(str, Enum):  # noqa: UP042 - whose `str` is not its value
+    FAST = "fast"
+    MODE = "mode"
+
+
+class Size(IntEnum):
+    LARGE = 7
+
+
+class Ratio(float):
+    """As numpy's float64 is one."""
+
+
+class Markup(str):
+    """As the texts of templates and parsed pages are."""
+
+    __slots__ = ()
+
+
+DEEP: Any = "x"
+for _ in range(100):
+    DEEP = {"a": DEEP}
+ENDLESS: dict[str, Any] = {}
+ENDLESS["again"] = ENDLESS
 
 
 def _guard(folder: Path) -> Guard:
@@ -154,6 +191,73 @@ def test_arguments_that_are_no_object_are_refused(session: Session, args: Any) -
     assert isinstance(event, Refused)
     assert event.batch == "b"
     assert session.check("read").allowed
+
+
+ODD: list[dict[str, Any]] = [
+    {"mode": Mode.FAST, "n": Size.LARGE, "ratio": 0.5, "in": {"mode": "fast"}, "all": ["fast"]},
+    {"mode": "fast", "n": 7, "ratio": Fraction(1, 2), "in": {"mode": Mode.FAST}, "all": ["fast"]},
+    {"mode": "fast", "n": 7, "ratio": 0.5, "in": {Mode.MODE: "fast"}, "all": (Mode.FAST,)},
+    {"mode": "fast", "n": 7, "ratio": 0.5, "in": UserDict(mode="fast"), "all": ("fast",)},
+    {Mode.MODE: "fast", "n": 7, "ratio": 0.5, "in": OrderedDict(mode="fast"), "all": ["fast"]},
+]
+
+
+@pytest.mark.parametrize("args", ODD, ids=range(len(ODD)))
+def test_arguments_in_types_of_the_programs_own_are_what_they_say(
+    tmp_path: Path, args: dict[str, Any]
+) -> None:
+    """Fingerprints, rules and journals take them as JSON, and the caller's are left alone."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY + RULE)
+    session = Guard.load(file, store=tmp_path / "state" / "store.db").session("s")
+    before = dict(args)
+    decision = session.check("read", args)
+    assert args == before
+    assert all(args[name] is before[name] for name in args)
+    assert decision.errors == ()
+    assert [violation.id for violation in decision.violations] == ["rules/all"]
+    plain = {"mode": "fast", "n": 7, "ratio": 0.5, "in": {"mode": "fast"}, "all": ["fast"]}
+    assert session.decide("read", plain).fingerprint == decision.fingerprint
+    event = written(session)[-1]
+    assert isinstance(event, Refused)
+    assert event.args == plain
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ({"when": object()}, "`when` is a Python `object`, not JSON"),
+        ({"deep": {"cost": Decimal(1)}}, "`deep.cost` is a Python `Decimal`, not JSON"),
+        ({"in": {3: "x"}}, "the key 3 is not a string"),
+        ({3: "x"}, "the key 3 is not a string"),
+        ({"n": Ratio(math.nan)}, "`n` is nan, which JSON does not know"),
+        ({"x": Mode.FAST, "deep": DEEP}, "nested deeper than 64 levels"),
+        ({"x": Mode.FAST, "deep": ENDLESS}, "nested deeper than 64 levels"),
+    ],
+    ids=range(7),
+)
+def test_arguments_that_are_no_json_are_refused(
+    session: Session, args: dict[Any, Any], reason: str
+) -> None:
+    decision = session.check("read", args)
+    assert decision.violations[0].reason == "arguments"
+    assert reason in decision.message
+
+
+@pytest.mark.parametrize("said", [Mode.FAST, Markup("fast")], ids=["enum", "markup"])
+def test_texts_of_a_class_of_their_own_are_texts(session: Session, said: str) -> None:
+    recorded = session.record(session.check("read"), result=said)
+    assert type(recorded.outcome.text) is str
+    recorded = session.record(session.check("read", {"n": 1}), error=said)
+    assert type(recorded.outcome.error) is str
+    session.record(session.check("read", {"n": 2}), result="x", meta={"mode": said})
+    events = [event for event in written(session) if isinstance(event, Completed)]
+    assert [(event.text, event.error) for event in events] == [
+        ("fast", None),
+        ("", "fast"),
+        ("x", None),
+    ]
+    assert events[2].meta == {"mode": "fast"}
 
 
 def test_what_is_not_known_may_be_none(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from policyguard.compiler import Compiled, compile_policy
 from policyguard.evaluator.evaluator import Stance
@@ -22,7 +24,7 @@ from policyguard.guard.world import World
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
 from policyguard.model.decision import Decision
-from policyguard.model.event import Admitted, Event, Refused, Started
+from policyguard.model.event import Admitted, Closed, Event, Refused, Started
 from policyguard.store import forks
 from policyguard.store.protocol import Lease, Store
 
@@ -37,7 +39,8 @@ Approver = Callable[[Session, Decision], None]
 class Guard:
     """A policy in force. Shared by all sessions of a process; safe to use from many threads.
 
-    One lock makes each check atomic: what it admits is counted before the next one looks.
+    One lock makes each check atomic: what it admits is counted before the next one looks. As a
+    context manager it is closed at the end.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Guard:
         approver: Approver | None = None,
         replaying: bool = False,
     ) -> None:
+        """As `load` does, of a compiled policy; `store` stays its owner's to close."""
         now = given.time(clock)
         if approver is not None and not callable(approver):
             raise TypeError(f"`approver` is a function, not {approver!r:.40}")
@@ -70,6 +74,9 @@ class Guard:
         purses = store.purses if store is not None else None
         self.purser = self.world.purser = purser_of(purses, self.evaluator, self.world.state.book)
         self._leases: dict[str, Lease] = {}
+        self._closing = ExitStack()
+        if self.purser is not None:
+            self._closing.callback(self.purser.close)
         self.approver = approver
         self.stance = Stance(
             observe or compiled.evaluator.observe_only,
@@ -80,6 +87,7 @@ class Guard:
             self._listeners.add(listener, ())
         self._hearing()
         self.latest = ""
+        self._closed = False
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     @classmethod
@@ -107,8 +115,42 @@ class Guard:
         `JournalError` where the store or the folder cannot be used.
         """
         compiled = compile_policy(policy, cache=store is not None if cache is None else cache)
-        kept = opened(store, compiled.policy) if store is not None else None
-        return cls(compiled, clock=clock, listener=listener, store=kept, approver=approver)
+        if not isinstance(store, (str, Path)):
+            return cls(compiled, clock=clock, listener=listener, store=store, approver=approver)
+        kept = opened(store, compiled.policy)
+        guard = cls(compiled, clock=clock, listener=listener, store=kept, approver=approver)
+        guard._closing.callback(kept.close)
+        return guard
+
+    def close(self) -> None:
+        """Let go of the guard's sessions and files, and of its store where it has opened that.
+
+        The sessions are not over: another guard may go on with them. Here they refuse all calls,
+        and none can be opened any more. Raises `StoreError` or `JournalError` where something was
+        still to be written and could not be; all the rest is let go none the less.
+        """
+        with self.lock, self._closing as last:
+            self._closed = True
+            for lease in self._leases.values():
+                last.callback(lease.close)
+            if self.journal is not None:
+                last.callback(self.journal.close)
+            for session in self._sessions.values():
+                session.leave()
+            self._leases, self._sessions = {}, OrderedDict()
+            self.journal = None
+            self._hearing()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def on(self, listener: Listener, *kinds: type[Event]) -> Callable[[], None]:
         """Call `listener` with every event from now on, or with those of some kinds.
@@ -180,18 +222,24 @@ class Guard:
             known = self._sessions.get(event.session)
             if known is not None:
                 return known
+            if self._closed:
+                raise RuntimeError("the guard is closed: load another for more sessions")
             while len(self._sessions) >= self.evaluator.bounds.sessions:
                 next(iter(self._sessions.values())).close()
             if self.keeper is not None:
                 self._leases[event.session] = self.keeper.store.lease(event.session)
-            calls = self._resume(event.session)
-            resumed = event.session in self.world.state.sessions
-            state = start(self.evaluator, self.world.state, event, apart=apart)
-            session = Session(self, state, calls)
-            self._sessions[event.session] = session
-            self.latest = event.session
-            if not resumed:
-                self.emit(event, False)
+            try:
+                calls = self._resume(event.session)
+                resumed = event.session in self.world.state.sessions
+                state = start(self.evaluator, self.world.state, event, apart=apart)
+                session = self._sessions[event.session] = Session(self, state, calls)
+                self.latest = event.session
+                if not resumed:
+                    self.emit(event, False)
+            except BaseException:
+                self.world.rebuild(Closed(session=event.session))  # it may be opened another time
+                self.forget(event.session)
+                raise
             return session
 
     def _resume(self, session: str) -> int:
@@ -213,10 +261,10 @@ class Guard:
             self.latest = session
             self._sessions.move_to_end(session)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: str) -> None:
         """A session is closed: its id may be opened anew."""
-        self._sessions.pop(session.id, None)
-        lease = self._leases.pop(session.id, None)
+        self._sessions.pop(session, None)
+        lease = self._leases.pop(session, None)
         if lease is not None:
             lease.close()
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.learned.memory import Memory, constraint_id
@@ -20,14 +21,15 @@ from policyguard.store.learned import constraint_of, evidence_of, packed, record
 from policyguard.store.protocol import REVOKED, Caps, Store
 from policyguard.store.protocol import Constraint as Record
 
+if TYPE_CHECKING:
+    from policyguard.store.durable import SqliteStore
+
 EVERY = 1.0
 """Seconds within which other processes see a new constraint (DESIGN §3)."""
 
 
-def opened(store: Store | str | Path, policy: Policy) -> Store:
-    """A store: the one that is given, or the SQLite file of this path, made where it is new."""
-    if not isinstance(store, (str, Path)):
-        return store
+def opened(store: str | Path, policy: Policy) -> SqliteStore:
+    """The store in the SQLite file of this path, made where it is new."""
     from policyguard.store.durable import SqliteStore  # only who keeps something loads SQLite
 
     caps = Caps(

@@ -211,6 +211,10 @@ class Purser:
             if charge.budget in shared
         ]
 
+    def close(self) -> None:
+        """Give back what is on lease. Raises `StoreError`."""
+        self._purses.close([hand.purse for hand in self._hands.values()])
+
     def _hand(self, budget: str, key: str) -> _Hand:
         hand = self._hands.get((budget, key))
         return self._open(budget, key) if hand is None else hand

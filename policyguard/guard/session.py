@@ -293,6 +293,10 @@ class Session:
         """End the session: what was counted for it alone is forgotten, and it refuses all calls."""
         self.replay(Closed(session=self.id, at=self._now()))
 
+    def leave(self) -> None:
+        """Refuse all calls from now on: the guard is closed, another may go on with the session."""
+        self._calls.closed = True
+
     def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
         """Check a call, run `fn`, record what came of it, and return its result.
 
@@ -370,7 +374,7 @@ class Session:
                 with self.guard.lock:
                     if not self.closed:
                         self._calls.fold(event)
-                        self.guard.forget(self)
+                        self.guard.forget(self.id)
                         self._calls.closed = True
             case _:
                 self._calls.fold(event)

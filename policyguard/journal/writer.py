@@ -7,6 +7,7 @@ import fcntl
 import os
 import stat
 import time
+import weakref
 from pathlib import Path
 
 from policyguard.journal.chain import Chain, Hasher
@@ -64,6 +65,9 @@ class Writer:
         self._chain = Chain(hasher, id_, position.count, last)
         self._size = position.size
         self._anchored = anchor.count if anchor is not None else 0
+        # Of a guard that nobody has any more.
+        self._dropped = weakref.finalize(self, os.close, self._descriptor)
+        self._dropped.atexit = False
 
     def append(self, event: bytes, masked: bool) -> None:
         """Write one event, given as its JSON object. Raises `JournalError`; then nothing stays."""
@@ -90,7 +94,7 @@ class Writer:
 
     def close(self) -> None:
         """Close the file, which unlocks it. Anchors nothing."""
-        os.close(self._descriptor)
+        self._dropped()
 
     def _take_back(self) -> None:
         """Leave no half of a line: what cannot be cut now is repaired when the file is opened."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections import deque
 from collections.abc import Collection
 from contextlib import AbstractContextManager, suppress
@@ -13,7 +12,7 @@ import msgspec
 
 from policyguard.evaluator.account import Account
 from policyguard.store.errors import UNREADABLE, damaged
-from policyguard.store.leases import Leases
+from policyguard.store.leases import Leases, SessionLease
 from policyguard.store.share import Share, Words
 from policyguard.store.slots import Slots
 from policyguard.store.sqlite import Database
@@ -33,7 +32,7 @@ class SqliteLedger:
         self._database = database
         self._leases = leases
         self._slots = Slots(database.path.with_name(f"{database.path.name}.purses"))
-        self._holder: tuple[int, weakref.finalize[[], SqliteLedger]] | None = None
+        self._holder: tuple[int, SessionLease] | None = None
         self.lasting = lasting
         self.boot = _boot()
 
@@ -103,19 +102,16 @@ class SqliteLedger:
     def holder(self) -> int:
         """The number of this process."""
         if self._holder is None:
+            # Given up with the store: what nobody has any more holds nothing, though its process
+            # lives on. As that ends it is held until it has died: threads may still draw.
             number = int.from_bytes(os.urandom(8)) >> 3
-            lease = self._leases.hold(number)
-            # A store that nobody has any more holds nothing, though its process lives on. While
-            # that ends, other threads may still draw: then it is alive until it has died.
-            left = weakref.finalize(self, lease.close)
-            left.atexit = False
-            self._holder = number, left
+            self._holder = number, self._leases.hold(number)
         return self._holder[0]
 
     def leave(self) -> None:
         """The process holds nothing any more."""
         if self._holder is not None:
-            self._holder[1]()
+            self._holder[1].close()
             self._holder = None
         self._slots.close()
 

@@ -14,6 +14,10 @@ import fcntl
 import hashlib
 import os
 import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,7 +38,7 @@ class Leases:
 
     def take(self, session: str, *, shared: bool = False) -> SessionLease:
         """Take a session. Raises `SessionBusyError`, or `StoreError` where the file is no good."""
-        with _lock:
+        with _settled():
             held = _held(self._file)
             place = _place(session)
             holders = held.holders.get(place, 0)
@@ -52,7 +56,7 @@ class Leases:
 
         Raises `StoreError` where the file is no good.
         """
-        with _lock:
+        with _settled():
             held = _held(self._file)
             place = _PLACES + number
             _claim(held.descriptor, place, self._file, f"#{number}", shared=False)
@@ -64,7 +68,7 @@ class Leases:
 
         To be asked by one process at a time: each would take the other's try for a sign of life.
         """
-        with _lock:
+        with _settled():
             held = _held(self._file)
             place = _PLACES + number
             if place in held.holders:
@@ -80,13 +84,16 @@ class Leases:
 
 
 class SessionLease:
-    """One hold on a session. See `policyguard.store.protocol.Lease`."""
+    """One hold on a session. See `policyguard.store.protocol.Lease`.
+
+    Given up too when nobody has it any more.
+    """
 
     def __init__(self, held: _Held, place: int) -> None:
-        self._held = held
-        self._place = place
         self._process = os.getpid()
         self._open = True
+        self._dropped = weakref.finalize(self, _drop, held, place, self._process)
+        self._dropped.atexit = False  # the process's locks end with it
 
     @property
     def held(self) -> bool:
@@ -95,16 +102,10 @@ class SessionLease:
 
     def close(self) -> None:
         """Give the session up."""
-        with _lock:
-            if not self.held:
-                return
-            self._open = False
-            holders = self._held.holders
-            holders[self._place] -= 1
-            if not holders[self._place]:
-                del holders[self._place]
-                self._held.shared.discard(self._place)
-                fcntl.lockf(self._held.descriptor, fcntl.LOCK_UN, 1, self._place)
+        self._open = False
+        self._dropped()
+        with _settled():
+            pass
 
     def __enter__(self) -> Self:
         return self
@@ -130,6 +131,42 @@ class _Held:
 _lock = threading.Lock()
 _files: dict[tuple[int, int], _Held] = {}
 """By device and inode, as one file may go by several names."""
+_dropped: deque[tuple[_Held, int, int]] = deque()
+"""Holds that are to be given up: the file's books, the place, the process that held it."""
+
+
+def _drop(held: _Held, place: int, process: int) -> None:
+    """Give a hold up, or leave that to whoever has the books open.
+
+    The garbage collector comes at any moment, and in any thread: also in the one that has them.
+    """
+    _dropped.append((held, place, process))
+    if _lock.acquire(blocking=False):
+        try:
+            _settle()
+        finally:
+            _lock.release()
+
+
+@contextmanager
+def _settled() -> Iterator[None]:
+    """The books, open for one, with what was given up taken out of them before and after."""
+    with _lock:
+        _settle()
+        yield
+        _settle()
+
+
+def _settle() -> None:
+    while _dropped:
+        held, place, process = _dropped.popleft()
+        if process != os.getpid():
+            continue  # a fork came in between: the lock was the parent's
+        held.holders[place] -= 1
+        if not held.holders[place]:
+            del held.holders[place]
+            held.shared.discard(place)
+            fcntl.lockf(held.descriptor, fcntl.LOCK_UN, 1, place)
 
 
 def _after_fork() -> None:

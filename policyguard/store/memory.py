@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,20 +30,20 @@ class MemoryStore:
         self.constraints = MemoryConstraints(self._step, caps.constraints)
         self.evidence = MemoryEvidence(Table(self._step, caps.evidence))
         self.purses = SharedPurses(MemoryLedger(self._step))
-        self._leased: dict[str, list[MemoryLease]] = {}
+        self._leased: dict[str, weakref.WeakSet[MemoryLease]] = {}
 
     def lease(self, session: str, *, shared: bool = False) -> MemoryLease:
         """Take a session: there is no other process that could have it."""
         with self._step():
-            holders = self._leased.setdefault(session, [])
-            if holders and not (shared and holders[0].shared):
+            holders = self._leased.setdefault(session, weakref.WeakSet())
+            if holders and not (shared and all(one.shared for one in holders)):
                 raise SessionBusyError(
                     Path(":memory:"),
                     f"session {session!r:.80} is held by another guard of this process",
                     "end it there, open it as shared in both, or use another session id",
                 )
             lease = MemoryLease(self._leased, session, shared=shared)
-            holders.append(lease)
+            holders.add(lease)
             return lease
 
     @contextmanager
@@ -58,7 +59,9 @@ class MemoryStore:
 class MemoryLease:
     """See `policyguard.store.protocol.Lease`."""
 
-    def __init__(self, leased: dict[str, list[MemoryLease]], session: str, *, shared: bool) -> None:
+    def __init__(
+        self, leased: dict[str, weakref.WeakSet[MemoryLease]], session: str, *, shared: bool
+    ) -> None:
         self._leased = leased
         self._session = session
         self._process = os.getpid()

@@ -266,7 +266,10 @@ class Purses(Protocol):
 
 
 class Lease(Protocol):
-    """A session is this process's own until the lease is closed, or the process has died."""
+    """A session is this process's own until the lease is closed, or the process has died.
+
+    A lease that nobody has any more is closed.
+    """
 
     @property
     def held(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -130,12 +131,59 @@ def test_a_lease_is_taken_over_when_its_process_has_died(tmp_path: Path) -> None
 
 def test_closing_one_store_keeps_the_leases_of_another(tmp_path: Path) -> None:
     one, two = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
-    one.lease("a")
+    held = one.lease("a")
     two.lease("b").close()
     two.close()
     del two
     late = 'try:\n  store.lease("a")\nexcept SessionBusyError: print("busy")'
     assert start(one.path, late).communicate(timeout=60)[0] == "busy\n"
+    assert held.held
+
+
+def test_a_lease_that_nobody_has_any_more_is_given_up(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    held = [store.lease("a"), store.lease("b", shared=True), store.lease("b", shared=True)]
+    late = 'for s in "ab":\n  try: store.lease(s)\n  except SessionBusyError: print(s)'
+    del held[:2]
+    gc.collect()
+    assert start(store.path, late).communicate(timeout=60)[0] == "b\n"
+    with pytest.raises(SessionBusyError):
+        store.lease("b")
+    held.clear()
+    gc.collect()
+    assert start(store.path, late).communicate(timeout=60)[0] == ""
+    assert [store.lease(session).held for session in "ab"] == [True, True]
+
+
+def test_leases_are_given_up_whenever_the_garbage_collector_comes(tmp_path: Path) -> None:
+    """Also while another lease is being taken, by the same thread or another."""
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+
+    def work() -> None:
+        for number in range(300):
+            cycle: list[object] = [store.lease(f"{threading.get_ident()} {number}")]
+            cycle.append(cycle)
+            del cycle
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(5)
+    try:
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+    finally:
+        gc.set_threshold(*threshold)
+    gc.collect()
+    store.lease("last").close()
+    late = f"""
+for thread in {[thread.ident for thread in threads]}:
+    for number in range(300):
+        store.lease(f"{{thread}} {{number}}").close()
+print("free")"""
+    assert start(store.path, late).communicate(timeout=60)[0] == "free\n"
 
 
 def test_shared_leases_are_shared_between_processes(tmp_path: Path) -> None:

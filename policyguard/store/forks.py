@@ -30,6 +30,9 @@ guards: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
 """The locks of guards."""
 databases: weakref.WeakSet[Forking] = weakref.WeakSet()
 
+_PATIENCE = 2.0
+"""Seconds. A listener of one guard may wait for another, whose lock is held here: the fork goes on."""
+
 _one_at_a_time = threading.Lock()
 _held: list[threading.RLock] = []
 _quiet: list[Forking] = []
@@ -37,9 +40,7 @@ _quiet: list[Forking] = []
 
 def _before() -> None:
     _one_at_a_time.acquire()
-    for lock in list(guards):
-        lock.acquire()
-        _held.append(lock)
+    _held.extend(lock for lock in list(guards) if lock.acquire(timeout=_PATIENCE))
     for database in list(databases):
         database.before_fork()
         _quiet.append(database)

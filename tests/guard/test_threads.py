@@ -14,7 +14,7 @@ import pytest
 
 from policyguard import CallRefused, Guard
 from policyguard.guard.session import Session
-from policyguard.model.event import Admitted, Completed
+from policyguard.model.event import Admitted, Completed, Event
 
 BUDGET = """
 policyguard: 1
@@ -216,3 +216,23 @@ def _in_child(guard: Guard, session: str) -> int:
         decision = guard.session(session, project="p").check("tool", {"child": session})
         os._exit(0 if decision.allowed else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_fork_does_not_wait_for_guards_that_wait_for_each_other(tmp_path: Path) -> None:
+    one, two = _guard(tmp_path, BUDGET % "session"), _guard(tmp_path, BUDGET % "session")
+    reached, over = threading.Event(), threading.Event()
+
+    def ask_the_other(_: Event) -> None:
+        reached.set()
+        over.wait(20)
+        two.session("s").decide("tool")
+
+    one.on(ask_the_other, Admitted)
+    thread = threading.Thread(target=one.session("s").check, args=("tool",))
+    thread.start()
+    reached.wait(20)
+    with two.lock:
+        over.set()
+        assert _in_child(two, "child") == 0
+    thread.join(20)
+    assert not thread.is_alive()

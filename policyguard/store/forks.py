@@ -31,7 +31,7 @@ guards: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
 databases: weakref.WeakSet[Forking] = weakref.WeakSet()
 
 _PATIENCE = 2.0
-"""Seconds. A listener of one guard may wait for another, whose lock is held here: the fork goes on."""
+"""Seconds. A listener of one guard may wait for another, whose lock is here: the fork goes on."""
 
 _one_at_a_time = threading.Lock()
 _held: list[threading.RLock] = []

@@ -6,7 +6,7 @@ changes only in `fold`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -192,23 +192,30 @@ class Evaluator:
         return fingerprint
 
     def judge(
-        self, state: State, attempt: Attempt, walk: Walk, learned: list[Violation], stance: Stance
+        self,
+        state: State,
+        attempt: Attempt,
+        walk: Walk,
+        learned: Sequence[Violation],
+        stance: Stance,
     ) -> Verdict:
         """Collect every violation; the strongest effect wins, whatever the order.
 
         `learned` is what constraints have against the call.
         """
-        session = attempt.session
-        found = learned
-        would: list[Violation] = []
-        plan = walk.plan
-        if not session.calm or walk.asked:
-            self._limited(session, attempt, walk, found, would)
-        else:
+        session, plan = attempt.session, walk.plan
+        asked = walk.asked or not session.calm
+        if not asked:
             for calls in walk.seen:
                 if attempt.fingerprint in calls:
-                    self._limited(session, attempt, walk, found, would)
+                    asked = True
                     break
+        if not (asked or learned or plan.budgets or plan.rules or attempt.faults):
+            return ALLOWED
+        found = list(learned)
+        would: list[Violation] = []
+        if asked:
+            self._limited(session, attempt, walk, found, would)
         for budget in plan.budgets:
             violation = budget.judge(state.book, attempt)
             if violation is not None:

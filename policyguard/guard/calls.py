@@ -6,6 +6,7 @@ Where nobody reads events none is made: the fold takes what the event would have
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ class Calls:
                         guard.keeper.look()
                     walk = guard.evaluator.prepare(attempt)
                     learned = (
-                        world.judge(attempt) if world.memory.constraints or world.narrows else []
+                        world.judge(attempt) if world.memory.constraints or world.narrows else ()
                     )
                     purser = guard.purser
                     if purser is None or not purser.concerns(walk.plan):
@@ -107,7 +108,7 @@ class Calls:
                 return self._unwritten(decision, attempt, error)
         return decision
 
-    def _verdict(self, attempt: Attempt, walk: Walk, learned: list[Violation]) -> Verdict:
+    def _verdict(self, attempt: Attempt, walk: Walk, learned: Sequence[Violation]) -> Verdict:
         guard = self._guard
         return guard.evaluator.judge(guard.world.state, attempt, walk, learned, guard.stance)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -27,8 +27,8 @@ from policyguard.model.quantity import UNIT, units
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Purse, PurseName, Purses, Terms
 
-Judge = Callable[[list[Violation]], Verdict]
-"""Judges an attempt, given what was learned against it; adds to what it is given."""
+Judge = Callable[[Sequence[Violation]], Verdict]
+"""Judges an attempt, given what was learned against it."""
 
 _OWN = ("turn", "session")
 """Scopes that belong to one process."""
@@ -338,7 +338,7 @@ def purser_of(purses: Purses | None, evaluator: Evaluator, book: Book) -> Purser
 
 
 def repeatable(
-    attempt: Attempt, plan: Plan, learned: list[Violation], judge: Judge
+    attempt: Attempt, plan: Plan, learned: Sequence[Violation], judge: Judge
 ) -> Callable[[], Verdict]:
     """Judge an attempt as if it had not been judged before, as often as is wanted."""
     known = attempt.faults
@@ -347,7 +347,7 @@ def repeatable(
         attempt.charges, attempt.asks, attempt.insisted = (), (), ()
         attempt.faults = known
         attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
-        return judge([*learned])
+        return judge(learned)
 
     return again
 

@@ -1,10 +1,10 @@
-"""Facts that the host gives when a session starts, checked against what the policy declares."""
+"""Facts that the host gives of a session or a call, checked against what the policy declares."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from policyguard.evaluator.evaluator import CheckTags
 from policyguard.model.policy import Policy, Tag
 
 _PYTHON: dict[str, tuple[type, ...]] = {
@@ -16,17 +16,16 @@ _PYTHON: dict[str, tuple[type, ...]] = {
 }
 
 
-def checker(policy: Policy) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function that completes tags with their defaults.
+def checker(policy: Policy) -> CheckTags:
+    """The function that checks a policy's tags."""
 
-    It raises `ValueError`, naming each tag that is missing or of the wrong type or value.
-    """
-
-    def check(given: dict[str, Any]) -> dict[str, Any]:
+    def check(given: dict[str, Any], *, overlay: bool = False) -> dict[str, Any]:
         tags = dict(given)
         wrong = []
         for name, tag in policy.tags.items():
             if name not in tags:
+                if overlay:
+                    continue
                 if tag.default is None:
                     wrong.append(f"tag `{name}` is required ({tag.type})")
                 else:

@@ -7,7 +7,7 @@ changes only in `fold`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -27,6 +27,18 @@ from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 from policyguard.model.quantity import units
+
+
+class CheckTags(Protocol):
+    """Completes a session's tags with their defaults; a call's (`overlay`) may be any of them.
+
+    Raises `ValueError`, naming each that is missing, or of another type or value than declared.
+    """
+
+    def __call__(self, given: dict[str, Any], *, overlay: bool = False) -> dict[str, Any]:
+        """The tags, copied."""
+        ...
+
 
 Identity = tuple[str, str, tuple[float, ...]]
 """What makes a call the same as another: its fingerprint.
@@ -93,7 +105,7 @@ class Evaluator:
         budgets: dict[str, Budget],
         approvals: dict[str, Terms],
         refusals: tuple[str, ...],
-        check_tags: Callable[[dict[str, Any]], dict[str, Any]],
+        check_tags: CheckTags,
         reads_counts: bool,
         reads_changed: bool,
     ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from policyguard.evaluator.attempt import NOTHING, Attempt
-from policyguard.evaluator.evaluator import Verdict
+from policyguard.evaluator.evaluator import CheckTags, Verdict
 from policyguard.guard import given
 from policyguard.model.constraint import Lesson
 from policyguard.model.decision import Decision, Fault, Violation
@@ -17,16 +17,17 @@ from policyguard.model.outcome import Outcome
 
 def tell(
     attempt: Attempt,
+    check_tags: CheckTags,
     batch: str | None,
     tags: Mapping[str, Any] | None,
     server: str | None,
     hints: Mapping[str, bool] | None,
     estimate: Mapping[str, float] | None,
 ) -> None:
-    """Say what else the caller knows of a call. Raises as `given` does."""
+    """Say what else the caller knows of a call. Raises as `given` does, and for wrong tags."""
     attempt.batch = given.optional("batch", batch)
     attempt.server = given.optional("server", server)
-    attempt.tags = given.facts("tags", tags) if tags else NOTHING
+    attempt.tags = check_tags(given.facts("tags", tags), overlay=True) if tags else NOTHING
     attempt.hints = given.flags("hints", hints) if hints else NOTHING
     attempt.estimate = given.numbers("estimate", estimate) if estimate else NOTHING
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from numbers import Number
+from numbers import Integral, Number, Real
 from typing import Any, SupportsFloat
 
 from policyguard.model.decision import Decision
@@ -51,7 +51,7 @@ def facts(name: str, values: object) -> dict[str, Any]:
         return {}
     if not isinstance(values, Mapping):
         raise _wrong(name, values, "a mapping")
-    return dict(values)
+    return {key: _plain(value) for key, value in values.items()}
 
 
 def flags(name: str, values: object) -> dict[str, bool]:
@@ -117,6 +117,17 @@ def amount(name: str, value: object) -> float:
 def call(decision: Decision | str) -> str:
     """The id of a call: of the decision that let it through, or as it is."""
     return decision.id if isinstance(decision, Decision) else text("decision", decision)
+
+
+def _plain(value: object) -> object:
+    """Texts and numbers of a class of their own, such as enums, as what they say."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value
 
 
 def _wrong(name: str, value: object, wanted: str) -> TypeError:

@@ -82,12 +82,12 @@ class Session:
         """Ask whether a call may run, and count it if it may: then report it with `record`.
 
         `at`: nanoseconds since 1970 (UTC), by default now. `batch`: an id that the parallel calls
-        of one message share. `tags` overlay the session's. `server`: the tool server's name.
-        `hints`: `read_only`, `destructive`, `idempotent`, `open_world`. `estimate`: tokens and
-        cost to reserve, as `{"tokens": …, "cost": …}`.
+        of one message share. `tags` overlay the session's, with the types that the policy declares.
+        `server`: the tool server's name. `hints`: `read_only`, `destructive`, `idempotent`,
+        `open_world`. `estimate`: tokens and cost to reserve, as `{"tokens": …, "cost": …}`.
 
-        `TypeError` for a value of another type; but arguments that cannot be judged, which are the
-        model's, are refused.
+        `TypeError` for a value of another type, `ValueError` for such a tag; but arguments that
+        cannot be judged, which are the model's, are refused.
 
         A call that is answered with *ask* is put to the guard's approver; where it says yes at
         once, the call is checked again, and that answer is returned.
@@ -141,7 +141,8 @@ class Session:
             attempt = Attempt(tool, {}, at, self._state)
             unfit = f"they are of type `{type(args).__name__}`, not an object"
         if batch or tags or server or hints or estimate:
-            tell(attempt, batch, tags, server, hints, estimate)
+            check_tags = self.guard.evaluator.check_tags
+            tell(attempt, check_tags, batch, tags, server, hints, estimate)
         return self._calls.judge(attempt, admit, unfit)
 
     def record(

@@ -130,16 +130,7 @@ class _Story:
         self._sessions[asked.session].approve(asked, by=yes.by, labels=yes.labels)
 
     def _call(self, session: Session, step: Step) -> None:
-        tool, args = self._arguments(step)
-        decision = self._asked = session.check(
-            tool,
-            args,
-            batch=step.batch,
-            tags=step.tags,
-            server=step.server,
-            hints=step.hints,
-            estimate=step.estimate,
-        )
+        decision = self._asked = self._checked(session, step)
         self._reached.decision(decision, self._guard)
         mismatches = tuple(compare(decision, step.expected, self._reached.ids))
         if mismatches:
@@ -152,6 +143,22 @@ class _Story:
             self._running[step.as_].append(decision)
         elif decision.allowed and not step.running:
             self._return(decision, step)
+
+    def _checked(self, session: Session, step: Step) -> Decision:
+        tool, args = self._arguments(step)
+        try:
+            return session.check(
+                tool,
+                args,
+                batch=step.batch,
+                tags=step.tags,
+                server=step.server,
+                hints=step.hints,
+                estimate=step.estimate,
+            )
+        except ValueError as error:
+            what = Mismatch("tags", "the tags of a call", str(error))
+            raise _Different((*step.path, "tags"), what, key=True) from None
 
     def _return(self, decision: Decision, step: Step) -> None:
         """A call comes back."""

@@ -337,3 +337,35 @@ def test_who_says_yes_has_a_name(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="`amount` is '1'"):
         session.grant("calls", "1", by="me")  # type: ignore[arg-type]  # the same
     assert [session.check("read").allowed for _ in range(4)] == [True] * 3 + [False]
+
+
+@pytest.mark.parametrize(
+    ("tags", "message"),
+    [
+        ({"tier": None}, "tag `tier` must be string, one of free, pro, not None"),
+        ({"tier": "gold"}, "tag `tier` must be string, one of free, pro, not 'gold'"),
+        ({"seats": "7"}, "tag `seats` must be int, not '7'"),
+        ({"seats": True}, "tag `seats` must be int, not True"),
+    ],
+)
+def test_tags_have_the_types_that_the_policy_declares(
+    tmp_path: Path, tags: dict[str, Any], message: str
+) -> None:
+    """Those of a call too: a rule over what is of another type would say nothing, or too much."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: tags\n"
+        "tags: {tier: {type: string, one_of: [free, pro], default: free}, seats: int}\n"
+        "rules: {few: {when: tags.tier == 'free' && tags.seats > 5, effect: block}}\n"
+    )
+    guard = Guard.load(file)
+    with pytest.raises(ValueError, match=message):
+        guard.session("s", tags={"seats": 7, **tags})
+    session = guard.session("s", tags={"seats": 7})
+    for ask in (session.check, session.decide):
+        with pytest.raises(ValueError, match=message):
+            ask("read", {}, tags=tags)
+    assert not session.check("read").allowed
+    assert session.check("read", {}, tags={"tier": "pro", "other": object()}).allowed
+    assert session.check("read", {}, tags={"seats": Size.LARGE - 3}).allowed
+    assert not session.check("read", {}, tags={"seats": Size.LARGE}).allowed

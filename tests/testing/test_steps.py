@@ -274,6 +274,9 @@ def test_tags_that_the_policy_does_not_take_are_said_to_be_so(tmp_path: Path) ->
     ((what, _, text),) = found(tmp_path, READ, session={"tags": {"tier": "high"}})
     assert what == "session"
     assert "tag `tier` must be int" in text
+    ((what, _, text),) = found(tmp_path, {**READ, "tags": {"tier": "high"}})
+    assert what == "tags"
+    assert "tag `tier` must be int" in text
 
 
 def test_sessions_beside_the_main_one(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from policyguard.compiler import Compiled, compile_policy
@@ -144,12 +143,7 @@ class Guard:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def on(self, listener: Listener, *kinds: type[Event]) -> Callable[[], None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from policyguard.evaluator.attempt import Attempt
@@ -343,12 +342,7 @@ class Session:
         entered.set((*entered.get(), self))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         entered.set(entered.get()[:-1])
 
     def replay(self, event: Event) -> Decision | Recorded | None:

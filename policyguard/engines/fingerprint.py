@@ -184,8 +184,13 @@ class Fingerprinter:
             return value
         if isinstance(value, str):
             return str.__str__(value)  # an enum's own `str` is its name
+        if isinstance(value, Integral):
+            return int(value)
         if isinstance(value, Real):
-            return int(value) if isinstance(value, Integral) else float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise NotJson(f"`{path or 'a value'}` is beyond all numbers of JSON") from None
         if depth > self._depth:
             raise NotJson(f"they are nested deeper than {self._depth} levels")
         if isinstance(value, Mapping):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from numbers import Integral, Number, Real
+from numbers import Integral, Number
+from reprlib import repr  # noqa: A004 - short, and of whatever has none
 from typing import Any, SupportsFloat
 
 from policyguard.model.decision import Decision
@@ -80,12 +81,25 @@ def number(name: str, value: object) -> float:
         raise _wrong(name, value, "a number")
     if isinstance(value, int) and abs(value) < _FARTHEST:
         return int(value)
+    found: Any = value
     try:
-        return float(value)
+        return float(found)
     except OverflowError:
-        return math.inf
+        return -math.inf if found < 0 else math.inf
     except (ValueError, TypeError):  # a signalling NaN; a complex number of numpy
         raise _wrong(name, value, "a number") from None
+
+
+def seconds(name: str, value: object) -> float:
+    """A span of time. JSON knows no infinity: without end is longer than anybody waits."""
+    found = number(name, value)
+    return math.copysign(_FARTHEST, found) if math.isinf(found) else found
+
+
+def used(name: str, value: object) -> float:
+    """What was used of a budget: infinity and NaN, which JSON has not, are more than there is."""
+    found = number(name, value)
+    return found if math.isfinite(found) else float(_FARTHEST)
 
 
 def whole(name: str, value: object) -> int:
@@ -125,10 +139,10 @@ def _plain(value: object) -> object:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, Real):
-        return int(value) if isinstance(value, Integral) else float(value)
-    return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, float) else value
 
 
 def _wrong(name: str, value: object, wanted: str) -> TypeError:
-    return TypeError(f"`{name}` is {value!r:.40}, of type `{type(value).__name__}`, not {wanted}")
+    return TypeError(f"`{name}` is {repr(value)}, of type `{type(value).__name__}`, not {wanted}")

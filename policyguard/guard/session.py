@@ -188,13 +188,13 @@ class Session:
         if status is not None:
             status = given.whole("status", status)
         if retry_after is not None:
-            retry_after = given.number("retry_after", retry_after)
+            retry_after = given.seconds("retry_after", retry_after)
         if duration is not None:
-            duration = given.number("duration", duration)
+            duration = given.seconds("duration", duration)
         if tokens is not None:
             tokens = given.whole("tokens", tokens)
         if cost is not None:
-            cost = given.number("cost", cost)
+            cost = given.used("cost", cost)
         if score is not None:
             score = given.number("score", score)
         return self._calls.complete(

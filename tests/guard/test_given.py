@@ -157,6 +157,10 @@ def test_what_is_no_call_is_told(session: Session) -> None:
         ({"cost": Decimal("0.25")}, {"cost": 0.25}),
         ({"cost": Fraction(1, 4)}, {"cost": 0.25}),
         ({"score": 10**400}, {"score": None}),  # JSON knows no infinity
+        ({"cost": math.inf}, {"cost": 2.0**63}),
+        ({"cost": Ratio("nan")}, {"cost": 2.0**63}),
+        ({"retry_after": math.inf}, {"retry_after": 2.0**63}),
+        ({"duration": -(10**400)}, {"duration": -(2.0**63)}),
         ({"duration": True}, {"duration": 1.0}),
         ({"at": 1.5}, {}),
         ({"at": -(10**400)}, {}),
@@ -169,6 +173,22 @@ def test_numbers_of_other_kinds_are_taken_as_what_they_say(
     session.record(session.check("read"), result="fine", **said)
     event = written(session)[-1]
     assert {name: getattr(event, name) for name in kept} == kept
+
+
+@pytest.mark.parametrize("cost", [math.inf, -math.inf, math.nan, Decimal("inf"), 10**400, -1])
+def test_what_cannot_be_reckoned_has_used_everything_also_after_a_restart(
+    tmp_path: Path, cost: Any
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: dear\nrules: {dear: {when: session.cost > 5.0, effect: block}}\n"
+    )
+    for number in range(2):
+        with Guard.load(file, store=tmp_path / "store.db") as guard:
+            session = guard.session("s")
+            if not number:
+                session.record(session.check("read"), result="fine", cost=cost)
+            assert session.check("read").violations[0].id == "rules/dear"
 
 
 def test_a_budget_of_money_takes_decimals(session: Session) -> None:
@@ -231,10 +251,11 @@ def test_arguments_in_types_of_the_programs_own_are_what_they_say(
         ({"in": {3: "x"}}, "the key 3 is not a string"),
         ({3: "x"}, "the key 3 is not a string"),
         ({"n": Ratio(math.nan)}, "`n` is nan, which JSON does not know"),
+        ({"n": Fraction(10**400)}, "`n` is beyond all numbers of JSON"),
         ({"x": Mode.FAST, "deep": DEEP}, "nested deeper than 64 levels"),
         ({"x": Mode.FAST, "deep": ENDLESS}, "nested deeper than 64 levels"),
     ],
-    ids=range(7),
+    ids=range(8),
 )
 def test_arguments_that_are_no_json_are_refused(
     session: Session, args: dict[Any, Any], reason: str

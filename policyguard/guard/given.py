@@ -18,6 +18,7 @@ from policyguard.model.decision import Decision
 from policyguard.model.quantity import units
 
 _FARTHEST = 2**63 - 1
+"""The largest whole number that is kept; more than anybody has used, longer than anybody waits."""
 
 
 def text(name: str, value: object) -> str:

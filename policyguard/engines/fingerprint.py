@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Mapping
 from itertools import chain, repeat
-from numbers import Integral, Real
 from typing import Any
 
 import msgspec
@@ -184,6 +183,8 @@ class Fingerprinter:
             return value
         if isinstance(value, str):
             return str.__str__(value)  # an enum's own `str` is its name
+        from numbers import Integral, Real  # which plain arguments do without
+
         if isinstance(value, Integral):
             return int(value)
         if isinstance(value, Real):

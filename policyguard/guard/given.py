@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
-from numbers import Integral, Number
 from reprlib import repr  # noqa: A004 - short, and of whatever has none
 from typing import Any, SupportsFloat
 
@@ -78,6 +77,10 @@ def number(name: str, value: object) -> float:
     """A number. It may be infinite, or none (NaN): what counts it knows what that means."""
     if type(value) is float:
         return value
+    if type(value) is int and abs(value) < _FARTHEST:
+        return value
+    from numbers import Number  # which most calls and results do without
+
     if not isinstance(value, Number) or not isinstance(value, SupportsFloat):
         raise _wrong(name, value, "a number")
     if isinstance(value, int) and abs(value) < _FARTHEST:
@@ -140,7 +143,7 @@ def _plain(value: object) -> object:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, Integral):
+    if isinstance(value, int):
         return int(value)
     return float(value) if isinstance(value, float) else value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import NoReturn
 
 import click
@@ -27,6 +29,11 @@ def broken(diagnostics: object) -> NoReturn:
     """Show what is wrong with a policy, in the words and with the place of its diagnostics."""
     click.echo(str(diagnostics), err=True)
     click.get_current_context().exit(MISUSE)
+
+
+def coloured(form: str) -> bool:
+    """Whether a report of this form goes to a terminal, and `NO_COLOR` is not set."""
+    return form == "text" and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _command() -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import click
 
-from policyguard.cli.aside import INTERRUPTED, broken, misuse, say
+from policyguard.cli.aside import INTERRUPTED, broken, coloured, misuse, say
 from policyguard.cli.replayed import check_output, labels_option, policy_option, write
 from policyguard.cli.watching import watching
 from policyguard.model.diagnostic import PolicyError
@@ -136,7 +134,7 @@ def simulate(
 
 
 def _rendered(figures: Figures, form: str) -> str:
-    if form == "text" and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if coloured(form):
         return render_text(figures, COLOURED)
     return RENDERERS[form](figures)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.aside import INTERRUPTED, broken, misuse, say
+from policyguard.cli.aside import INTERRUPTED, broken, coloured, misuse, say
 from policyguard.cli.replayed import check_output, labels_option, policy_option, write
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.style import COLOURED
@@ -113,7 +112,7 @@ def suggest(
     except KeyboardInterrupt:
         say("interrupted: of a part of the runs nothing can be said")
         context.exit(INTERRUPTED)
-    if form == "text" and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+    if coloured(form):
         click.echo(render_text(suggestion, COLOURED))
     else:
         click.echo(_FORMATS[form](suggestion).removesuffix("\n"))

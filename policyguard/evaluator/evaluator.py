@@ -7,9 +7,7 @@ changes only in `fold`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from policyguard.evaluator.approvals import Terms
 from policyguard.evaluator.attempt import Attempt
@@ -18,9 +16,10 @@ from policyguard.evaluator.observe import Observer
 from policyguard.evaluator.plan import Candidates, Plan
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.state import State
+from policyguard.evaluator.verdict import ALLOWED, Attendance, Stance, Verdict
 from policyguard.evaluator.view import Ground
 from policyguard.evaluator.walk import Walk
-from policyguard.model.decision import Fault, Violation
+from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError, OddArgumentsError
 from policyguard.model.event import Charge, Completed
@@ -45,36 +44,6 @@ Identity = tuple[str, str, tuple[float, ...]]
 
 For a call with tolerant numbers also the fingerprint without them, and them.
 """
-
-Attendance = Literal["nobody", "somebody", "never"]
-"""Who may be asked: nobody is there, somebody is, or (in a replay) it is not asked at all."""
-
-
-class Stance(msgspec.Struct, frozen=True):
-    """How a guard takes a policy: with `observe` nothing is refused, what would be is said."""
-
-    observe: bool
-    attendance: Attendance
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What the policy says to an attempt. `would` comes from entries in observe mode.
-
-    `passes`: it asks, and what it says of unanswered questions lets the call run. `left` is what
-    remains of the budgets that a refused call would have drawn on.
-    """
-
-    effect: Effect
-    violations: tuple[Violation, ...]
-    would: tuple[Violation, ...]
-    faults: tuple[Fault, ...]
-    passes: bool = False
-    left: dict[str, float] = {}
-
-    @property
-    def allowed(self) -> bool:
-        """Whether the call may run."""
-        return self.effect is Effect.ALLOW or self.effect is Effect.ADVISE or self.passes
 
 
 class Evaluator:
@@ -397,7 +366,3 @@ def _halted(by: str) -> list[Violation]:
         "tell the person what was done and what is left to do",
     )
     return [halted]
-
-
-ALLOWED = Verdict(Effect.ALLOW, (), (), ())
-"""To a call that nothing has anything against."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from policyguard.evaluator.attempt import NOTHING, Attempt
-from policyguard.evaluator.evaluator import CheckTags, Verdict
+from policyguard.evaluator.evaluator import CheckTags
+from policyguard.evaluator.verdict import Verdict
 from policyguard.guard import given
 from policyguard.model.constraint import Lesson
 from policyguard.model.decision import Decision, Fault, Violation

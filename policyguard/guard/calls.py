@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.evaluator import ALLOWED, Verdict
 from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.verdict import ALLOWED, Verdict
 from policyguard.evaluator.walk import Walk
 from policyguard.guard import answers
 from policyguard.guard.advice import Advice

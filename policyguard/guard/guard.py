@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from policyguard.compiler import Compiled, compile_policy
-from policyguard.evaluator.evaluator import Stance
 from policyguard.evaluator.fold import start
+from policyguard.evaluator.verdict import Stance
 from policyguard.guard import given
 from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners

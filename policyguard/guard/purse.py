@@ -17,9 +17,10 @@ import msgspec
 from policyguard.evaluator.account import Book
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budget import Budget
-from policyguard.evaluator.evaluator import ALLOWED, Evaluator, Verdict
+from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session import SessionState
+from policyguard.evaluator.verdict import ALLOWED, Verdict
 from policyguard.guard.keeper import EVERY
 from policyguard.model.decision import Violation
 from policyguard.model.event import Charge, Closed, Event, Granted, Released, Spent

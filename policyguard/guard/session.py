@@ -238,7 +238,7 @@ class Session:
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
-        by, told = given.text("by", by), given.texts("labels", labels)
+        by, known_as = given.text("by", by), given.texts("labels", labels)
         at = self._now()
         fingerprint = decision.fingerprint
         with self.guard.lock:
@@ -246,7 +246,7 @@ class Session:
             for charge in self._state.approvals.extending(fingerprint):
                 extend = budgets[charge.budget].extended
                 self._calls.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
-            self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, told))
+            self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
             return self._agreed(decision)
 
     def _agreed(self, decision: Decision) -> bool:

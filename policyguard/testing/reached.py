@@ -24,8 +24,7 @@ class Reached:
 
     An entry is reached when it has something against a call (also in observe mode); a timeout when
     it is a call's; a signature when a result has it; an entry of `blame` when it says whose fault a
-    failure was; a `learn` when a constraint that it taught
-    binds a call.
+    failure was; a `learn` when a constraint that it taught binds a call.
     """
 
     def __init__(self, compiled: Compiled) -> None:

@@ -100,8 +100,8 @@ class Calls:
                     guard.emit(refused, False)
                 elif walk is not None:
                     world.admit(attempt)
-                    if guard.heard:
-                        guard.emit(answers.admitted(state.id, attempt, decision), False)
+                    if guard.teller is not None:
+                        guard.teller.admitted(attempt, decision)
                     if decision.violations:
                         self._advice.give(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
@@ -143,10 +143,9 @@ class Calls:
                     lessons,
                     at,
                 )
-            if guard.heard:
+            if guard.teller is not None:
                 try:
-                    judged = answers.completed(event, at, outcome, charges, lessons)
-                    guard.emit(judged, bool(learned))
+                    guard.teller.completed(event, at, outcome, charges, lessons, bool(learned))
                 except (JournalError, StoreError) as error:
                     attempt.fault("journal", error)
             advice = ""

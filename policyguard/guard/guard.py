@@ -18,6 +18,7 @@ from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.purse import purser_of
 from policyguard.guard.session import Session
+from policyguard.guard.teller import Teller
 from policyguard.guard.tool import guarded
 from policyguard.guard.world import World
 from policyguard.learned import snapshot as snapshots
@@ -319,15 +320,22 @@ class Guard:
     def _hearing(self) -> None:
         """Note who is told what happens: with `anchor` it is written down for good."""
         journal, listeners = self.journal, self._listeners
-        self.heard = journal is not None or listeners.any
         self.emit: Callable[[Event, bool], None] = self._tell
+        self.teller: Teller | None = Teller(self._tell) if listeners.any else None
         if journal is not None and not listeners.any:
             self.emit = journal.write
+            self.teller = _scribe(journal, self.evaluator.bounds.plans)
 
     def _tell(self, event: Event, anchor: bool) -> None:
         if self.journal is not None:
             self.journal.write(event, anchor)
         self._listeners.tell(event)
+
+
+def _scribe(journal: Journal, plans: int) -> Teller:
+    from policyguard.guard.scribe import Scribe  # only who keeps something writes journals
+
+    return Scribe(journal, plans)
 
 
 def _journal(compiled: Compiled, store: Store, now: int) -> Journal | None:

@@ -91,12 +91,12 @@ class Chain:
         self.count = count
         self.hash = hash
 
-    def seal(self, event: bytes, masked: bool) -> bytes:
-        """The line for an event's JSON object, with its line feed."""
+    def seal(self, event: str, masked: bool) -> bytes:
+        """The line for an event's JSON, given without its last brace, with its line feed."""
         seq = self.count
         begins = "" if seq else self._begins()
         mask = ',"masked":true' if masked else ""
-        data = event[:-1] + f',"seq":{seq}{begins},"prev":"{self.hash}"{mask}'.encode()
+        data = f'{event},"seq":{seq}{begins},"prev":"{self.hash}"{mask}'.encode()
         self.count = seq + 1
         self.hash = digest = self._start(data).hexdigest()
         return data + f',"hash":"{digest}"}}\n'.encode()

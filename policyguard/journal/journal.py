@@ -13,6 +13,7 @@ from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.finding import Finding
 from policyguard.journal.fit import fitted
+from policyguard.journal.form import Form, cut
 from policyguard.journal.names import file_name
 from policyguard.journal.reading import events
 from policyguard.journal.redact import Redactions
@@ -86,23 +87,39 @@ class Journal:
         redact = self._redact.get(kind)
         told = event if redact is None else redact(event)
         line, reduced = fitted(told, self._largest)
+        masked = reduced or told is not event
         writer = self._latest
         if writer is None or writer.session != event.session:
             writer = self._turned_to(event.session)
-        try:
-            writer.append(line, reduced or told is not event)
-        except BaseException:
-            # Also when a signal came between the line and our knowing of it: opening the file
-            # anew finds out how far it reaches.
-            self._drop(event.session)
-            raise
-        if anchor or kind in _ANCHORED or self._monotonic() >= writer.due:
-            writer.anchor(self._monotonic())
-            if kind is Closed:
-                self._drop(event.session)
-        if len(self._writers) > self._open_files:
-            _, oldest = self._writers.popitem(last=False)
-            self._shut(oldest)
+        writer.append(line[:-1].decode(), masked, anchor or kind in _ANCHORED)
+        if kind is Closed:
+            self._drop(writer)
+
+    def form(self, event: Event) -> Form | None:
+        """What the lines of such events have in common (see `journal.form`), for `fill`.
+
+        None where they have not enough of it: where more than the marks differs, or where nothing
+        is hidden of them.
+        """
+        redact = self._redact.get(event.__class__)
+        told = event if redact is None else redact(event)
+        line, reduced = fitted(told, self._largest)
+        return None if reduced or told is event else cut(line)
+
+    def fill(self, form: Form, session: str, at: int, call: str, fingerprint: str) -> bool:
+        """Write the event down that a form gives, as `write` would.
+
+        Returns whether it has: not where the line is too long, or the call's id not a plain one.
+        """
+        writer = self._latest
+        if writer is None or writer.session != session:
+            writer = self._turned_to(session)
+        a, b, c, d, e, f = form
+        line = f"{a}{writer.name}{b}{at}{c}{call}{d}{fingerprint}{e}{fingerprint}{f}"
+        if len(line) > self._largest or not call.isalnum():
+            return False
+        writer.append(line, True, False)
+        return True
 
     def events(self, session: str) -> Iterator[Event]:
         """The session's events as they were written; none where there is no journal of it.
@@ -123,17 +140,22 @@ class Journal:
 
     def _turned_to(self, session: str) -> Writer:
         """The session's file: of those that are open, the last to be closed for others' sake."""
-        if session in self._writers:
-            self._writers.move_to_end(session)
+        self._latest, writers = None, self._writers
+        if session in writers:
+            writers.move_to_end(session)
         else:
-            self._writers[session] = self._opened(session)
-        self._latest = self._writers[session]
-        return self._latest
+            while len(writers) >= self._open_files:
+                _, oldest = writers.popitem(last=False)
+                self._shut(oldest)
+            writers[session] = self._opened(session)
+        self._latest = writer = writers[session]
+        return writer
 
-    def _drop(self, session: str) -> None:
-        """Close the session's file as it is."""
+    def _drop(self, writer: Writer) -> None:
+        """Close a session's file as it is."""
         self._latest = None
-        self._writers.pop(session).close()
+        del self._writers[writer.session]
+        writer.close()
 
     def _opened(self, session: str) -> Writer:
         if session in self._parents:
@@ -142,20 +164,26 @@ class Journal:
                 "belongs to the process that this one was forked from",
                 "open a session of another id in the child",
             )
-        name = well_formed(session)
+        if len(session) > self._largest:  # each line would have it cut, and be another's
+            raise JournalError(
+                self.path(session),
+                f"is of a session whose id has {len(session):,} characters",
+                f"use an id of at most {self._largest:,} (`bounds.argument_bytes`)",
+            )
         return Writer(
-            self.folder / file_name(name),
-            name,
+            self.path(session),
+            session,
             anchors=self._anchors,
             hasher=self._hasher,
             sync=self._sync,
             report=self._report,
-            now=self._monotonic(),
+            monotonic=self._monotonic,
+            lost=self._drop,
         )
 
     def _shut(self, writer: Writer) -> None:
         try:
-            writer.anchor(self._monotonic())
+            writer.anchor()
         finally:
             writer.close()
 

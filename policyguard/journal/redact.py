@@ -55,30 +55,15 @@ class Redaction:
         self._fingerprinter = fingerprinter
         self._args = args
         self._told = results == "hash" and whole
-        attempt = self._marked_attempt if args == "hash" else self._attempt
-        result = self._marked_result if self._told else self._result
         self._hide_label, self._hide_args = self._hiders(args)
         self._hide_text, self._hide_meta = self._hiders(results)
         # What may have something to hide: a result does with its lessons, which quote arguments.
         self.by_kind: dict[type[Event], Callable[[Any], Event]] = {}
         if args != "keep" or patterns:
-            self.by_kind |= {Admitted: attempt, Refused: attempt, Completed: result}
+            self.by_kind |= dict.fromkeys((Admitted, Refused), self._attempt)
+            self.by_kind[Completed] = self._result
         if results != "keep" or patterns:
-            self.by_kind |= {Completed: result, Ended: self._end}
-
-    def _marked_attempt(self, event: Admitted | Refused) -> Event:
-        """As most calls are, with nothing else to hide than the arguments: made short."""
-        if event.targets or event.like or not event.args:
-            return self._attempt(event)
-        told = {MARK: MARK + (event.exact or event.fingerprint)}
-        return msgspec.structs.replace(event, args=told)
-
-    def _marked_result(self, event: Completed) -> Event:
-        """As most results are, with nothing else to hide than the text: made short."""
-        told = event.result_fingerprint
-        if event.error or event.meta or event.lessons or not (told and event.text):
-            return self._result(event)
-        return msgspec.structs.replace(event, text=MARK + told)
+            self.by_kind |= {Completed: self._result, Ended: self._end}
 
     def _attempt(self, event: Admitted | Refused) -> Event:
         args = event.args

@@ -8,13 +8,17 @@ import os
 import stat
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
+
+import msgspec
 
 from policyguard.journal.chain import Chain, Hasher
 from policyguard.journal.errors import JournalError
 from policyguard.journal.opening import Report, recover
 from policyguard.store.place import FILE_MODE
 from policyguard.store.protocol import Anchor, Anchors
+from policyguard.store.text import well_formed
 
 _TRIES, _PAUSE = 20, 0.005
 """How often, and after how many seconds, a lock is asked for: `retention` holds it for a moment."""
@@ -29,8 +33,9 @@ class Writer:
     """Appends events to one session's chain.
 
     Exclusive while it is open, also towards other writers of this process (`flock`). After any
-    error it is to be closed: the file may be further than it knows, and opening it anew finds out.
-    `due` is when, by the caller's own time, the next anchor is.
+    error in writing it is `lost`, which the caller is told: the file may be further than it knows,
+    and opening it anew finds out. `name` is the session's as each line has it, in JSON. Each
+    second (of `monotonic`, in ns) an event is anchored, whatever it is.
     """
 
     def __init__(
@@ -42,17 +47,22 @@ class Writer:
         hasher: Hasher,
         sync: bool,
         report: Report,
-        now: int,
+        monotonic: Callable[[], int],
+        lost: Callable[[Writer], None],
     ) -> None:
         self.path = path
         self.session = session
+        self._named = named = well_formed(session)
+        self.name = msgspec.json.encode(named).decode()
         self._anchors = anchors
         self._sync = sync
         self._descriptor, created = _opened(path)
-        self.due = now + _ANCHOR_EVERY
+        self._monotonic = monotonic
+        self._due = monotonic() + _ANCHOR_EVERY
+        self._lost = lost
         try:
-            anchor = anchors.get(session)
-            position = recover(self._descriptor, path, session, anchor, hasher, report)
+            anchor = anchors.get(named)
+            position = recover(self._descriptor, path, named, anchor, hasher, report)
             if created and sync:
                 _sync_folder(path.parent)
         except BaseException as error:
@@ -61,7 +71,7 @@ class Writer:
                 raise _failed(path, error) from None
             raise
         id_ = position.chain or os.urandom(16).hex()
-        last = position.hash or hasher.genesis(session, id_)
+        last = position.hash or hasher.genesis(named, id_)
         self._chain = Chain(hasher, id_, position.count, last)
         self._size = position.size
         self._anchored = anchor.count if anchor is not None else 0
@@ -69,28 +79,38 @@ class Writer:
         self._dropped = weakref.finalize(self, os.close, self._descriptor)
         self._dropped.atexit = False
 
-    def append(self, event: bytes, masked: bool) -> None:
-        """Write one event, given as its JSON object. Raises `JournalError`; then nothing stays."""
-        line = self._chain.seal(event, masked)
-        size = len(line)
+    def append(self, event: str, masked: bool, anchor: bool) -> None:
+        """Write one event, given as its JSON without its last brace.
+
+        Raises `JournalError`; then nothing of it stays. `StoreError`: it was written, and could
+        not be anchored.
+        """
         try:
+            line = self._chain.seal(event, masked)
+            size = len(line)
             written = os.write(self._descriptor, line)
             while written < size:
                 written += os.write(self._descriptor, line[written:])
             if self._sync:
                 os.fsync(self._descriptor)
+            self._size += size
         except OSError as error:
             self._take_back()
+            self._lost(self)
             raise _failed(self.path, error) from None
-        self._size += size
+        except BaseException:  # a signal may have come between the line and our knowing of it
+            self._lost(self)
+            raise
+        if anchor or self._monotonic() >= self._due:
+            self.anchor()
 
-    def anchor(self, now: int) -> None:
+    def anchor(self) -> None:
         """Tell the store how far the file reaches, where it does not know. Raises `StoreError`."""
         chain = self._chain
         if chain.count > self._anchored:
-            self._anchors.put(Anchor(self.session, chain.id, chain.count, chain.hash, self._size))
+            self._anchors.put(Anchor(self._named, chain.id, chain.count, chain.hash, self._size))
             self._anchored = chain.count
-        self.due = now + _ANCHOR_EVERY
+        self._due = self._monotonic() + _ANCHOR_EVERY
 
     def close(self) -> None:
         """Close the file, which unlocks it. Anchors nothing."""

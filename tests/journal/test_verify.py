@@ -15,7 +15,7 @@ from policyguard.journal.exported import anchor_lines, read_anchors
 from policyguard.journal.finding import CODES
 from policyguard.journal.format import encode
 from policyguard.journal.verify import Verified, verify
-from policyguard.model.event import Closed, Started, TurnStarted
+from policyguard.model.event import Closed, Event, Started, TurnStarted
 from policyguard.store.durable import SqliteAnchors, SqliteStore
 from policyguard.store.protocol import Anchor
 from tests.journal.world import CAPS, World, run
@@ -36,6 +36,11 @@ def after(world: World, change: Callable[[Lines], Lines]) -> Verified:
     return verify([world.folder], anchors=world.anchors)
 
 
+def body(event: Event) -> str:
+    """An event's JSON as a chain takes it."""
+    return encode(event)[:-1].decode()
+
+
 def told(result: Verified) -> list[tuple[str, int | None]]:
     return [(one.code.removeprefix("journal/"), one.line) for one in result.findings]
 
@@ -51,9 +56,8 @@ def forged(lines: Lines, at: int, **changes: object) -> Lines:
         chain = value.get("chain", "")
         for name in ("seq", "chain", "prev", "hash"):
             value.pop(name, None)
-        body = json.dumps(value).encode()
         anew = Chain(Hasher(), chain, len(out), prev)
-        out.append(anew.seal(body, masked=False))
+        out.append(anew.seal(json.dumps(value)[:-1], masked=False))
         prev = anew.hash
     return out
 
@@ -148,7 +152,7 @@ def test_an_inserted_line_that_was_hashed_well(world: World) -> None:
     """Between lines 4 and 5, with a place and a link of its own: the next does not follow it."""
     lines = world.lines("s")
     prev = json.loads(lines[3])["hash"]
-    made = Chain(Hasher(), "", 4, prev).seal(encode(TurnStarted("s")), masked=False)
+    made = Chain(Hasher(), "", 4, prev).seal(body(TurnStarted("s")), masked=False)
     result = after(world, lambda ls: [*ls[:4], made, *ls[4:]])
     assert result.failed
     assert told(result)[0] == ("inserted", 6)
@@ -181,7 +185,7 @@ def test_a_chain_hashed_anew_that_counts_wrongly(world: World) -> None:
     path = world.journal.path("s")
     lines = world.lines("s")
     prev = json.loads(lines[8])["hash"]
-    made = Chain(Hasher(), "", 20, prev).seal(encode(Closed("s")), masked=False)
+    made = Chain(Hasher(), "", 20, prev).seal(body(Closed("s")), masked=False)
     path.write_bytes(b"".join([*lines[:9], made]))
     assert told(verify([path])) == [("dropped", 10)]
 
@@ -307,7 +311,7 @@ def test_with_a_key_nobody_else_can_make_a_chain(tmp_path: Path) -> None:
     whole = world.lines("s")
     value = json.loads(whole[0])
     genesis = Hasher().genesis("s", value["chain"])
-    line = Chain(Hasher(), value["chain"], 0, genesis).seal(encode(Started("s")), masked=False)
+    line = Chain(Hasher(), value["chain"], 0, genesis).seal(body(Started("s")), masked=False)
     path.write_bytes(line)
     assert told(verify([path], key=b"k" * 32)) == [("no-key", 1)]
     path.write_bytes(b"".join(forged(whole, 4, tokens=1)))
@@ -337,7 +341,7 @@ def test_a_file_that_is_all_wrong_is_not_told_line_by_line(world: World) -> None
 
 
 def test_a_forged_place_far_away_costs_nothing(world: World) -> None:
-    made = Chain(Hasher(), "", 10**17, "0" * 64).seal(encode(Closed("s")), masked=False)
+    made = Chain(Hasher(), "", 10**17, "0" * 64).seal(body(Closed("s")), masked=False)
     result = after(world, lambda ls: [*ls, made])
     assert told(result) == [("dropped", 11)]
 

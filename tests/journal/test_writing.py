@@ -159,6 +159,27 @@ def test_the_file_that_was_not_used_for_longest_is_closed_first(tmp_path: Path) 
     world.opened().write(Started("b"))
 
 
+def test_a_file_that_was_closed_for_one_that_cannot_be_opened_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, open_files=1)
+    world.write(Started("s"))
+    other = world.opened()
+    other.write(Started("t"))
+    with pytest.raises(JournalError, match="is being written"):
+        world.write(Started("t"))
+    world.write(TurnStarted("s"))
+    assert list(world.journal.events("s")) == [Started("s"), TurnStarted("s")]
+
+
+def test_a_session_whose_id_no_line_can_hold(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.write(Started("s" * 10_000))
+    assert list(world.journal.events("s" * 10_000)) == [Started("s" * 10_000)]
+    with pytest.raises(JournalError, match="id has 10,001 characters; use an id of at most 10,000"):
+        world.write(Started("s" * 10_001))
+
+
 def test_a_session_that_is_opened_again_goes_on_with_its_chain(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run())

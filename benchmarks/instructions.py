@@ -21,7 +21,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.calls import call
+from benchmarks.calls import Call, call
 
 SHORT, LONG = 1_000, 13_000
 FAILING = 2
@@ -29,7 +29,11 @@ FAILING = 2
 NOTHING = "nothing"
 """Makes the calls, and puts them to nobody: what that costs is taken off."""
 CHAINED = "floor, one chained line a call"
-CONTENDERS = ("core", "floor", CHAINED)
+LINES = "floor, chain and lines"
+JOURNALLED = "core, SQLite and journal"
+OURS = {"floor": "core", CHAINED: "core", LINES: JOURNALLED}
+"""What is held against a floor."""
+CONTENDERS = ("core", JOURNALLED, *OURS)
 BOUNDS = Path(__file__).with_suffix(".json")
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -45,7 +49,8 @@ class Counted:
     calls: dict[str, float]
 
     def ratio(self, floor: str) -> float:
-        return self.calls["core"] / self.calls[floor]
+        """How many times a floor's instructions ours are."""
+        return self.calls[OURS[floor]] / self.calls[floor]
 
 
 def bounds() -> dict[str, float]:
@@ -95,22 +100,31 @@ def _instructions(contender: str, calls: int) -> int:
 def _make(contender: str, calls: int) -> None:
     """What is counted: so many checks and records."""
     made = [call(number, FAILING) for number in range(calls)]
-    if contender == NOTHING:
-        return
-    if contender == "core":
-        from policyguard import Guard
+    with tempfile.TemporaryDirectory() as folder:
+        if contender in OURS.values():
+            _through_ours(made, Path(folder) / "store.db" if contender == JOURNALLED else None)
+        elif contender in OURS:
+            _through_floor(made, contender, Path(folder) / "lines")
 
-        session = Guard.load("core").session("s")
+
+def _through_ours(made: list[Call], store: Path | None) -> None:
+    from policyguard import Guard
+
+    with Guard.load("core", store=store, cache=False) as guard:
+        session = guard.session("s")
         for one in made:
             decision = session.check(one.tool, one.args)
             if one.error is None:
                 session.record(decision, result=one.result)
             else:
                 session.record(decision, error=one.error)
-        return
-    from benchmarks.floor import Floor, nowhere
 
-    floor = Floor(nowhere if contender == CHAINED else None, twice=False)
+
+def _through_floor(made: list[Call], contender: str, lines: Path) -> None:
+    from benchmarks.floor import Floor, appending, nowhere
+
+    write = {CHAINED: nowhere, LINES: appending(str(lines))}.get(contender)
+    floor = Floor(write, twice=contender == LINES)
     for one in made:
         floor.record(floor.check(one.tool, one.args), one.error)
 
@@ -137,7 +151,7 @@ def main() -> None:
     for one, calls in counted.calls.items():
         ratio = f"{counted.ratio(one):.2f}" if one in most else "–"
         rows.append((one, f"{calls:,.0f}", ratio, most.get(one, "–")))
-    report.add(table(["contender", "instructions", "core ÷ this", "at most"], rows))
+    report.add(table(["contender", "instructions", "ours ÷ this", "at most"], rows))
     report.figures = dict(counted.calls)
     report.write()
 

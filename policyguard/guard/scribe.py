@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
@@ -17,12 +18,31 @@ from policyguard.model.event import Admitted, Charge, Completed
 from policyguard.model.outcome import Outcome
 
 
+class _Together(msgspec.Struct):
+    """What calls of one message have in common, named as in `Admitted`."""
+
+    batch: str
+
+
+class _Numbers(msgspec.Struct, omit_defaults=True):
+    """What a host may say of a result beside its text, named and in order as in `Completed`."""
+
+    exit_code: int | None = None
+    status: int | None = None
+    retry_after: float | None = None
+    duration: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+    score: float | None = None
+
+
 class Scribe(Teller):
     """Writes ordinary calls into a journal that alone hears of them, without an event for each.
 
-    A call is ordinary if there is no more to tell of it than what its plan says and its
-    fingerprint, a result if it is a success with a text. Nearly all are. What their lines have in
-    common is found out at the first one of each of `plans` plans (see `journal.form`).
+    A call is ordinary if there is no more to tell of it than what its plan says, its fingerprint
+    and its batch; a result if it is a success with a text, and numbers at most. Nearly all are.
+    What their lines have in common is found out at the first one of each of `plans` plans (see
+    `journal.form`).
     """
 
     __slots__ = ("_fill", "_forms", "_journal", "_most")
@@ -38,7 +58,6 @@ class Scribe(Teller):
         """A call was let through."""
         if (
             attempt.at is None
-            or attempt.batch
             or attempt.tags
             or attempt.hints
             or attempt.estimate
@@ -50,7 +69,7 @@ class Scribe(Teller):
             or decision.violations
             or not attempt.args
         ):
-            super().admitted(attempt, decision)
+            Teller.admitted(self, attempt, decision)
             return
         plan, session, fingerprint = attempt.walk.plan, attempt.session.id, attempt.fingerprint
         kind = plan, plan.changes(attempt)
@@ -58,9 +77,15 @@ class Scribe(Teller):
             form = self._forms[kind]
         except KeyError:
             event = answers.admitted(session, attempt, decision)
-            form = self._found(kind, replace(event, fingerprint=marks.FINGERPRINT))
-        if form is None or not self._fill(form, session, attempt.at, attempt.id, fingerprint):
-            super().admitted(attempt, decision)
+            marked = replace(event, batch=str(marks.MORE), fingerprint=marks.FINGERPRINT)
+            form = self._found(kind, marked)
+        more = _fields(_Together(attempt.batch)) if attempt.batch else ""
+        if (
+            form is None
+            or more is None
+            or not self._fill(form, session, attempt.at, attempt.id, fingerprint, more)
+        ):
+            Teller.admitted(self, attempt, decision)
 
     def completed(
         self,
@@ -75,13 +100,6 @@ class Scribe(Teller):
         if (
             at is None
             or not event.text
-            or event.exit_code is not None
-            or event.status is not None
-            or event.retry_after is not None
-            or event.duration is not None
-            or event.tokens is not None
-            or event.cost is not None
-            or event.score is not None
             or event.meta
             or event.known != "explicit"
             or outcome.state != "success"
@@ -89,15 +107,40 @@ class Scribe(Teller):
             or charges
             or lessons
         ):
-            super().completed(event, at, outcome, charges, lessons, taught)
+            Teller.completed(self, event, at, outcome, charges, lessons, taught)
             return
         try:
             form = self._forms[None]
         except KeyError:
             judged = answers.completed(event, at, outcome, charges, lessons)
-            form = self._found(None, replace(judged, result_fingerprint=marks.FINGERPRINT))
-        if form is None or not self._fill(form, event.session, at, event.call, outcome.result):
-            super().completed(event, at, outcome, charges, lessons, taught)
+            marked = replace(_bare(judged), result_fingerprint=marks.FINGERPRINT)
+            form = self._found(None, marked)
+        more: str | None = ""
+        if not (
+            event.exit_code is None
+            and event.status is None
+            and event.retry_after is None
+            and event.duration is None
+            and event.tokens is None
+            and event.cost is None
+            and event.score is None
+        ):
+            numbers = _Numbers(
+                event.exit_code,
+                event.status,
+                event.retry_after,
+                event.duration,
+                event.tokens,
+                event.cost,
+                event.score,
+            )
+            more = _fields(numbers)
+        if (
+            form is None
+            or more is None
+            or not self._fill(form, event.session, at, event.call, outcome.result, more)
+        ):
+            Teller.completed(self, event, at, outcome, charges, lessons, taught)
 
     def _found(self, kind: tuple[Plan, bool] | None, event: Admitted | Completed) -> Form | None:
         """The form of calls of this kind, of which this is one."""
@@ -106,3 +149,17 @@ class Scribe(Teller):
         marked = replace(event, session=marks.SESSION, at=marks.AT, call=marks.CALL)
         form = self._forms[kind] = self._journal.form(marked)
         return form
+
+
+def _bare(event: Completed) -> Completed:
+    """A result without its numbers, but for the mark of where they stand."""
+    numbers = dict.fromkeys(_Numbers.__struct_fields__)
+    return replace(event, **{**numbers, "exit_code": marks.MORE})
+
+
+def _fields(told: msgspec.Struct) -> str | None:
+    """These fields in JSON, to stand after others; None for what JSON does not hold as it is."""
+    try:
+        return f",{msgspec.json.encode(told)[1:-1].decode()}"
+    except (OverflowError, TypeError, UnicodeError):
+        return None

@@ -10,18 +10,22 @@ from __future__ import annotations
 import os
 import re
 
-Form = tuple[str, str, str, str, str, str]
+Form = tuple[str, str, str, str, str, str, str]
 """The parts of a line between its gaps, without its last brace. The gaps are the session (as
-JSON), the time, the call's id, and twice the fingerprint."""
+JSON), the time, the call's id, the fingerprint, what more there is to tell, and the fingerprint
+once more."""
 
 _SECRET = os.urandom(8).hex()
 SESSION, CALL, FINGERPRINT = (f"{name} {_SECRET}" for name in ("session", "call", "fingerprint"))
-AT = 1_234_567_890_123_456_789
-"""The marks: what an event has in its fields for a form to have gaps there. No name that a model
-makes up is one of them, since nobody knows them."""
+AT, MORE = 1_234_567_890_123_456_789, 1_234_567_890_987_654_321
+"""The marks: what an event has in its fields for a form to have gaps there. `MORE` is in the place
+of the batch, as text, or of the exit code. No name that a model makes up is one of them, since
+nobody knows them."""
 
-_GAPS = (f'"{SESSION}"', str(AT), CALL, FINGERPRINT, FINGERPRINT)
-_MARKS = re.compile("|".join(_GAPS))
+_MARKS = re.compile(
+    f'(?P<s>"{SESSION}")|(?P<a>{AT})|(?P<c>{CALL})|(?P<f>{FINGERPRINT})'
+    f'|(?P<m>,"(?:batch|exit_code)":"?{MORE}"?)'
+)
 
 
 def cut(event: bytes) -> Form | None:
@@ -30,7 +34,12 @@ def cut(event: bytes) -> Form | None:
     None where it has other gaps, since more than the marks differs in such lines.
     """
     text = event[:-1].decode()
-    if tuple(_MARKS.findall(text)) != _GAPS:
+    parts: list[str] = []
+    end = 0
+    for mark in _MARKS.finditer(text):
+        parts += text[end : mark.start()], str(mark.lastgroup)
+        end = mark.end()
+    if parts[1::2] != [*"sacfmf"]:
         return None
-    a, b, c, d, e, f = _MARKS.split(text)
-    return a, b, c, d, e, f
+    a, b, c, d, e, f = parts[::2]
+    return a, b, c, d, e, f, text[end:]

@@ -193,7 +193,11 @@ def test_what_is_written_of_a_call_is_its_event(
 
 
 LIVE = [
-    *[("", {"check": asked}) for asked in ({"batch": "b"}, {"server": "files"}, {"at": BEGIN * 2})],
+    *[
+        ("", {"check": {"batch": batch}})
+        for batch in ("b", "4f-1", 'b"\\', "ä", "\ud800", "b" * 1990)
+    ],
+    *[("", {"check": asked}) for asked in ({"server": "files"}, {"at": BEGIN * 2})],
     ("", {"check": {"tags": {"team": "blue"}}}),
     ("", {"check": {"hints": {"read_only": True}}}),
     ("", {"check": {"estimate": {"cost": 0.25}}}),
@@ -203,8 +207,9 @@ LIVE = [
     *[
         ("", {"record": {name: value}})
         for name in ("retry_after", "duration", "tokens", "cost", "score")
-        for value in (0, 7)
+        for value in (0, 7, 1e16, 1e-9, 2**70)
     ],
+    ("", {"record": {"exit_code": 0, "status": 201, "duration": 0.25, "tokens": 5, "cost": 0.5}}),
     ("", {"record": {"meta": {"k": "v"}}}),
     *[("", {"result": result}) for result in ("", "fine", FAILED, PENDING)],
     ("", {"args": {}}),

@@ -251,6 +251,19 @@ def _admitted(call: str) -> Event:
     return Admitted("s", BEGIN, call, "read", {"path": call[:9]})
 
 
+def test_calls_of_one_tool_that_change_state_and_that_do_not() -> None:
+    with guards("{policyguard: 1, name: shells, extends: [core]}") as both:
+        lines = []
+        for guard in both:
+            session = guard.session("s")
+            for command in ("cat a", "rm a", "cat b", "rm b"):
+                session.record(session.check("bash", {"command": command}), result="done")
+            lines.append(written(guard, "s"))
+        assert lines[0] == lines[1]
+        told = [b'"changing":false' in line for line, _ in lines[0] if b'"admitted"' in line]
+        assert told == [True, False, True, False]
+
+
 def test_a_success_that_teaches() -> None:
     with guards(policy("learn: {corroborate: 2, scope: session}")) as both:
         lines = []

@@ -24,6 +24,12 @@ class _Together(msgspec.Struct):
     batch: str
 
 
+class _Drawn(msgspec.Struct):
+    """What a call costs budgets, named as in both."""
+
+    charges: tuple[Charge, ...]
+
+
 class _Numbers(msgspec.Struct, omit_defaults=True):
     """What a host may say of a result beside its text, named and in order as in `Completed`."""
 
@@ -39,8 +45,8 @@ class _Numbers(msgspec.Struct, omit_defaults=True):
 class Scribe(Teller):
     """Writes ordinary calls into a journal that alone hears of them, without an event for each.
 
-    A call is ordinary if there is no more to tell of it than what its plan says, its fingerprint
-    and its batch; a result if it is a success with a text, and numbers at most. Nearly all are.
+    A call is ordinary if there is no more to tell of it than what its plan says, its fingerprint,
+    batch and charges; a result if it is a success with a text, numbers and charges. Nearly all are.
     What their lines have in common is found out at the first one of each of `plans` plans (see
     `journal.form`).
     """
@@ -65,7 +71,6 @@ class Scribe(Teller):
             or attempt.like
             or attempt.keys
             or attempt.trials
-            or attempt.charges
             or decision.violations
             or not attempt.args
         ):
@@ -80,10 +85,12 @@ class Scribe(Teller):
             marked = replace(event, batch=str(marks.MORE), fingerprint=marks.FINGERPRINT)
             form = self._found(kind, marked)
         more = _fields(_Together(attempt.batch)) if attempt.batch else ""
+        drawn = _fields(_Drawn(attempt.charges)) if attempt.charges else ""
         if (
             form is None
             or more is None
-            or not self._fill(form, session, attempt.at, attempt.id, fingerprint, more)
+            or drawn is None
+            or not self._fill(form, session, attempt.at, attempt.id, fingerprint, more, drawn)
         ):
             Teller.admitted(self, attempt, decision)
 
@@ -104,7 +111,6 @@ class Scribe(Teller):
             or event.known != "explicit"
             or outcome.state != "success"
             or outcome.signature
-            or charges
             or lessons
         ):
             Teller.completed(self, event, at, outcome, charges, lessons, taught)
@@ -135,10 +141,12 @@ class Scribe(Teller):
                 event.score,
             )
             more = _fields(numbers)
+        drawn = _fields(_Drawn(charges)) if charges else ""
         if (
             form is None
             or more is None
-            or not self._fill(form, event.session, at, event.call, outcome.result, more)
+            or drawn is None
+            or not self._fill(form, event.session, at, event.call, outcome.result, more, drawn)
         ):
             Teller.completed(self, event, at, outcome, charges, lessons, taught)
 
@@ -146,7 +154,9 @@ class Scribe(Teller):
         """The form of calls of this kind, of which this is one."""
         if len(self._forms) >= self._most:
             self._forms.clear()
-        marked = replace(event, session=marks.SESSION, at=marks.AT, call=marks.CALL)
+        marked = replace(
+            event, session=marks.SESSION, at=marks.AT, call=marks.CALL, charges=(marks.CHARGE,)
+        )
         form = self._forms[kind] = self._journal.form(marked)
         return form
 

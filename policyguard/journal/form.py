@@ -10,21 +10,24 @@ from __future__ import annotations
 import os
 import re
 
-Form = tuple[str, str, str, str, str, str, str]
+from policyguard.model.event import Charge
+
+Form = tuple[str, str, str, str, str, str, str, str]
 """The parts of a line between its gaps, without its last brace. The gaps are the session (as
-JSON), the time, the call's id, the fingerprint, what more there is to tell, and the fingerprint
-once more."""
+JSON), the time, the call's id, the fingerprint, what more there is to tell, the fingerprint once
+more, and the charges."""
 
 _SECRET = os.urandom(8).hex()
 SESSION, CALL, FINGERPRINT = (f"{name} {_SECRET}" for name in ("session", "call", "fingerprint"))
+CHARGE = Charge(CALL, "", 0)
 AT, MORE = 1_234_567_890_123_456_789, 1_234_567_890_987_654_321
 """The marks: what an event has in its fields for a form to have gaps there. `MORE` is in the place
-of the batch, as text, or of the exit code. No name that a model makes up is one of them, since
-nobody knows them."""
+of the batch, as text, or of the exit code; `CHARGE` is the only charge. No name that a model makes
+up is one of them, since nobody knows them."""
 
 _MARKS = re.compile(
-    f'(?P<s>"{SESSION}")|(?P<a>{AT})|(?P<c>{CALL})|(?P<f>{FINGERPRINT})'
-    f'|(?P<m>,"(?:batch|exit_code)":"?{MORE}"?)'
+    rf'(?P<s>"{SESSION}")|(?P<a>{AT})|(?P<p>,"charges":\[\["{CALL}","",0\]\])|(?P<c>{CALL})'
+    f'|(?P<f>{FINGERPRINT})|(?P<m>,"(?:batch|exit_code)":"?{MORE}"?)'
 )
 
 
@@ -39,7 +42,7 @@ def cut(event: bytes) -> Form | None:
     for mark in _MARKS.finditer(text):
         parts += text[end : mark.start()], str(mark.lastgroup)
         end = mark.end()
-    if parts[1::2] != [*"sacfmf"]:
+    if parts[1::2] != [*"sacfmfp"]:
         return None
-    a, b, c, d, e, f = parts[::2]
-    return a, b, c, d, e, f, text[end:]
+    a, b, c, d, e, f, g = parts[::2]
+    return a, b, c, d, e, f, g, text[end:]

@@ -107,17 +107,29 @@ class Journal:
         return None if reduced or told is event else cut(line)
 
     def fill(
-        self, form: Form, session: str, at: int, call: str, fingerprint: str, more: str
+        self,
+        form: Form,
+        session: str,
+        at: int,
+        call: str,
+        fingerprint: str,
+        more: str,
+        charges: str,
     ) -> bool:
-        """Write the event down that a form gives, as `write` would. `more` are fields, as JSON.
+        """Write the event down that a form gives, as `write` would.
+
+        `more` and `charges` are fields as JSON, each with a comma before it.
 
         Returns whether it has: not where the line is too long, or the call's id not a plain one.
         """
         writer = self._latest
         if writer is None or writer.session != session:
             writer = self._turned_to(session)
-        a, b, c, d, e, f, g = form
-        line = f"{a}{writer.name}{b}{at}{c}{call}{d}{fingerprint}{e}{more}{f}{fingerprint}{g}"
+        a, b, c, d, e, f, g, h = form
+        line = (
+            f"{a}{writer.name}{b}{at}{c}{call}{d}{fingerprint}{e}{more}{f}{fingerprint}"
+            f"{g}{charges}{h}"
+        )
         if len(line) > self._largest or not call.isalnum():
             return False
         writer.append(line, True, False)

@@ -264,6 +264,17 @@ def test_calls_of_one_tool_that_change_state_and_that_do_not() -> None:
         assert told == [True, False, True, False]
 
 
+def test_charges_to_what_no_line_can_name() -> None:
+    with guards(policy("budgets: {calls: {calls: 9, per: agent}}")) as both:
+        lines = []
+        for guard in both:
+            session = guard.session("s", agent="half \ud800")
+            for number in range(2):
+                session.record(session.check("read", {"offset": number}), result="ok")
+            lines.append(written(guard, "s"))
+        assert lines[0] == lines[1]
+
+
 def test_a_success_that_teaches() -> None:
     with guards(policy("learn: {corroborate: 2, scope: session}")) as both:
         lines = []

@@ -123,7 +123,9 @@ def _through_ours(made: list[Call], store: Path | None) -> None:
 def _through_floor(made: list[Call], contender: str, lines: Path) -> None:
     from benchmarks.floor import Floor, appending, nowhere
 
-    write = {CHAINED: nowhere, LINES: appending(str(lines))}.get(contender)
+    write = nowhere if contender == CHAINED else None
+    if contender == LINES:
+        write = appending(str(lines))
     floor = Floor(write, twice=contender == LINES)
     for one in made:
         floor.record(floor.check(one.tool, one.args), one.error)

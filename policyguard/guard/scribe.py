@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec.structs import replace
 
@@ -18,18 +20,6 @@ from policyguard.model.event import Admitted, Charge, Completed
 from policyguard.model.outcome import Outcome
 
 
-class _Together(msgspec.Struct):
-    """What calls of one message have in common, named as in `Admitted`."""
-
-    batch: str
-
-
-class _Drawn(msgspec.Struct):
-    """What a call costs budgets, named as in both."""
-
-    charges: tuple[Charge, ...]
-
-
 class _Numbers(msgspec.Struct, omit_defaults=True):
     """What a host may say of a result beside its text, named and in order as in `Completed`."""
 
@@ -40,6 +30,10 @@ class _Numbers(msgspec.Struct, omit_defaults=True):
     tokens: int | None = None
     cost: float | None = None
     score: float | None = None
+
+
+_NUMBERS_MARKED = {**dict.fromkeys(_Numbers.__struct_fields__), "exit_code": marks.MORE}
+"""In place of a result's numbers: none, but for the mark of where they stand."""
 
 
 class Scribe(Teller):
@@ -74,7 +68,7 @@ class Scribe(Teller):
             or decision.violations
             or not attempt.args
         ):
-            Teller.admitted(self, attempt, decision)
+            super().admitted(attempt, decision)
             return
         plan, session, fingerprint = attempt.walk.plan, attempt.session.id, attempt.fingerprint
         kind = plan, plan.changes(attempt)
@@ -84,15 +78,15 @@ class Scribe(Teller):
             event = answers.admitted(session, attempt, decision)
             marked = replace(event, batch=str(marks.MORE), fingerprint=marks.FINGERPRINT)
             form = self._found(kind, marked)
-        more = _fields(_Together(attempt.batch)) if attempt.batch else ""
-        drawn = _fields(_Drawn(attempt.charges)) if attempt.charges else ""
+        more = _fields({"batch": attempt.batch}) if attempt.batch else ""
+        drawn = _fields({"charges": attempt.charges}) if attempt.charges else ""
         if (
             form is None
             or more is None
             or drawn is None
             or not self._fill(form, session, attempt.at, attempt.id, fingerprint, more, drawn)
         ):
-            Teller.admitted(self, attempt, decision)
+            super().admitted(attempt, decision)
 
     def completed(
         self,
@@ -113,13 +107,13 @@ class Scribe(Teller):
             or outcome.signature
             or lessons
         ):
-            Teller.completed(self, event, at, outcome, charges, lessons, taught)
+            super().completed(event, at, outcome, charges, lessons, taught)
             return
         try:
             form = self._forms[None]
         except KeyError:
             judged = answers.completed(event, at, outcome, charges, lessons)
-            marked = replace(_bare(judged), result_fingerprint=marks.FINGERPRINT)
+            marked = replace(judged, result_fingerprint=marks.FINGERPRINT, **_NUMBERS_MARKED)
             form = self._found(None, marked)
         more: str | None = ""
         if not (
@@ -141,14 +135,14 @@ class Scribe(Teller):
                 event.score,
             )
             more = _fields(numbers)
-        drawn = _fields(_Drawn(charges)) if charges else ""
+        drawn = _fields({"charges": charges}) if charges else ""
         if (
             form is None
             or more is None
             or drawn is None
             or not self._fill(form, event.session, at, event.call, outcome.result, more, drawn)
         ):
-            Teller.completed(self, event, at, outcome, charges, lessons, taught)
+            super().completed(event, at, outcome, charges, lessons, taught)
 
     def _found(self, kind: tuple[Plan, bool] | None, event: Admitted | Completed) -> Form | None:
         """The form of calls of this kind, of which this is one."""
@@ -161,13 +155,7 @@ class Scribe(Teller):
         return form
 
 
-def _bare(event: Completed) -> Completed:
-    """A result without its numbers, but for the mark of where they stand."""
-    numbers = dict.fromkeys(_Numbers.__struct_fields__)
-    return replace(event, **{**numbers, "exit_code": marks.MORE})
-
-
-def _fields(told: msgspec.Struct) -> str | None:
+def _fields(told: _Numbers | dict[str, Any]) -> str | None:
     """These fields in JSON, to stand after others; None for what JSON does not hold as it is."""
     try:
         return f",{msgspec.json.encode(told)[1:-1].decode()}"

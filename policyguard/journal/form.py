@@ -26,9 +26,10 @@ of the batch, as text, or of the exit code; `CHARGE` is the only charge. No name
 up is one of them, since nobody knows them."""
 
 _MARKS = re.compile(
-    rf'(?P<s>"{SESSION}")|(?P<a>{AT})|(?P<p>,"charges":\[\["{CALL}","",0\]\])|(?P<c>{CALL})'
-    f'|(?P<f>{FINGERPRINT})|(?P<m>,"(?:batch|exit_code)":"?{MORE}"?)'
+    rf'(?P<session>"{SESSION}")|(?P<at>{AT})|(?P<charges>,"charges":\[\["{CALL}","",0\]\])'
+    rf'|(?P<call>{CALL})|(?P<fingerprint>{FINGERPRINT})|(?P<more>,"(?:batch|exit_code)":"?{MORE}"?)'
 )
+_GAPS = ["session", "at", "call", "fingerprint", "more", "fingerprint", "charges"]
 
 
 def cut(event: bytes) -> Form | None:
@@ -42,7 +43,7 @@ def cut(event: bytes) -> Form | None:
     for mark in _MARKS.finditer(text):
         parts += text[end : mark.start()], str(mark.lastgroup)
         end = mark.end()
-    if parts[1::2] != [*"sacfmfp"]:
+    if parts[1::2] != _GAPS:
         return None
     a, b, c, d, e, f, g = parts[::2]
     return a, b, c, d, e, f, g, text[end:]

@@ -84,10 +84,7 @@ class Journal:
         `StoreError` where it was written and could not be anchored.
         """
         kind = event.__class__
-        redact = self._redact.get(kind)
-        told = event if redact is None else redact(event)
-        line, reduced = fitted(told, self._largest)
-        masked = reduced or told is not event
+        line, masked = self._told(event)
         writer = self._latest
         if writer is None or writer.session != event.session:
             writer = self._turned_to(event.session)
@@ -101,10 +98,8 @@ class Journal:
         None where they have not enough of it: where more than the marks differs, or where nothing
         is hidden of them.
         """
-        redact = self._redact.get(event.__class__)
-        told = event if redact is None else redact(event)
-        line, reduced = fitted(told, self._largest)
-        return None if reduced or told is event else cut(line)
+        line, masked = self._told(event)
+        return cut(line) if masked else None
 
     def fill(
         self,
@@ -118,9 +113,8 @@ class Journal:
     ) -> bool:
         """Write the event down that a form gives, as `write` would.
 
-        `more` and `charges` are fields as JSON, each with a comma before it.
-
-        Returns whether it has: not where the line is too long, or the call's id not a plain one.
+        `more` and `charges` are fields as JSON, each with a comma before it. Returns whether it
+        has been written: not where the line is too long, or the call's id not a plain one.
         """
         writer = self._latest
         if writer is None or writer.session != session:
@@ -151,6 +145,13 @@ class Journal:
         while self._writers:
             _, writer = self._writers.popitem()
             self._shut(writer)
+
+    def _told(self, event: Event) -> tuple[bytes, bool]:
+        """What is written of an event, as JSON; and whether that is not all of it."""
+        redact = self._redact.get(event.__class__)
+        told = event if redact is None else redact(event)
+        line, reduced = fitted(told, self._largest)
+        return line, reduced or told is not event
 
     def _turned_to(self, session: str) -> Writer:
         """The session's file: of those that are open, the last to be closed for others' sake."""

@@ -60,7 +60,7 @@ class Redaction:
         # What may have something to hide: a result does with its lessons, which quote arguments.
         self.by_kind: dict[type[Event], Callable[[Any], Event]] = {}
         if args != "keep" or patterns:
-            self.by_kind |= dict.fromkeys((Admitted, Refused), self._attempt)
+            self.by_kind |= {Admitted: self._attempt, Refused: self._attempt}
             self.by_kind[Completed] = self._result
         if results != "keep" or patterns:
             self.by_kind |= {Completed: self._result, Ended: self._end}

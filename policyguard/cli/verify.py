@@ -11,6 +11,7 @@ import msgspec
 from policyguard.cli.aside import misuse
 from policyguard.journal.errors import JournalError
 from policyguard.journal.exported import read_anchors
+from policyguard.journal.finding import UNREAD
 from policyguard.journal.key import read_key
 from policyguard.journal.verify import Verified, verify
 from policyguard.report.escape import for_terminal
@@ -47,8 +48,8 @@ def verify_command(
     """Verify journals: is every line as it was written, and is none missing?
 
     PATHS are files and folders; without any, the journals beside the store. Of a folder, missing
-    files are found too. Exits with 0 (nothing was altered), 1 (something was), 2 (misuse, or no
-    journal was found).
+    files are found too. Exits with 0 (nothing was altered), 1 (something was, or could not
+    be told), 2 (misuse, or no journal was found).
     """
     try:
         kept = named_store(store or default_store())
@@ -81,7 +82,11 @@ def verify_command(
 def _summary(result: Verified, *, against: bool) -> str:
     files = f"{result.files} journal{'' if result.files == 1 else 's'}"
     lines = f"{result.lines} line{'' if result.lines == 1 else 's'}"
-    said = "something was altered" if result.failed else "nothing was altered"
+    errors = {one.code for one in result.findings if one.severity == "error"}
+    said = "nothing was altered"
+    if errors:
+        told = not errors.issubset(UNREAD)
+        said = "something was altered" if told else "whether something was altered is not known"
     if not against:
         said += "; without a store or --anchor, a cut tail or a missing file is not found"
     return f"{files}, {lines}: {said}"

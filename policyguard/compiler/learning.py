@@ -70,15 +70,23 @@ def entries(policy: Policy, expressions: Expressions) -> dict[str, LearnEntry]:
 
 
 def check_learning(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
-    """Bans that no call can ever fall under, and blame that never teaches."""
+    """Bans that no call can fall under, blame that never teaches, trials that never come."""
     known = layered.complete and not layered.lost("classify")
     for learn, path in learns(policy):
-        if learn.blame and set(learn.blame) == {"harness"}:
+        if "harness" in (learn.blame or ()):
             yield layered.diagnostic(
                 "reference/idle",
                 "the harness's fault never teaches anything",
                 layered.where((*path, "blame")),
                 hint="name whose failures teach: `agent`, `unknown`, or leave `blame` out",
+            )
+        weaken = learn.weaken if not layered.lost(str(path[0])) else None
+        if weaken is not None and weaken.probation is not None and weaken.half_life is None:
+            yield layered.diagnostic(
+                "reference/idle",
+                "`probation` is a confidence, and without `half_life` it stays at 1",
+                layered.where((*path, "weaken", "probation"), key=True),
+                hint="say in what time a ban is half as sure: `half_life: 7d`",
             )
         ban = learn.ban if learn.key is None and known else None
         if ban == "target" and not policy.classify.targets:

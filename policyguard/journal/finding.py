@@ -54,6 +54,9 @@ _KINDS: dict[str, tuple[Severity, str]] = {
 CODES = tuple(_KINDS)
 """All codes that a finding may have."""
 
+UNREAD = ("journal/unreadable", "journal/no-chain", "journal/key", "journal/no-key")
+"""Of these, what is said of a file that was not followed: nobody knows whether it was altered."""
+
 
 def found(code: str, file: Path, message: str, line: int | None = None) -> Finding:
     """A finding of a known kind."""

@@ -18,7 +18,8 @@ CLASSES = "classify: {classes: [{class: read, words: [read]}]}\n"
     ("text", "expected"),
     [
         ("learn: {blame: [harness]}\n", ["reference/idle 3:16"]),
-        ("learn: {blame: [agent, harness]}\n", []),
+        ("learn: {blame: [agent, harness]}\n", ["reference/idle 3:16"]),
+        ("learn: {blame: [agent, unknown]}\n", []),
         (LOST.replace("LEARN", "blame: [harness]"), ["reference/idle 3:69"]),
         ("learn: {ban: target}\n", ["reference/no-targets 3:14"]),
         (LOST.replace("LEARN", "ban: target"), ["reference/no-targets 3:67"]),
@@ -26,6 +27,10 @@ CLASSES = "classify: {classes: [{class: read, words: [read]}]}\n"
         ("learn: {ban: target, key: call.tool}\n", []),
         ("learn: {ban: class}\n", ["reference/idle 3:14"]),
         (CLASSES + "learn: {ban: class}\n", []),
+        ("learn: {weaken: {probation: 0.5, lives: 1d}}\n", ["reference/idle 3:18"]),
+        ("learn: {weaken: {probation: 0.5, half_life: 1d}}\n", []),
+        (LOST.replace("LEARN", "weaken: {probation: 0.5}"), ["reference/idle 3:71"]),
+        ("learn: {weaken: {probation: 0.5, half_life: 1}}\n", ["scalar/duration 3:45"]),
         # What is broken already is not reported once more.
         ("classify: {targets: 5}\nlearn: {ban: target}\n", ["schema/type 3:21"]),
         ("extends: [lost]\nlearn: {ban: target}\n", ["load/not-found 3:11"]),

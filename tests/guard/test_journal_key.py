@@ -64,6 +64,7 @@ def test_a_session_goes_on_with_its_key_and_verifies_with_it_alone(
         code, says = verified(place, *more)
         assert code == 1
         assert "error[journal/key]: was written with another key" in says
+        assert "1 journal, 0 lines: whether something was altered is not known" in says
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,8 @@ try:
         journal.write(Admitted("s", call=f"c{number}", tool="t", args={"x": "y" * 300}))
 except JournalError as error:
     print(error)
+if sys.argv[3] == "limited":
+    print(journal.path("s").read_bytes()[-3:])
 try:
     journal.write(Admitted("s", call="again", tool="t", args={"x": "y" * 300}))
 except JournalError as error:
@@ -232,9 +234,10 @@ if sys.argv[3] == "limited":
 
 def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path: Path) -> None:
     said, _ = start(tmp_path, FILL, "limited").communicate(timeout=60)
-    error, number = said.decode().splitlines()
+    error, end, number = said.decode().splitlines()
     assert f"{tmp_path}/journal/s-" in error
     assert "cannot be written: File too large; lift the limit" in error
+    assert end == r"""b'"}\n'"""
     store, journal = reopened(tmp_path)
     assert not verify([journal.folder], anchors=store.anchors).failed
     assert len(list(journal.events("s"))) == int(number) + 1 > 20  # there was room again

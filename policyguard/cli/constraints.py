@@ -118,6 +118,7 @@ def explain_command(store: Path, id_: str) -> None:
 @_told
 def revoke_command(store: Path, id_: str, by: str | None) -> None:
     """Take a constraint back, for every process; it is not learned again."""
+    _found(_open(store), id_)  # nothing is made where no store is
     kept = _open(store, write=True)
     if kept.constraints.revoke(id_, by=by or getpass.getuser(), at=time.time_ns()) is None:
         _unknown(id_)

@@ -86,9 +86,10 @@ class Envelope:
         place = self._set.first(text)
         if place is None:
             return None
-        begin, end = self._marks[place].span(text[:TEXT]) or (0, 0)
-        # A pattern that takes in everything is a fallback, not a mark.
-        marked = begin == 0 and end < min(len(text), TEXT)
+        head = f"{text[:TEXT]} ."
+        begin, end = self._marks[place].span(head) or (0, len(head))
+        # A pattern that takes in everything, whatever comes, is a fallback, not a mark.
+        marked = begin == 0 and end < len(head)
         return self._states[place], text[end:].lstrip() if marked else text
 
 

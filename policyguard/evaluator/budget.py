@@ -245,6 +245,8 @@ class Budget:
         if over and account is not None and self.within is not None and attempt.at is not None:
             frees = account.frees_at(used + max(amount, 1) - limit, self.within)
             retry = (frees - attempt.at) / 1e9 if frees is not None else None
+        if effect < Effect.ASK and self.kind != "time" and not self.post_paid:
+            used += amount  # the note stands on this call's own result
         return self._violation(attempt, used, limit, effect, retry_after=retry, over=over)
 
     def _used(self, account: Account | None, owner: SessionState, attempt: Attempt) -> int | None:

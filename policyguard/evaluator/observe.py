@@ -102,8 +102,8 @@ class Observer:
             state = "failure"
             if infra or (event.timeout_by and blame == "unknown"):
                 blame = "harness"
-            if payload == "":
-                payload = error
+            if payload == "" and event.error:
+                payload = event.error
         elif state != "pending":
             state = "success"
         if failed and self.blame_rules and told is not None:

@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from policyguard.model.quantity import figure
+
 NEVER = "this call may not be made even once"
 """What a limit of 0 says."""
 
@@ -50,7 +52,7 @@ def show(value: Any, redact: Callable[[str], str] | None = None) -> str:
     if value is None:
         return "(absent)"
     if isinstance(value, float):
-        return f"{value:g}"
+        return figure(value)
     text = value if isinstance(value, str) else _json(value)
     if redact is not None:
         text = redact(text[: CUT * CUT])  # before it is cut, or half a secret would not be seen
@@ -71,7 +73,7 @@ def seconds(nanoseconds: int) -> str:
     """A span of time as a person would write it: `45s`, `2m`, `1h30m`, `3d`."""
     total = nanoseconds / 1e9
     if total < 60:
-        return f"{total:g}s"
+        return f"{figure(total)}s"
     parts = []
     rest = int(total)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from policyguard.model.effect import Effect
+from policyguard.model.quantity import figure
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -93,7 +94,7 @@ class Decision(msgspec.Struct, frozen=True):
         if rest:
             text += f"\n- and {rest} more"
         named = {violation.id for violation in self.violations}
-        left = [f"{id_} {left:g}" for id_, left in self.left.items() if id_ not in named]
+        left = [f"{id_} {figure(left)}" for id_, left in self.left.items() if id_ not in named]
         line = f"\nLeft: {', '.join(left)}"
         return text + line if left and len(text) + len(line) <= MESSAGE else text
 

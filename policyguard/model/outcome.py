@@ -70,7 +70,8 @@ class Recorded(msgspec.Struct, frozen=True):
         outcome = self.outcome
         text = outcome.error or outcome.text
         if outcome.payload is not None:
-            text = f"{_MARKS[outcome.state]}: {outcome.payload}"
+            mark = f"{_MARKS[outcome.state]}:"
+            text = f"{mark} {outcome.payload}" if outcome.payload else mark
         return f"{text}\n\n{self.advice}" if self.advice else text
 
     @property

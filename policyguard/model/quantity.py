@@ -20,6 +20,11 @@ def is_whole(value: float) -> bool:
     return value.is_integer() and abs(value) < 2**63
 
 
+def figure(value: float) -> str:
+    """A number as a person would write it, with all the digits that it has: `12345.67`, `5`."""
+    return f"{value:.15g}"
+
+
 def units(amount: Any) -> int | None:
     """An amount in units of 1e-9; None where it is no finite number of at least 0."""
     if amount.__class__ is bool or not isinstance(amount, (int, float)):

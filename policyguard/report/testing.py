@@ -186,18 +186,21 @@ def _failure_json(failure: Failure) -> dict[str, Any]:
         "column": failure.span.column,
         "step": failure.step,
         "mismatches": [msgspec.to_builtins(mismatch) for mismatch in failure.mismatches],
-        "decision": decision
-        and {
-            "effect": decision.effect.value,
-            "violations": [
-                {"id": one.id, "effect": one.effect.value, "text": one.text}
-                for one in decision.violations
-            ],
-            "would": [one.id for one in decision.would],
-            "message": decision.message,
-            "errors": [msgspec.to_builtins(fault) for fault in decision.errors],
-        },
+        "decision": _decision_json(decision) if decision is not None else None,
         "state": failure.state,
+    }
+
+
+def _decision_json(decision: Decision) -> dict[str, Any]:
+    return {
+        "effect": decision.effect.value,
+        "violations": [
+            {"id": one.id, "effect": one.effect.value, "text": one.text}
+            for one in decision.violations
+        ],
+        "would": [one.id for one in decision.would],
+        "message": decision.message,
+        "errors": [msgspec.to_builtins(fault) for fault in decision.errors],
     }
 
 

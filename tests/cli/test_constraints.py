@@ -86,6 +86,14 @@ def test_revoke(store: Path) -> None:
     assert "revoked" in _run(store, "list", "--revoked").stdout
 
 
+def test_to_revoke_makes_no_store(tmp_path: Path) -> None:
+    other = tmp_path / "typo.db"
+    result = _run(other, "revoke", "k1")
+    assert result.exit_code == 2
+    assert "is not there; name a store that exists" in result.stderr
+    assert not other.exists()
+
+
 def test_export_then_import_is_the_identity(store: Path, tmp_path: Path) -> None:
     exported = _run(store, "export").stdout
     other = tmp_path / "other" / "store.db"

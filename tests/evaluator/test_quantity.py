@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.model.quantity import LARGEST, nanoseconds, units
+from policyguard.model.quantity import LARGEST, figure, nanoseconds, units
 
 LONGEST = 2**63 - 1
 
@@ -54,3 +54,13 @@ def test_nothing_raises_and_nothing_is_beyond_its_bounds(value: float) -> None:
     assert 0 <= nanoseconds(value) <= LONGEST
     found = units(value)
     assert found is None or 0 <= found <= LARGEST * 10**9
+
+
+@given(st.integers(0, 10**14))
+def test_a_figure_has_all_its_digits(cents: int) -> None:
+    assert float(figure(cents / 100)) == cents / 100
+    assert figure(float(cents)) == str(cents)
+
+
+def test_a_figure_has_no_digits_that_nobody_meant() -> None:
+    assert figure(0.1 + 0.2) == "0.3"

@@ -158,7 +158,7 @@ def test_advice_lets_calls_run_and_counts_them(tmp_path: Path) -> None:
     assert drain(one, most=20) == 20
     told = two.check("tool", {})
     assert told.allowed
-    assert words(told) == "budget `b` is used up: 20 of 3 calls per project"
+    assert words(told) == "budget `b` is used up: 21 of 3 calls per project"
 
 
 def test_what_is_observed_is_counted(tmp_path: Path) -> None:

@@ -92,13 +92,15 @@ def test_the_model_gets_an_unambiguous_result(tmp_path: Path) -> None:
     session = of(tmp_path, POLICY)
     told = {
         given: session.record(session.check("t", {"n": given}), result=given)
-        for given in ("SUCCESS: booked", "FAILED: full", "maybe later", "")
+        for given in ("SUCCESS: booked", "FAILED: full", "SUCCESS:", "FAILED: ", "maybe later", "")
     }
     assert [one.text for one in told.values()] == [
         "SUCCESS: booked",
         "FAILED: full",
+        "SUCCESS:",
+        "FAILED:",
         "PENDING: maybe later",
-        "PENDING: ",
+        "PENDING:",
     ]
     failed = session.record(session.check("t"), error="TimeoutError: no answer")
     assert failed.text == "FAILED: TimeoutError: no answer"

@@ -34,6 +34,13 @@ class Bounds(msgspec.Struct, frozen=True):
     """Elements that one comparison of lists or maps visits. This is also what ends the
     comparison of data that contains itself."""
 
+    read: int = 1_000_000
+    """Elements that operators and functions inside macros read in one evaluation, besides those
+    that the macros visit: of lists that are searched, compared, joined or built."""
+
+    read_text: int = 64
+    """Code points (or bytes) that count as one of these elements."""
+
     string: int = 1024 * 1024
     """Code points (or bytes) of a string that an expression builds."""
 

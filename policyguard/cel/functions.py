@@ -56,6 +56,8 @@ class Function(msgspec.Struct, frozen=True):
     checked: bool = False
     """Whether the implementation itself checks the types of what it gets. For all others that is
     done before the call, for strings, bytes, bools, numbers and times."""
+    linear: bool = True
+    """Whether it takes the longer the more it is given. In the body of a macro that is counted."""
 
     def __str__(self) -> str:
         """The signature, as messages show it."""
@@ -135,7 +137,7 @@ def _conversions() -> Sequence[Function]:
         "type": (TYPE, type_of, (DYN,)),
     }
     return [
-        Function(name, None, (source,), result, convert)
+        Function(name, None, (source,), result, convert, linear=name not in ("dyn", "type"))
         for name, (result, convert, sources) in taken.items()
         for source in sources
     ]
@@ -146,8 +148,8 @@ def _sizes() -> Sequence[Function]:
         function
         for kind in (STRING, BYTES, _LIST, _MAP)
         for function in (
-            Function("size", None, (kind,), INT, containers.size),
-            Function("size", kind, (), INT, containers.size),
+            Function("size", None, (kind,), INT, containers.size, linear=False),
+            Function("size", kind, (), INT, containers.size, linear=False),
         )
     ]
 
@@ -175,11 +177,11 @@ _ALL: Final = (
     *_sizes(),
     *_times(),
     Function("contains", STRING, (STRING,), BOOL, strings.contains),
-    Function("startsWith", STRING, (STRING,), BOOL, strings.starts_with),
-    Function("endsWith", STRING, (STRING,), BOOL, strings.ends_with),
+    Function("startsWith", STRING, (STRING,), BOOL, strings.starts_with, linear=False),
+    Function("endsWith", STRING, (STRING,), BOOL, strings.ends_with, linear=False),
     Function("matches", STRING, (STRING,), BOOL, _matches, Regex),
     Function("matches", None, (STRING, STRING), BOOL, _matches, Regex),
-    Function("charAt", STRING, (INT,), STRING, strings.char_at),
+    Function("charAt", STRING, (INT,), STRING, strings.char_at, linear=False),
     Function("indexOf", STRING, (STRING,), INT, strings.index_of),
     Function("indexOf", STRING, (STRING, INT), INT, strings.index_of),
     Function("join", _STRINGS, (), STRING, strings.join),

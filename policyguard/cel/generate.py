@@ -20,7 +20,6 @@ from typing import Any, Final
 import msgspec
 
 from policyguard.cel import operations
-from policyguard.cel.bounds import BOUNDS
 from policyguard.cel.calls import UNPREPARED
 from policyguard.cel.check import Checked
 from policyguard.cel.declarations import Declarations
@@ -47,7 +46,7 @@ from policyguard.cel.writer import Level, Piece
 
 __all__ = ["Generated", "generate", "generate_sieve"]
 
-_OWN_NAMES: Final = ("evaluate", "evaluate_absorbing", "budget", "error", "left")
+_OWN_NAMES: Final = ("evaluate", "evaluate_absorbing", "budget", "meter", "error", "left")
 
 _EXACT: Final = 2**53
 """Up to here int and double hold the same whole numbers. Beyond, CEL compares an int with a double
@@ -145,8 +144,7 @@ class _Generator(LoopWriter):
             piece = self.piece(tree)
         parameters = ", ".join(self.parameters.values())
         lines = [f"def {name}({parameters}):", *(f"    # {line}" for line in self.comment_lines())]
-        if self.has_loops:
-            writer.line(f"budget = {BOUNDS.iterations}")
+        self.begin()
         with writer.block("try:"):
             writer.insert(body)
             writer.line(f"return {piece.code}")
@@ -166,12 +164,11 @@ class _Generator(LoopWriter):
         for place, (self.source, tree) in enumerate(conditions):
             for line in self.comment_lines():
                 writer.line(f"# {line}")
-            self.has_loops = False
+            self.has_loops = self.has_meter = False
             with writer.aside() as before:
                 condition = self.condition(tree)
             with writer.block("try:"):
-                if self.has_loops:
-                    writer.line(f"budget = {BOUNDS.iterations}")
+                self.begin()
                 writer.insert(before)
                 with writer.block(f"if {condition.code}:"):
                     writer.line(f"left += ({place},)")
@@ -278,14 +275,19 @@ class _Generator(LoopWriter):
                 if decided is not None:
                     return decided
         right = self.piece(node.right)
+        if operator == "in" and self.locals:
+            return Piece(self.linear("is_in", left.code, right.code), "bool")
         if operator == "in":
             return operations.membership(self.writer, left, right)
         if operator in ("==", "!="):
-            return operations.equality(self.writer, operator, left, right)
+            return operations.equality(self.writer, operator, left, right, self.linear)
         if operator in ("<", "<=", ">", ">="):
             types = self.checked.types
             likely = types[node.left].kind if right.kind else types[node.right].kind
             return operations.ordering(self.writer, operator, left, right, likely)
+        if operator == "+" and self.locals and not {left.kind, right.kind} & operations.NUMBERS:
+            kind = "string" if "string" in (left.kind, right.kind) else ""
+            return Piece(self.linear("add", left.code, right.code), kind)
         return operations.arithmetic(self.writer, operator, left, right)
 
     def write_conditional(self, node: Conditional) -> Piece:
@@ -329,13 +331,16 @@ class _Generator(LoopWriter):
             pieces.append(Piece(self.writer.constant(wish, target.argument), _PREPARED, safe=True))
         else:
             pieces = [self.piece(operand) for operand in operands]
-        if (inline := operations.INLINE.get(node.name)) is not None and all(
-            function.checked for function in target.functions
-        ):
+        linear = bool(self.locals) and any(function.linear for function in target.functions)
+        inline = None if linear else operations.INLINE.get(node.name)
+        if inline is not None and all(function.checked for function in target.functions):
             made: Piece = inline(self.writer, pieces, self.likely(operands[0]))
             return made
-        arguments = ", ".join(self.arguments(target.functions, pieces))
-        return Piece(f"{self.callee(target.functions)}({arguments})", kind)
+        callee = self.callee(target.functions)
+        arguments = self.arguments(target.functions, pieces)
+        if linear:
+            return Piece(self.linear(callee, *arguments), kind)
+        return Piece(f"{callee}({', '.join(arguments)})", kind)
 
     def likely(self, node: Node) -> str:
         found = self.checked.types.get(node)

@@ -43,7 +43,9 @@ _PRIVATE_NETWORKS: Final = tuple(
             "224.0.0.0/4",  # multicast
             "240.0.0.0/4",  # reserved, and broadcast
             "::/96",  # unspecified, loopback, addresses that hold an IPv4 address
+            "64:ff9b:1::/48",  # IPv4 addresses that a network translates for itself (RFC 8215)
             "100::/64",  # discard
+            "2001:2::/48",  # benchmarks
             "2001:db8::/32",  # documentation
             "fc00::/7",  # unique local; Amazon's metadata service
             "fe80::/10",  # link-local
@@ -63,6 +65,7 @@ _PRIVATE_NAMES: Final = (
     "home",
     "lan",
     "private",
+    "svc",  # services of a Kubernetes cluster
     "home.arpa",
 )
 
@@ -171,12 +174,17 @@ def _is_private_ipv6(address: ipaddress.IPv6Address) -> bool:
         return True
     teredo = address.teredo
     embedded = [address.ipv4_mapped, address.sixtofour, *(teredo or ())]
-    if address in _NAT64:
+    if int(address) >> 32 in _TRANSLATED or int(address) >> 32 & _ISATAP == 0x5EFE:
         embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return any(_in_private_network(inner) for inner in embedded if inner is not None)
 
 
-_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+_TRANSLATED: Final = frozenset(
+    int(ipaddress.IPv6Address(prefix)) >> 32
+    for prefix in ("64:ff9b::", "::ffff:0:0:0")  # NAT64 (RFC 6052), SIIT (RFC 2765)
+)
+_ISATAP: Final = 0xFDFFFFFF
+"""Behind any prefix `0:5efe` or `200:5efe`, then the IPv4 address (RFC 5214)."""
 
 
 def _in_private_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from policyguard.cel.bounds import BOUNDS
 from policyguard.cel.logic import LogicWriter
 from policyguard.cel.tree import Call, Comprehension, Node, Select, Variable
 from policyguard.cel.writer import Level, Piece
@@ -26,8 +27,25 @@ class LoopWriter(LogicWriter):
     def __init__(self, *arguments: Any, absorbing: bool) -> None:
         super().__init__(*arguments, absorbing=absorbing)
         self.has_loops = False
+        self.has_meter = False
         self.locals: list[tuple[Variable, str]] = []
         """The variables of the macros around the present place, and their Python names."""
+
+    def begin(self) -> None:
+        """Write what the macros draw on."""
+        if self.has_loops:
+            self.writer.line(f"budget = {BOUNDS.iterations}")
+        if self.has_meter:
+            self.writer.line("meter = Meter()")
+
+    def linear(self, function: str, *operands: str) -> str:
+        """A call of what takes the longer the more it is given: a macro's body counts it."""
+        if not self.locals:
+            return f"{function}({', '.join(operands)})"
+        self.has_meter = True
+        if function in ("equals", "is_in"):
+            return f"meter.{function}({', '.join(operands)})"
+        return f"meter.run({', '.join((function, *operands))})"
 
     def write_comprehension(self, node: Comprehension) -> Piece:
         """A macro over a list or map; the bound on iterations is drawn on first."""

@@ -14,6 +14,7 @@ from policyguard.cel.writer import Level, Piece, Writer
 
 __all__ = [
     "INLINE",
+    "NUMBERS",
     "arithmetic",
     "condition",
     "equality",
@@ -24,7 +25,7 @@ __all__ = [
     "select",
 ]
 
-_NUMBERS: Final = frozenset({"int", "uint", "double"})
+NUMBERS: Final = frozenset({"int", "uint", "double"})
 _TEXTS: Final = frozenset({"string", "bytes"})
 _CLASSES: Final = {"int": "int", "double": "float", "string": "str", "bytes": "bytes"}
 _ORDERINGS: Final = {
@@ -53,12 +54,14 @@ def condition(writer: Writer, piece: Piece) -> Piece:
     return Piece(code, "bool", Level.OR)
 
 
-def equality(writer: Writer, operator: str, left: Piece, right: Piece) -> Piece:
-    """`left == right` or `left != right`."""
+def equality(
+    writer: Writer, operator: str, left: Piece, right: Piece, linear: Callable[..., str]
+) -> Piece:
+    """`left == right` or `left != right`; `linear` writes the call where containers may meet."""
     safe = left.safe and right.safe
     kinds = {left.kind, right.kind}
     plain = f"{left.at(Level.ARITHMETIC)} {operator} {right.at(Level.ARITHMETIC)}"
-    if kinds & _TEXTS or (left.kind == right.kind and left.kind in _NUMBERS):
+    if kinds & _TEXTS or (left.kind == right.kind and left.kind in NUMBERS):
         return Piece(plain, "bool", Level.COMPARISON, safe)
     if kinds & {"null", "bool"} and (len(kinds) == 1 or "" in kinds):
         # None, True and False are single objects, and nothing else equals them.
@@ -66,7 +69,7 @@ def equality(writer: Writer, operator: str, left: Piece, right: Piece) -> Piece:
         code = f"{left.at(Level.ARITHMETIC)} {same} {right.at(Level.ARITHMETIC)}"
         return Piece(code, "bool", Level.COMPARISON, safe)
     for number, other in ((left, right), (right, left)):
-        if number.literal and number.kind in _NUMBERS and not other.kind:
+        if number.literal and number.kind in NUMBERS and not other.kind:
             # Python's True equals 1, CEL's does not.
             first, name = writer.once(other, "value")
             number_code = number.at(Level.ARITHMETIC)
@@ -75,7 +78,7 @@ def equality(writer: Writer, operator: str, left: Piece, right: Piece) -> Piece:
                 return Piece(code, "bool", Level.AND, safe)
             code = f"{first} != {number_code} or {name}.__class__ is bool"
             return Piece(code, "bool", Level.OR, safe)
-    call = f"equals({left.code}, {right.code})"
+    call = linear("equals", left.code, right.code)
     if operator == "==":
         return Piece(call, "bool", safe=safe)
     return Piece(f"not {call}", "bool", Level.NOT, safe)
@@ -90,7 +93,7 @@ def ordering(writer: Writer, operator: str, left: Piece, right: Piece, likely: s
     for certain, other in ((right, left), (left, right)):
         if certain.kind not in _CLASSES or other.kind or not certain.is_short:
             continue
-        mixed = certain.literal and certain.kind in _NUMBERS and likely in _NUMBERS
+        mixed = certain.literal and certain.kind in NUMBERS and likely in NUMBERS
         kind = likely if mixed and likely in _CLASSES else certain.kind
         first, name = writer.once(other, "value")
         if certain is right:

@@ -47,19 +47,25 @@ _ORDERED: Final = frozenset({int, float, Uint, str, bytes, bool, Timestamp, Dura
 _KEYS: Final = frozenset({str, bool, int, Uint, float})
 _LISTS: Final = frozenset({list, tuple})
 
+Draw = Callable[[int], None]
+"""Counts elements that are about to be read, and raises where they are too many."""
 
-def equals(left: Any, right: Any) -> bool:
-    """`left == right`. Values of types that have nothing in common are not equal, and no error."""
+
+def equals(left: Any, right: Any, draw: Draw | None = None) -> bool:
+    """`left == right`. Values of types that have nothing in common are not equal, and no error.
+
+    `draw` is told of the elements of containers before they are compared.
+    """
     left_class = left.__class__
     right_class = right.__class__
     if left_class is right_class:
         if left_class is list or left_class is dict or left_class is tuple:
-            return _equal_containers(left, right)
+            return _equal_containers(left, right, draw)
         same: bool = left == right
         return same
     if left_class in _NUMBERS and right_class in _NUMBERS:
         return _equal_numbers(left, right)
-    return left_class in _LISTS and right_class in _LISTS and _equal_containers(left, right)
+    return left_class in _LISTS and right_class in _LISTS and _equal_containers(left, right, draw)
 
 
 def _equal_numbers(left: Any, right: Any) -> bool:
@@ -74,7 +80,7 @@ def _equal_numbers(left: Any, right: Any) -> bool:
     return same
 
 
-def _equal_containers(left: Any, right: Any) -> bool:
+def _equal_containers(left: Any, right: Any, draw: Draw | None) -> bool:
     """Deep equality without recursion, so that neither depth nor a cycle can break it."""
     remaining = BOUNDS.compared
     pending = [(left, right)]
@@ -87,6 +93,8 @@ def _equal_containers(left: Any, right: Any) -> bool:
             raise CelLimitError(
                 "limit-compared", f"a comparison visits more than {BOUNDS.compared} elements"
             )
+        if draw is not None:
+            draw(len(left))
         if left.__class__ is dict:
             pairs: list[tuple[Any, Any]] = []
             for key, value in left.items():
@@ -129,12 +137,12 @@ def has_key(mapping: dict[Any, Any], key: Any) -> bool:
     return False
 
 
-def is_in(element: Any, container: Any) -> bool:
-    """`element in container`: an element of a list, or a key of a map."""
+def is_in(element: Any, container: Any, draw: Draw | None = None) -> bool:
+    """`element in container`: an element of a list, or a key of a map. `draw` as in `equals`."""
     if container.__class__ is list or container.__class__ is tuple:
         if element.__class__ is str:
             return element in container
-        return any(equals(element, candidate) for candidate in container)
+        return any(equals(element, candidate, draw) for candidate in container)
     if container.__class__ is dict and element.__class__ in _KEYS:
         return has_key(container, element)
     raise no_overload("in", element, container)

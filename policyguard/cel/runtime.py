@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from policyguard.cel import containers, operators, strings
 from policyguard.cel.errors import CelLimitError, OperationError
+from policyguard.cel.meter import Meter
 from policyguard.cel.values import describe
 
 __all__ = ["ERRORS", "RUNTIME"]
@@ -93,6 +94,7 @@ def dispatch(overloads: tuple[tuple[Signature, Callable[..., Any]], ...]) -> Cal
 RUNTIME: Final[MappingProxyType[str, Any]] = MappingProxyType(
     {
         "ERRORS": ERRORS,
+        "Meter": Meter,
         "UNDECIDED": UNDECIDED,
         "add": operators.add,
         "contains": strings.contains,

@@ -9,16 +9,20 @@ Derive = Callable[[dict[str, Any]], Any]
 
 
 def command(names: tuple[str, ...]) -> Derive:
-    """The shell command in the first of these arguments; a list of words is joined by spaces."""
+    """The shell command in these arguments; a list of words is joined by spaces.
+
+    Which of several a tool runs, its server knows: they stand a line each, in the order of `names`.
+    """
 
     def derive(args: dict[str, Any]) -> str:
+        found: list[str] = []
         for name in names:
             value = args.get(name)
-            if isinstance(value, str):
-                return value
             if isinstance(value, (list, tuple)) and all(isinstance(word, str) for word in value):
-                return " ".join(value)
-        return ""
+                value = " ".join(value)
+            if isinstance(value, str) and value and not value.isspace():
+                found.append(value)
+        return "\n".join(found)
 
     return derive
 

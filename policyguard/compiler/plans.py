@@ -385,12 +385,12 @@ def _value_key(expression: Expression, digest: Callable[[str], str]) -> Callable
 
 
 def _tool_key(attempt: Attempt) -> str:
-    return attempt.tool
+    return attempt.full_name
 
 
 def _target_key(digest: Callable[[str], str]) -> Callable[[Attempt], str]:
     def key(attempt: Attempt) -> str:
         targets = sorted(attempt.targets)
-        return digest(json.dumps([attempt.tool, targets])) if targets else attempt.fingerprint
+        return digest(json.dumps([attempt.full_name, targets])) if targets else attempt.fingerprint
 
     return key

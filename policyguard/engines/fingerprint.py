@@ -45,7 +45,7 @@ class Fingerprinter:
     `ignore` and `fold` name arguments: a plain name at any depth, a dotted one from the top.
     `tolerance` names top-level arguments whose numbers are left out and returned beside the
     fingerprint. `*` in `fold` is every text, in `tolerance` every number that is not named, at any
-    depth. `depth` and `size` (bytes, packed) bound the arguments.
+    depth. `depth` and `size` (bytes, packed) bound the arguments as they are given.
     """
 
     def __init__(
@@ -93,6 +93,8 @@ class Fingerprinter:
             for name, value in args.items():
                 if type(value) not in as_is or name in names:
                     told = self._tidy(args, 1, "")
+                    if told != args:
+                        self.value((tool, server, args))  # what is left out is not too large either
                     break
             if self._tolerates:
                 return self._tolerant(tool, server, told)

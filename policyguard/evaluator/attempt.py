@@ -102,6 +102,11 @@ class Attempt(msgspec.Struct, eq=False):
         """The fingerprint of exactly this call: what somebody says yes to."""
         return self.exact or self.fingerprint
 
+    @property
+    def full_name(self) -> str:
+        """The tool, on its server where it has one: what another server calls so is another."""
+        return f"{self.server}\x1f{self.tool}" if self.server else self.tool
+
     def look_again(self, at: int | None) -> None:
         """Its result has come, at `at` (ns): expressions see the call as it is now."""
         self._over = True

@@ -26,9 +26,9 @@ class Failures(Limit):
     """Refuses calls after `max` failures in a row; the parallel calls of one batch count once.
 
     With `same_error` only one and the same error makes a row (its accidents masked), with
-    `signature` only failures of that signature; then only the tools that failed in the row are
-    refused, so that another tool's success can end it. A pending result, and one that the harness
-    is to blame for by the host's word, neither lengthens nor ends the row.
+    `signature` only failures of that signature; then only the tools (of their servers) that failed
+    in the row are refused, so that another tool's success can end it. A pending result, and one
+    that the harness is to blame for by the host's word, neither lengthens nor ends the row.
     """
 
     __slots__ = ("same_error", "signature")
@@ -51,7 +51,7 @@ class Failures(Limit):
 
     def subject(self, attempt: Attempt) -> str:
         """Whatever the agent tries while the row lasts; with one error or signature, the tool."""
-        return attempt.tool if self.same_error or self.signature else ""
+        return attempt.full_name if self.same_error or self.signature else ""
 
     def judge(
         self, tracker: dict[str, Row], attempt: Attempt, changes: Changes, insisted: int
@@ -61,7 +61,7 @@ class Failures(Limit):
         count = row.count
         if (count < self.least and not insisted) or (not count and self.max):
             return None
-        if (self.same_error or self.signature) and self.max and attempt.tool not in row.tools:
+        if (self.same_error or self.signature) and self.max and attempt.full_name not in row.tools:
             return None
         effect = self.answer(count, insisted)
         if effect is None:
@@ -88,12 +88,12 @@ class Failures(Limit):
         if row is None or (self.same_error and outcome.failure != row.failure):
             row = tracker[""] = Row(outcome.failure)
         elif attempt.batch and attempt.batch == row.batch:
-            row.tools.add(attempt.tool)
+            row.tools.add(attempt.full_name)
             return
         row.batch = attempt.batch
         row.count += 1
         if len(row.tools) < self.max:
-            row.tools.add(attempt.tool)
+            row.tools.add(attempt.full_name)
 
 
 _NONE = Row("")

@@ -42,7 +42,7 @@ class NoProgress(Limit):
 
     def subject(self, attempt: Attempt) -> str:
         """The tool, on its server."""
-        return f"{attempt.server}\x1f{attempt.tool}" if attempt.server else attempt.tool
+        return attempt.full_name
 
     def judge(
         self, tracker: dict[str, Row], attempt: Attempt, changes: Changes, insisted: int
@@ -69,9 +69,11 @@ class NoProgress(Limit):
         """A flagged result lengthens the row, an advancing success ends it."""
         if outcome.infra:
             return
+        if outcome.advancing and not tracker:
+            return
         name = self.subject(attempt)
         if outcome.advancing:
-            row = tracker.get(name) if tracker else None
+            row = tracker.get(name)
             if row is not None and outcome.state == "success" and outcome.result != row.result:
                 del tracker[name]
             return

@@ -45,8 +45,8 @@ class Outage(Limit):
     reports is given up after `patience`. All are nanoseconds.
 
     Each tool (of each server) has a row of its own; with `together` the tools under this limit
-    share one. At most `most` rows are remembered, the one that failed longest ago is forgotten
-    first. Calls without a time are neither judged nor counted.
+    share one (with those of their server). At most `most` rows are remembered, the one that failed
+    longest ago is forgotten first. Calls without a time are neither judged nor counted.
     """
 
     __slots__ = ("cooldown", "most", "patience", "together", "within")
@@ -74,10 +74,8 @@ class Outage(Limit):
         return {}
 
     def subject(self, attempt: Attempt) -> str:
-        """The tool, on its server; with `together`, all of them."""
-        if self.together:
-            return ""
-        return f"{attempt.server}\x1f{attempt.tool}" if attempt.server else attempt.tool
+        """The tool, on its server; with `together`, all of that server."""
+        return attempt.server if self.together else attempt.full_name
 
     def judge(
         self, tracker: dict[str, Row], attempt: Attempt, changes: Changes, insisted: int
@@ -132,9 +130,11 @@ class Outage(Limit):
 
     def complete(self, tracker: dict[str, Row], attempt: Attempt, outcome: Outcome) -> None:
         """A harness failure lengthens the row or the rest; an unknown one changes nothing."""
+        down = outcome.blame == "harness"
+        if not (tracker or down):
+            return
         name = self.subject(attempt)
         row = tracker.get(name)
-        down = outcome.blame == "harness"
         if row is not None and row.until is not None:
             mark: Trial | None = attempt.marks.get(self.id)
             if mark is None or mark is not row.trial:

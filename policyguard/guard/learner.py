@@ -126,6 +126,7 @@ class Learner:
                 ok=False,
                 signature=signature,
                 tool=attempt.tool,
+                server=attempt.server,
                 point=bound.point,
                 seq=seq,
                 since=since,
@@ -192,7 +193,7 @@ class Learner:
             names = entry.parameters.get(signature, ())
             point = {name: attempt.args[name] for name in names if name in attempt.args}
             if point:
-                yield Bound(entry, scope, f"parameters:{attempt.tool}:{signature}", point)
+                yield Bound(entry, scope, f"parameters:{attempt.full_name}:{signature}", point)
         for key in self._keys(entry, attempt):
             yield Bound(entry, scope, *key)
 
@@ -206,7 +207,7 @@ class Learner:
         elif entry.ban == "call":
             yield f"call:{attempt.fingerprint}", {}, ""
         elif entry.ban == "tool":
-            yield f"tool:{attempt.tool}", {}, ""
+            yield f"tool:{attempt.full_name}", {}, ""
         elif entry.ban == "class":
             if attempt.class_:
                 yield f"class:{attempt.class_}", {}, ""

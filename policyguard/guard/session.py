@@ -238,8 +238,9 @@ class Session:
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Say yes to a call that was answered with *ask*: it may be checked once more, and runs.
 
-        Only *ask* is waived; what blocks or halts stays. The approval is bound to the call's tool
-        and arguments, and is used up by the next check of it. A budget that asked is raised by its
+        Only *ask* is waived; what blocks or halts stays. The approval is bound to the call's tool,
+        server and arguments (but for those that `classify.fingerprint` ignores, and as it folds
+        them), and is used up by the next check of it. A budget that asked is raised by its
         `extend`. `by` names who approves, `labels` what the host knows them as.
 
         Returns whether that is enough: a rule may want several people, people with a label, or an

@@ -226,6 +226,7 @@ class Memory:
                 key=lesson.key,
                 signature=lesson.signature,
                 tool=lesson.tool,
+                server=lesson.server,
                 count=evidence.count,
                 learned_at=at,
                 confirmed_at=at,

@@ -16,10 +16,11 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     `learn` names the policy's entry that teaches (a signature's id, or empty for `learn` itself).
     `scope` is who is bound, `key` what (`call:…`, `target:…`, `tool:…`, `class:…`, `key:…`,
     `parameters:…`), `counted` what failures are counted by. `point` holds the values of the
-    parameters that a parameter ban is about. `since` is the number of the session's last change
-    by another call, `seq` that of this outcome. `batch` is shared by one message's calls.
-    `failure` is the fingerprint of the error with its accidents masked. `key` and `counted` hold
-    digests of what the call says; `label` is that itself, for people.
+    parameters that a parameter ban is about. `tool` is what failed, on `server` where the call
+    names one. `since` is the number of the session's last change by another call, `seq` that of
+    this outcome. `batch` is shared by one message's calls. `failure` is the fingerprint of the
+    error with its accidents masked. `key` and `counted` hold digests of what the call says; `label`
+    is that itself, for people.
     """
 
     learn: str
@@ -36,6 +37,7 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: str = ""
     label: str = ""
     error: str = ""
+    server: str = ""
 
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,9 +45,9 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `id` is the same for the same scope, key and signature, on every process. `learned_at` and
     `confirmed_at` are nanoseconds, None in untimed replays. `count` is how many failures stand
-    behind it, `taught_by` names the first of them as `session/call`. `points` are the failing
-    values of a parameter ban. `label` is what a target or key is called, `error` a piece of the
-    error; both are untrusted.
+    behind it, `taught_by` names the first of them as `session/call`. `tool` is what failed, on
+    `server` where the call named one. `points` are the failing values of a parameter ban. `label`
+    is what a target or key is called, `error` a piece of the error; both are untrusted.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     direction: Direction = "exact"
     label: str = ""
     error: str = ""
+    server: str = ""
 
 
 class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):

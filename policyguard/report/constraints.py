@@ -65,10 +65,17 @@ def render_lesson(name: str, events: tuple[Admitted | None, Completed | None]) -
 def _what(one: Constraint) -> str:
     kind, _, name = one.key.partition(":")
     if kind == "call":
-        return f"one call of {for_terminal(one.tool, 40)}"
+        return f"one call of {_tool(one)}"
     if kind == "parameters":
-        return f"a region of parameters of {for_terminal(one.tool, 40)}"
+        return f"a region of parameters of {_tool(one)}"
+    if kind == "tool":
+        return f"tool {_tool(one)}"
     return f"{kind} {for_terminal(one.label or name, 60)}"
+
+
+def _tool(one: Constraint) -> str:
+    server = f" on {for_terminal(one.server, 40)}" if one.server else ""
+    return f"{for_terminal(one.tool, 60)}{server}"
 
 
 def _scope(one: Constraint) -> str:

@@ -155,6 +155,58 @@ class TestAtRunTime:
         values = [1] * (BOUNDS.iterations + 1)
         assert limit(source.replace("{}", loop), {}, values) == "limit-iterations"
 
+    @pytest.mark.parametrize(
+        ("body", "data"),
+        [
+            ("e in y", ["a"] * 5000),
+            ("[e] in y", [["a"]] * 5000),
+            ("y in [e, y]", [1] * 5000),
+            ("y == y", [[1]] * 5000),
+            ("[y] != [y]", {"a": [1] * 5000}),
+            ("size(y + [e]) == 0", [1] * 5000),
+            ("size(y + e) == 0", "a" * 320_000),
+            ("size(y + 'b') == 0", "a" * 320_000),
+            ("y.contains('b')", "a" * 320_000),
+            ("contained(y, e)", "a" * 320_000),
+            ("y.matches('b')", "a" * 320_000),
+            ("y.indexOf(e) == 0", "a" * 320_000),
+            ("y.replace('a', e) == e", "a" * 320_000),
+            ("size('aaaa'.replace('a', y[0])) == 0", ["b" * 80_000]),
+            ("size(y.split(',')) == 0", "," * 5000),
+            ("y.join() == e", ["a"] * 5000),
+            ("size(bytes(y)) == 0", "a" * 320_000),
+            ("[e].exists(f, f in y)", [0] * 5000),
+            ("[y].exists(f, e in f)", ["b"] * 5000),
+        ],
+    )
+    def test_what_the_bodies_of_macros_read(self, body: str, data: Any) -> None:
+        """A thousand elements, each of which looks through five thousand others."""
+        contained = cel.Function(
+            "contained", None, (cel.STRING, cel.STRING), cel.BOOL, lambda text, part: part in text
+        )
+        declared = cel.Declarations(
+            {"x": cel.DYN, "y": cel.DYN}, functions=(*cel.STANDARD, contained)
+        )
+        program = cel.compile(f"x.exists(e, {body} && false)", declared)
+        assert program(x=["e"], y=data) is False
+        with pytest.raises(cel.CelLimitError) as caught:
+            program(x=["e"] * 1000, y=data)
+        assert caught.value.kind == "limit-read"
+
+    def test_what_is_read_is_bounded_for_all_macros_together(self) -> None:
+        most = [0] * (BOUNDS.read // 1000)
+        assert cel.compile("x.exists(e, e in y)", DYN)(x=[1] * 1000, y=most) is False
+        assert limit("x.exists(e, e in y)", [1] * 1000, [*most, 0]) == "limit-read"
+        assert limit("x.exists(e, e in y)", [1] * 1001, most) == "limit-read"
+        half = [1] * 501
+        assert limit("x.exists(e, e in y) || x.exists(e, e in y)", half, most) == "limit-read"
+        assert limit("x.exists(e, e in y) || true", [1] * 1001, most) == "limit-read"
+
+    def test_outside_of_macros_nothing_is_counted(self) -> None:
+        long = "a" * (BOUNDS.read_text * BOUNDS.read + 1000)
+        assert cel.compile("y.contains('b') || x.filter(e, true) == x", DYN)(x=[1], y=long)
+        assert "eter" not in cel.compile("x in y || y.contains(x) || x + y == y", DYN).code
+
     def test_strings(self) -> None:
         """Doubling: 2 ** 28 characters, unless something stops it."""
         doubled = "[x]" + ".map(s, s + s)" * 28
@@ -225,3 +277,5 @@ def test_each_bound_is_documented() -> None:
     assert "1 Mi" in text
     assert BOUNDS.string == 1024 * 1024
     assert f"{BOUNDS.elements:,}" in text
+    assert f"{BOUNDS.read:,}" in text
+    assert f"{BOUNDS.read_text} code points" in text

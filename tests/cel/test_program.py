@@ -117,6 +117,7 @@ def evaluate(call):
     # call.tool == 'bash' &&
     # call.urls.exists(u, u.host() in ['x.org'])
     budget = 10000
+    meter = Meter()
     try:
         holds = call['tool'] == 'bash'
         if holds:
@@ -129,7 +130,7 @@ def evaluate(call):
                 raise too_many_iterations()
             found = False
             for u in urls:
-                if host(u) in names:
+                if meter.run(host, u) in names:
                     found = True
                     break
             holds = found
@@ -143,6 +144,7 @@ def evaluate_absorbing(call):
     # call.tool == 'bash' &&
     # call.urls.exists(u, u.host() in ['x.org'])
     budget = 10000
+    meter = Meter()
     try:
         # call.tool == 'bash' && call.urls.exists(u, u.host() in ['x.org'])
         holds = True
@@ -164,7 +166,7 @@ def evaluate_absorbing(call):
                 failure_2 = None
                 for u in urls:
                     try:
-                        found = host(u) in names
+                        found = meter.run(host, u) in names
                     except ERRORS as error:
                         failure_2 = reason(error)
                     if found:

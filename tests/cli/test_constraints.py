@@ -56,6 +56,17 @@ def test_list_and_show(store: Path) -> None:
     )
 
 
+def test_the_server_stands_beside_the_tool(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY.replace("learn: {", "learn: {ban: tool, "))
+    place = tmp_path / "store.db"
+    session = Guard.load(tmp_path / "policy.yaml", store=place).session("s", project="shop")
+    session.record(session.check("build", {}, server="far\x1b"), error="wrong way")
+    session.record(session.check("train", {"size": 5}, server="near"), error="wrong size")
+    listed = _run(place, "list").stdout
+    assert "tool build on far�" in listed
+    assert "a region of parameters of train on near" in listed
+
+
 def test_the_store_may_be_named_before_the_command_or_after_it(store: Path) -> None:
     before = _run(store, "list")
     nowhere = str(store.with_name("nowhere.db"))

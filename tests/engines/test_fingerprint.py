@@ -125,17 +125,24 @@ def test_a_tolerance_takes_nothing_apart(first: Any, then: Any) -> None:
     assert same(exact, first, then) <= same(tolerant, first, then)
 
 
+@pytest.mark.parametrize("settings", [{}, {"ignore": ("a", "n")}, {"fold": ("*",)}])
 @pytest.mark.parametrize(
     ("args", "packed"),
     [
+        (
+            {"a": " " * 20, "b": [{"a": " "}]},
+            msgspec.msgpack.encode(("t", "", {"a": " " * 20, "b": [{"a": " "}]})),
+        ),
         ({"a": "x" * 20}, msgspec.msgpack.encode(("t", "", {"a": "x" * 20}))),
         ({"n": 2**70}, json.dumps(("t", "", {"n": 2**70})).encode()),  # too large to be packed
     ],
 )
-def test_arguments_may_be_as_large_as_is_said(args: dict[str, Any], packed: bytes) -> None:
-    made(size=len(packed)).call("t", "", args)
+def test_arguments_may_be_as_large_as_is_said(
+    args: dict[str, Any], packed: bytes, settings: dict[str, Any]
+) -> None:
+    made(size=len(packed), **settings).call("t", "", args)
     with pytest.raises(NotJson, match="larger than"):
-        made(size=len(packed) - 1).call("t", "", args)
+        made(size=len(packed) - 1, **settings).call("t", "", args)
 
 
 @settings(deadline=None)  # cores are shared

@@ -220,6 +220,23 @@ def test_nobody_would_await_an_approver(tmp_path: Path, clock: Clock, approver: 
         session_of(tmp_path, clock, approver=approver)
 
 
+def test_a_yes_holds_for_what_the_policy_says_is_the_same_call(
+    tmp_path: Path, clock: Clock
+) -> None:
+    file = tmp_path / "ignoring.yaml"
+    file.write_text(
+        "policyguard: 1\nname: i\n"
+        "classify: {fingerprint: {ignore: [timestamp], fold: [name]}}\n"
+        "rules: {book: {tools: [book], effect: ask}}\n"
+    )
+    session = Guard.load(file, clock=clock).session("s")
+    room = {"room": "A", "name": "Ann", "timestamp": 1}
+    assert session.approve(session.check("book", room), by="ann")
+    assert not session.check("book", {**room, "room": "a"}).allowed
+    assert not session.check("book", room, server="other").allowed
+    assert session.check("book", {**room, "timestamp": 2, "name": " ann"}).allowed
+
+
 def test_a_yes_to_one_number_is_no_yes_to_another_within_the_tolerance(
     tmp_path: Path, clock: Clock
 ) -> None:

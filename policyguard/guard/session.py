@@ -243,7 +243,8 @@ class Session:
         `extend`. `by` names who approves, `labels` what the host knows them as.
 
         Returns whether that is enough: a rule may want several people, people with a label, or an
-        answer within a time.
+        answer within a time. A yes that no question of a `check` is waiting for (the call has run
+        since, or was only asked about with `decide`) counts nowhere, and is not enough.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")

@@ -62,6 +62,34 @@ def test_a_yes_is_bound_to_the_call_and_used_once(tmp_path: Path, clock: Clock) 
     assert not session.check("plain", {"n": 1}).allowed
 
 
+def test_a_yes_that_nothing_waits_for_counts_nowhere(tmp_path: Path, clock: Clock) -> None:
+    session = session_of(tmp_path, clock)
+    asked = session.check("plain", {"n": 1})
+    assert session.approve(asked, by="ann") is True
+    assert session.check("plain", {"n": 1}).allowed
+    assert session.approve(asked, by="bo") is False, "it has been used"
+    assert not session.check("plain", {"n": 1}).allowed
+    assert session.approve(session.decide("plain", {"n": 2}), by="ann") is False
+    assert not session.check("plain", {"n": 2}).allowed, "it had only been decided on"
+    assert session.approve(session.decide("plain", {"n": 2}), by="ann") is True, "now it is asked"
+    assert session.check("plain", {"n": 2}).allowed
+    assert not session.check("plain", {"n": 2}).allowed
+
+
+def test_no_yes_outlives_a_question_that_is_forgotten(tmp_path: Path, clock: Clock) -> None:
+    """Of more open questions than are remembered, the oldest goes with what was said to it."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: few\nbounds: {window_entries: 2}\n"
+        "rules: {ask: {tools: [plain], effect: ask}}\n"
+    )
+    session = Guard.load(file, clock=clock).session("s")
+    assert session.approve(session.check("plain", {"n": 0}), by="ann") is True
+    for n in range(1, 3):
+        session.check("plain", {"n": n})
+    assert not session.check("plain", {"n": 0}).allowed
+
+
 def test_it_takes_the_right_people_and_enough_of_them(tmp_path: Path, clock: Clock) -> None:
     session = session_of(tmp_path, clock)
     asked = session.check("pay", {"amount": 5})

@@ -22,6 +22,7 @@ rules:
   two: {tools: [wire], effect: ask, approval: {from: [lead], count: 2}}
   lenient: {tools: [mail], effect: ask, approval: {otherwise: allow}}
   also: {tools: [mail], when: "has(call.args.all)", effect: ask, approval: {}}
+  stop: {tools: [stop], when: "true", effect: halt}
   never: {tools: [pay], when: "call.args.amount > 100"}
 budgets:
   purse: {tools: [buy], cost: 1.0, effect: ask, extend: 0.5}
@@ -167,6 +168,40 @@ def test_money_and_time_are_raised_in_their_own_units(tmp_path: Path, clock: Clo
     clock.wait(2)
     assert not session.check("work").allowed
     assert [event.amount for event in events if isinstance(event, Granted)] == [0.5, 1800.0]
+
+
+def test_a_yes_lifts_no_halt_and_a_grant_does(tmp_path: Path, clock: Clock) -> None:
+    session = session_of(tmp_path, clock)
+    for _ in range(2):
+        assert session.check("step", {"page": "a"}).allowed
+    asked = session.check("step", {"page": "a"})
+    assert session.check("stop").effect == "halt"
+    assert session.approve(asked, by="ann")
+    assert session.check("read").effect == "halt"
+    session.grant("steps", by="ann")
+    assert session.check("read").allowed
+
+
+def test_what_was_asked_before_a_yes_is_no_step_after_it(tmp_path: Path, clock: Clock) -> None:
+    """Else the questions that were answered would be what halts the next one."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: steps\n"
+        "budgets: {steps: {calls: 2, effect: ask, extend: 2, halt_at: 6}}\n"
+    )
+    session = Guard.load(file, clock=clock).session("s")
+    for n in range(2):
+        session.record(session.check("step", {"n": n}), error="no")
+    asked = [session.check("step", {"n": 2}) for _ in range(2)]
+    assert session.approve(asked[-1], by="ann")
+    for n in range(2, 4):
+        session.record(session.check("step", {"n": n}), error="no")
+    assert [session.check("step", {"n": 4}).effect for _ in range(4)] == [
+        "ask",
+        "ask",
+        "ask",
+        "halt",
+    ]
 
 
 def test_a_grant_adds_what_extend_says(tmp_path: Path, clock: Clock) -> None:

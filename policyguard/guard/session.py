@@ -60,8 +60,11 @@ class Session:
     def disabled(self) -> dict[str, str]:
         """The tools that limits have switched off for now, and why: they need not be advertised.
 
-        A call of one is refused; the tool comes back as the limit's `until` says.
+        A call of one is refused; the tool comes back as the limit's `until` says. None, where the
+        policy is in observe mode.
         """
+        if self.guard.stance.observe:
+            return {}
         with self.guard.lock:
             return {
                 ban.tool: f"{ban.text} ({ban.limit.id}, {ban.over})"

@@ -8,7 +8,7 @@ from typing import Any
 from policyguard.evaluator.approvals import Asked
 from policyguard.evaluator.attempt import Attempt, Call
 from policyguard.evaluator.bans import Ban
-from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.evaluator import HALTED, Evaluator
 from policyguard.evaluator.limits import Limit
 from policyguard.evaluator.no_progress import NoProgress
 from policyguard.evaluator.paying import draw, free, holds_a_place, undo
@@ -202,7 +202,9 @@ def refuse(
     plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
     walk = session.walk(plan)
     if event.effect == Effect.HALT:
-        session.halted = session.halted or (event.violations[0] if event.violations else "policy")
+        by = event.violations[0] if event.violations else "policy"
+        if by != HALTED:  # an ancestor's halt is over when the ancestor's is
+            session.halted = session.halted or by
         forgive(evaluator, session)
     elif walk.refused is not None:
         walk.refused.refuse(event.batch)

@@ -27,6 +27,9 @@ from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 from policyguard.model.quantity import units
 
+HALTED = "session/halted"
+"""What is said of a call in a session that is halted, or whose ancestor is."""
+
 
 class CheckTags(Protocol):
     """Completes a session's tags with their defaults; a call's (`overlay`) may be any of them.
@@ -359,7 +362,7 @@ def _halted(by: str) -> list[Violation]:
     if not by:
         return []
     halted = Violation(
-        "session/halted",
+        HALTED,
         Effect.HALT,
         "halted",
         f"the run was halted by {by}",

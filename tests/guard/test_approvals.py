@@ -221,6 +221,16 @@ def test_nobody_there_to_be_asked(tmp_path: Path, clock: Clock) -> None:
     assert not session.check("mail", {"all": True}).allowed, "the other rule says block"
 
 
+def test_a_call_that_runs_unasked_is_no_refusal(tmp_path: Path, clock: Clock) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY + "limits: {default: {refusals: {max: 1}}}\n")
+    session = Guard.load(file, clock=clock).session("s")
+    assert session.check("plain").effect == "ask"
+    assert session.check("mail", {"to": "x"}).allowed, "what is not refused ends the row"
+    assert session.check("plain").effect == "ask"
+    assert session.check("plain").effect == "halt"
+
+
 def test_an_approver_is_waited_for_and_then_otherwise_holds(tmp_path: Path, clock: Clock) -> None:
     seen: list[Decision] = []
     session = session_of(tmp_path, clock, approver=lambda _, decision: seen.append(decision))

@@ -109,13 +109,13 @@ def complete(
     call = attempt.call
     call.seq = changes.seq = changes.seq + 1
     call.result = outcome.result
-    if not outcome.ok:
-        session.facts["failures"] += 1
-    elif attempt.walk.plan.changes(attempt):
-        changes.note(attempt.fingerprint)
     succeeded = outcome.state == "success"
     if succeeded:
         session.successes += 1
+        if attempt.walk.plan.changes(attempt):
+            changes.note(attempt.fingerprint)
+    elif not outcome.ok:
+        session.facts["failures"] += 1
     if attempt.walk.hears or not (succeeded and session.calm and outcome.advancing):
         _heed(session, attempt, outcome)
     if running:

@@ -95,7 +95,9 @@ class Learner:
         attempt: Attempt,
         outcome: Outcome,
     ) -> Iterator[Lesson]:
-        """What an outcome teaches. The fault of the harness teaches nothing, whatever else."""
+        """What an outcome teaches: a pending one nothing, nor ever the fault of the harness."""
+        if outcome.state == "pending":
+            return
         session = attempt.session
         seq = session.changes.seq + 1
         since = session.changes.since(attempt.fingerprint)

@@ -113,7 +113,7 @@ def complete(
     if succeeded:
         session.successes += 1
         if attempt.walk.plan.changes(attempt):
-            changes.note(attempt.fingerprint)
+            changes.note(attempt.fingerprint, at)
     elif not outcome.ok:
         session.facts["failures"] += 1
     if attempt.walk.hears or not (succeeded and session.calm and outcome.advancing):

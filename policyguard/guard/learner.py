@@ -68,8 +68,6 @@ class Learner:
         trials: list[str] = []
         if self.knows_nothing(memory, attempt):
             return violations, trials
-        session = attempt.session
-        since = session.changes.since(attempt.fingerprint)
         for bound in self._bounds(attempt):
             for constraint in memory.about(bound.scope, bound.key):
                 if constraint.learn != bound.entry.name:
@@ -79,7 +77,7 @@ class Learner:
                     constraint,
                     bound.entry.teaching,
                     bound.point,
-                    changed=since > session.confirmed.get(constraint.id, 0),
+                    changed=_changed(attempt, constraint),
                     at=attempt.at,
                     patience=self._patience,
                 )
@@ -224,6 +222,20 @@ class Learner:
         except ExpressionError as error:
             attempt.fault("learn/count_by", error)
             return bound.key
+
+
+def _changed(attempt: Attempt, constraint: Constraint) -> bool:
+    """Whether another call of the session has changed something since the ban was confirmed.
+
+    Its own completions are numbered; of what another session has learned only the time tells
+    whether the change came later. Where there is no time, it may have.
+    """
+    session = attempt.session
+    changes, fingerprint = session.changes, attempt.fingerprint
+    if changes.since(fingerprint) <= session.confirmed.get(constraint.id, 0):
+        return False
+    at, confirmed = changes.since_at(fingerprint), constraint.confirmed_at
+    return at is None or confirmed is None or at >= confirmed
 
 
 def _scope(entry: LearnEntry, attempt: Attempt) -> str:

@@ -392,7 +392,7 @@ signatures:
 blame:
   - {id: spot, when: outcome.exit_code == 137, blame: harness}
 learn:
-  blame: [agent, harness, unknown]
+  blame: [agent, unknown]
   corroborate: 1
   reset_on: none
   parameters: {down: {of: [n], direction: up}, wrong: {of: [n], direction: up}}

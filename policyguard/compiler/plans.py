@@ -188,6 +188,7 @@ class Planner:
                 max=entry.max,
                 same_error=entry.same == "error",
                 signature=entry.signature or "",
+                most=most,
             )
         if kind == "outage":
             return Outage(

@@ -105,7 +105,7 @@ class Learner:
                     learn=bound.entry.name,
                     scope=bound.scope,
                     key=bound.key,
-                    counted=bound.key,
+                    counted=self._counted(bound, attempt, ok=True),
                     ok=True,
                     point=bound.point,
                     seq=seq,
@@ -122,7 +122,7 @@ class Learner:
                 learn=entry.name,
                 scope=bound.scope,
                 key=bound.key,
-                counted=self._counted(entry, bound, attempt),
+                counted=self._counted(bound, attempt, ok=False),
                 ok=False,
                 signature=signature,
                 tool=attempt.tool,
@@ -214,13 +214,16 @@ class Learner:
             for target in attempt.targets:
                 yield f"target:{self._digest(target)}", {}, target
 
-    def _counted(self, entry: LearnEntry, bound: Bound, attempt: Attempt) -> str:
-        if entry.count_by is None:
+    def _counted(self, bound: Bound, attempt: Attempt, *, ok: bool) -> str:
+        """By what an outcome is counted: what would be banned, or what `count_by` says."""
+        entry = bound.entry
+        if entry.count_by is None or (ok and entry.by_outcome):
             return bound.key
         try:
             return f"by:{self._digest(str(entry.count_by(attempt.view)))}"
         except ExpressionError as error:
-            attempt.fault("learn/count_by", error)
+            if not ok:  # a success that is counted by nothing has nothing to forget
+                attempt.fault("learn/count_by", error)
             return bound.key
 
 

@@ -187,6 +187,11 @@ def release(
     session.settle(attempt.walk.plan)
     undo(evaluator, state, attempt)
     session.facts["calls"] -= 1
+    if evaluator.reads_counts:
+        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+            table = session.facts.get(counts, {})
+            if table.get(name):
+                table[name] -= 1
 
 
 def refuse(

@@ -211,7 +211,7 @@ class Learner:
             if attempt.class_:
                 yield f"class:{attempt.class_}", {}, ""
         elif attempt.class_ not in entry.spared:
-            for target in attempt.targets:
+            for target in dict.fromkeys(attempt.targets):
                 yield f"target:{self._digest(target)}", {}, target
 
     def _counted(self, bound: Bound, attempt: Attempt, *, ok: bool) -> str:

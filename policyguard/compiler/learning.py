@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from policyguard.compiler.expressions import Expressions, Path
+from policyguard.compiler.expressions import Expressions, Path, reads_any
 from policyguard.compiler.learn_sections import learns
 from policyguard.evaluator.view import Expression
 from policyguard.learned.teaching import Teaching, Weakening
@@ -27,7 +27,7 @@ class LearnEntry(msgspec.Struct, frozen=True):
     """What failures of one signature (or, with an empty name, of all others) teach.
 
     `parameters` names the arguments of a parameter ban, by signature. `spared` are classes that a
-    ban of a target leaves alone.
+    ban of a target leaves alone. Where `count_by` is `by_outcome`, it has no meaning for a success.
     """
 
     name: str
@@ -39,6 +39,7 @@ class LearnEntry(msgspec.Struct, frozen=True):
     key: Expression | None
     spared: frozenset[str]
     count_by: Expression | None
+    by_outcome: bool
     parameters: dict[str, tuple[str, ...]]
 
 
@@ -114,9 +115,11 @@ def _entry(
         value = getattr(own, field)
         return getattr(base, field) if value is None else value
 
+    def place(field: str) -> Path:
+        return (*(path if getattr(own, field) is not None else base_path), field)
+
     def expression(field: str) -> Expression | None:
-        place = path if getattr(own, field) is not None else base_path
-        return expressions.get(*place, field)
+        return expressions.get(*place(field))
 
     return LearnEntry(
         name=name,
@@ -136,6 +139,7 @@ def _entry(
         key=expression("key") if own.key is not None or own.ban is None else None,
         spared=frozenset(pick("except_") or ()),  # type: ignore[call-overload]  # a tuple of names
         count_by=expression("count_by"),
+        by_outcome=reads_any(expressions.reads(*place("count_by")), "outcome"),
         parameters={},
     )
 

@@ -188,6 +188,7 @@ class Planner:
                 max=entry.max,
                 same_error=entry.same == "error",
                 signature=entry.signature or "",
+                most=most,
             )
         if kind == "outage":
             return Outage(
@@ -390,7 +391,7 @@ def _tool_key(attempt: Attempt) -> str:
 
 def _target_key(digest: Callable[[str], str]) -> Callable[[Attempt], str]:
     def key(attempt: Attempt) -> str:
-        targets = sorted(attempt.targets)
+        targets = sorted(set(attempt.targets))
         return digest(json.dumps([attempt.full_name, targets])) if targets else attempt.fingerprint
 
     return key

@@ -55,17 +55,20 @@ class Approvals:
             self.use(fingerprint)
         self.asked[fingerprint] = asked
         if len(self.asked) > self.most:
-            del self.asked[next(iter(self.asked))]
+            self.use(next(iter(self.asked)))
 
     def give(self, fingerprint: str, yes: Yes) -> None:
-        """Somebody has said yes. Whoever says it twice is one."""
+        """Somebody has said yes. Whoever says it twice is one.
+
+        Where no question is open it counts nowhere: no later one is answered beforehand.
+        """
+        if fingerprint not in self.asked:
+            return
         given = self.given.setdefault(fingerprint, [])
         given[:] = [one for one in given if one.by != yes.by]
         given.append(yes)
         if len(given) > self.most:
             del given[0]
-        if len(self.given) > self.most:
-            del self.given[next(iter(self.given))]
 
     def waives(self, fingerprint: str, terms: Terms | None, at: int | None) -> bool:
         """Whether enough has been said, soon enough, for what has these terms against the call.

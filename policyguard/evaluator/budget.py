@@ -135,7 +135,7 @@ class Budget:
         for owner, scope in self.scopes(attempt.session):
             key = scope + suffix
             account = book.get(self.id, key)
-            if account is None and suffix and self._keys(book, owner) >= self.most_keys:
+            if account is None and suffix and self._full(book, owner):
                 text = "the budget has too many different keys"
                 return self._violation(attempt, None, 0, self.ladder.effect, text)
             granted = self._granted(book, scope, suffix)
@@ -201,11 +201,14 @@ class Budget:
         elif self.agents(session.agent):
             yield session, session.scopes[self.scope]
 
-    def _keys(self, book: Book, owner: SessionState) -> int:
-        """How many accounts there are beside a new one: the owner's, or the budget's."""
-        if self.scope == "session":
-            return len(owner.accounts)
-        return len(owner.turn_accounts) if self.scope == "turn" else book.size(self.id)
+    def _full(self, book: Book, owner: SessionState) -> bool:
+        """Whether there is no room for one more account: of the owner, or of them all."""
+        if self.scope not in ("session", "turn"):
+            return book.size(self.id) >= self.most_keys
+        owned = owner.accounts if self.scope == "session" else owner.turn_accounts
+        if len(owned) < self.most_keys:
+            return False
+        return sum(budget == self.id for budget, _ in owned) >= self.most_keys
 
     def _granted(self, book: Book, scope: str, suffix: str) -> int:
         account = book.get(self.id, scope) if suffix else None

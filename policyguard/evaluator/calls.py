@@ -8,7 +8,7 @@ from typing import Any
 from policyguard.evaluator.approvals import Asked
 from policyguard.evaluator.attempt import Attempt, Call
 from policyguard.evaluator.bans import Ban
-from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.evaluator import HALTED, Evaluator
 from policyguard.evaluator.limits import Limit
 from policyguard.evaluator.no_progress import NoProgress
 from policyguard.evaluator.paying import draw, free, holds_a_place, undo
@@ -109,13 +109,13 @@ def complete(
     call = attempt.call
     call.seq = changes.seq = changes.seq + 1
     call.result = outcome.result
-    if not outcome.ok:
-        session.facts["failures"] += 1
-    elif attempt.walk.plan.changes(attempt):
-        changes.note(attempt.fingerprint)
     succeeded = outcome.state == "success"
     if succeeded:
         session.successes += 1
+        if attempt.walk.plan.changes(attempt):
+            changes.note(attempt.fingerprint, at)
+    elif not outcome.ok:
+        session.facts["failures"] += 1
     if attempt.walk.hears or not (succeeded and session.calm and outcome.advancing):
         _heed(session, attempt, outcome)
     if running:
@@ -187,6 +187,11 @@ def release(
     session.settle(attempt.walk.plan)
     undo(evaluator, state, attempt)
     session.facts["calls"] -= 1
+    if evaluator.reads_counts:
+        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+            table = session.facts.get(counts, {})
+            if table.get(name):
+                table[name] -= 1
 
 
 def refuse(
@@ -202,7 +207,9 @@ def refuse(
     plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
     walk = session.walk(plan)
     if event.effect == Effect.HALT:
-        session.halted = session.halted or (event.violations[0] if event.violations else "policy")
+        by = event.violations[0] if event.violations else "policy"
+        if by != HALTED:  # an ancestor's halt is over when the ancestor's is
+            session.halted = session.halted or by
         forgive(evaluator, session)
     elif walk.refused is not None:
         walk.refused.refuse(event.batch)

@@ -11,21 +11,29 @@ from __future__ import annotations
 class Changes:
     """Numbers the completions of a session and remembers its last changes of state."""
 
-    __slots__ = ("by", "last", "others", "seq")
+    __slots__ = ("by", "last", "last_at", "others", "others_at", "seq")
 
     def __init__(self) -> None:
         self.seq = 0
         self.by = ""
         self.last = 0
+        self.last_at: int | None = None
         self.others = 0
+        self.others_at: int | None = None
 
-    def note(self, fingerprint: str) -> None:
-        """A call that may change state has succeeded, as the completion numbered `seq`."""
+    def note(self, fingerprint: str, at: int | None) -> None:
+        """A call that may change state has succeeded at `at` (ns), as completion number `seq`."""
         if fingerprint != self.by:
             self.others = self.last
+            self.others_at = self.last_at
             self.by = fingerprint
         self.last = self.seq
+        self.last_at = at
 
     def since(self, fingerprint: str) -> int:
         """The number of the last change that another call than this one made; 0 if never."""
         return self.others if fingerprint == self.by else self.last
+
+    def since_at(self, fingerprint: str) -> int | None:
+        """When that change was made (ns); None if never, or where the record has no time."""
+        return self.others_at if fingerprint == self.by else self.last_at

@@ -27,6 +27,9 @@ from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 from policyguard.model.quantity import units
 
+HALTED = "session/halted"
+"""What is said of a call in a session that is halted, or whose ancestor is."""
+
 
 class CheckTags(Protocol):
     """Completes a session's tags with their defaults; a call's (`overlay`) may be any of them.
@@ -255,17 +258,17 @@ class Evaluator:
         effect = max(found, key=_strength).effect
         if effect < Effect.ASK:
             return Verdict(effect, _ordered(found), tuple(would), attempt.faults)
-        plan, refused = walk.plan, walk.refused
-        if plan.refusals is not None and refused is not None:
-            insisting = plan.refusals.judge(refused, attempt)
-            if insisting is not None:
-                (would if plan.refusals.observe else found).append(insisting)
-        ordered = _ordered(found)
-        passes = ordered[0].effect is Effect.ASK and all(
+        passes = effect is Effect.ASK and all(
             self._unanswered(session, attempt, one, attendance)
             for one in found
             if one.effect is Effect.ASK
         )
+        plan, refused = walk.plan, walk.refused
+        if plan.refusals is not None and refused is not None and not passes:
+            insisting = plan.refusals.judge(refused, attempt)
+            if insisting is not None:
+                (would if plan.refusals.observe else found).append(insisting)
+        ordered = _ordered(found)
         left = {
             budget.id: left
             for budget in plan.budgets
@@ -359,7 +362,7 @@ def _halted(by: str) -> list[Violation]:
     if not by:
         return []
     halted = Violation(
-        "session/halted",
+        HALTED,
         Effect.HALT,
         "halted",
         f"the run was halted by {by}",

@@ -11,15 +11,15 @@ from policyguard.model.outcome import Outcome
 
 
 class Row:
-    """The failures in a row, so far."""
+    """The failures in a row, so far: how many, with which error, of which tools and batches."""
 
-    __slots__ = ("batch", "count", "failure", "tools")
+    __slots__ = ("batches", "count", "failure", "tools")
 
     def __init__(self, failure: str) -> None:
         self.count = 0
         self.failure = failure
-        self.batch = ""
-        self.tools: set[str] = set()
+        self.batches: dict[str, None] = {}
+        self.tools: dict[str, None] = {}
 
 
 class Failures(Limit):
@@ -29,9 +29,11 @@ class Failures(Limit):
     `signature` only failures of that signature; then only the tools (of their servers) that failed
     in the row are refused, so that another tool's success can end it. A pending result, and one
     that the harness is to blame for by the host's word, neither lengthens nor ends the row.
+
+    At most `most` tools and batches of a row are remembered, the first to fail is forgotten first.
     """
 
-    __slots__ = ("same_error", "signature")
+    __slots__ = ("most", "same_error", "signature")
 
     def __init__(
         self,
@@ -40,8 +42,10 @@ class Failures(Limit):
         max: int,  # noqa: A002 - the field's name in the language
         same_error: bool,
         signature: str,
+        most: int,
     ) -> None:
         super().__init__(terms, max, always=False)
+        self.most = most
         self.same_error = same_error
         self.signature = signature
 
@@ -87,13 +91,17 @@ class Failures(Limit):
         row = tracker.get("")
         if row is None or (self.same_error and outcome.failure != row.failure):
             row = tracker[""] = Row(outcome.failure)
-        elif attempt.batch and attempt.batch == row.batch:
-            row.tools.add(attempt.full_name)
+        self._add(row.tools, attempt.full_name)
+        if attempt.batch in row.batches:
             return
-        row.batch = attempt.batch
+        if attempt.batch:
+            self._add(row.batches, attempt.batch)
         row.count += 1
-        if len(row.tools) < self.max:
-            row.tools.add(attempt.full_name)
+
+    def _add(self, names: dict[str, None], name: str) -> None:
+        names[name] = None
+        if len(names) > self.most:
+            del names[next(iter(names))]
 
 
 _NONE = Row("")

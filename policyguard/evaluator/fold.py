@@ -126,11 +126,17 @@ def spend(evaluator: Evaluator, state: State, session: SessionState, event: Spen
 
 
 def grant(evaluator: Evaluator, state: State, session: SessionState, event: Granted) -> None:
-    """A budget is raised where this session draws on it, and a halt is over."""
+    """A budget is raised where this session draws on it, and a halt is over.
+
+    A yes to a call raises the one account that asked; what else stands in the way stays.
+    """
     calls.tick(session, event.at)
-    session.halted = ""
-    session.insisted.clear()
-    calls.forgive(evaluator, session)
+    if not event.key:
+        session.halted = ""
+        session.insisted.clear()
+        calls.forgive(evaluator, session)
+    elif event.budget in session.insisted:
+        session.insisted[event.budget].forget(event.key)
     session.look()
     budget = evaluator.budgets.get(event.budget)
     if budget is None:

@@ -1,9 +1,9 @@
 """`repeat`: the same call again and again.
 
-What "the same" means is the policy's word (`same`, or a CEL `key`). The two that look at results
-count a call only while nothing has changed: the same result each time, and no success of another
-state-changing call in between (see `changes`). A result that is still pending and differs from the
-one before is never a repetition: somebody waits, and it goes on.
+What "the same" means is the policy's word (`same`, or a CEL `key`). Those that look at results or
+errors count a call only while nothing has changed: the same result each time, and no success of
+another state-changing call in between (see `changes`). A result that is still pending and differs
+from the one before is never a repetition: somebody waits, and it goes on.
 """
 
 from __future__ import annotations

@@ -33,10 +33,10 @@ def tell(
     attempt.estimate = given.numbers("estimate", estimate, ESTIMATES) if estimate else NOTHING
 
 
-def decision(session: str, verdict: Verdict, attempt: Attempt) -> Decision:
-    """A verdict as the caller gets it."""
+def decision(session: str, verdict: Verdict, attempt: Attempt, *, observe: bool) -> Decision:
+    """A verdict as the caller gets it. With `observe` no time is set for the call either."""
     allowed = verdict.allowed
-    timeout = attempt.timeout if allowed else None
+    timeout = attempt.timeout if allowed and not observe else None
     return Decision(
         attempt.id,
         session,
@@ -68,17 +68,19 @@ LEFT = _closed("the guard is closed", "load another guard, and open a session th
 """To a call in a session whose guard is closed."""
 
 
-def unfit(reason: str) -> Verdict:
-    """To a call with arguments that cannot be judged."""
-    return _blocked(
-        Violation(
-            "bounds/arguments",
-            Effect.BLOCK,
-            "arguments",
-            f"the arguments cannot be judged: {reason}",
-            "call the tool with plain JSON arguments of ordinary size",
-        )
+def unfit(reason: str, *, observe: bool) -> Verdict:
+    """To a call with arguments that cannot be judged.
+
+    With `observe` it runs, and is counted nowhere: which call it was cannot be told.
+    """
+    violation = Violation(
+        "bounds/arguments",
+        Effect.BLOCK,
+        "arguments",
+        f"the arguments cannot be judged: {reason}",
+        "call the tool with plain JSON arguments of ordinary size",
     )
+    return Verdict(Effect.ALLOW, (), (violation,), ()) if observe else _blocked(violation)
 
 
 def broken(error: Exception, *, allow: bool) -> Verdict:

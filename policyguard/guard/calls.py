@@ -74,7 +74,7 @@ class Calls:
                 if self.closed:
                     verdict = answers.LEFT if guard.closed else answers.CLOSED
                 elif unfit:
-                    verdict = answers.unfit(unfit)
+                    verdict = answers.unfit(unfit, observe=guard.stance.observe)
                 else:
                     if guard.keeper is not None:
                         guard.keeper.look()
@@ -92,7 +92,7 @@ class Calls:
                         again = repeatable(attempt, walk.plan, learned, judge)
                         verdict = purser.judge(attempt, again, admit=admit)
             except ArgumentsError as error:
-                verdict = answers.unfit(str(error))
+                verdict = answers.unfit(str(error), observe=guard.stance.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = guard.evaluator.allow_on_internal_error
                 verdict = answers.broken(error, allow=allow)
@@ -100,7 +100,8 @@ class Calls:
                 own = attempt.exact or attempt.fingerprint
                 decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
             else:
-                decision = answers.decision(state.id, verdict, attempt)
+                observe = guard.stance.observe
+                decision = answers.decision(state.id, verdict, attempt, observe=observe)
             if not admit:
                 return decision
             try:
@@ -129,7 +130,7 @@ class Calls:
             self._guard.world.fold(Released(session=self._state.id, call=decision.id))
             refused = answers.broken(error, allow=False)
             verdict = msgspec.structs.replace(refused, faults=(fault,))
-            return answers.decision(self._state.id, verdict, attempt)
+            return answers.decision(self._state.id, verdict, attempt, observe=False)
         return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
 
     def complete(self, event: Completed) -> Recorded:

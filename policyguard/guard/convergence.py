@@ -55,7 +55,7 @@ class Convergence:
         session = attempt.session
         if taught:
             self._meet(session, self._way(attempt), banned=True)
-        changed = outcome.ok and attempt.changing and self._resets
+        changed = outcome.state == "success" and attempt.changing and self._resets
         if outcome.score is None and not changed:
             return
         course = self._course(session)

@@ -68,8 +68,6 @@ class Learner:
         trials: list[str] = []
         if self.knows_nothing(memory, attempt):
             return violations, trials
-        session = attempt.session
-        since = session.changes.since(attempt.fingerprint)
         for bound in self._bounds(attempt):
             for constraint in memory.about(bound.scope, bound.key):
                 if constraint.learn != bound.entry.name:
@@ -79,7 +77,7 @@ class Learner:
                     constraint,
                     bound.entry.teaching,
                     bound.point,
-                    changed=since > session.confirmed.get(constraint.id, 0),
+                    changed=_changed(attempt, constraint),
                     at=attempt.at,
                     patience=self._patience,
                 )
@@ -95,7 +93,9 @@ class Learner:
         attempt: Attempt,
         outcome: Outcome,
     ) -> Iterator[Lesson]:
-        """What an outcome teaches. The fault of the harness teaches nothing, whatever else."""
+        """What an outcome teaches: a pending one nothing, nor ever the fault of the harness."""
+        if outcome.state == "pending":
+            return
         session = attempt.session
         seq = session.changes.seq + 1
         since = session.changes.since(attempt.fingerprint)
@@ -105,7 +105,7 @@ class Learner:
                     learn=bound.entry.name,
                     scope=bound.scope,
                     key=bound.key,
-                    counted=bound.key,
+                    counted=self._counted(bound, attempt, ok=True),
                     ok=True,
                     point=bound.point,
                     seq=seq,
@@ -122,7 +122,7 @@ class Learner:
                 learn=entry.name,
                 scope=bound.scope,
                 key=bound.key,
-                counted=self._counted(entry, bound, attempt),
+                counted=self._counted(bound, attempt, ok=False),
                 ok=False,
                 signature=signature,
                 tool=attempt.tool,
@@ -212,17 +212,34 @@ class Learner:
             if attempt.class_:
                 yield f"class:{attempt.class_}", {}, ""
         elif attempt.class_ not in entry.spared:
-            for target in attempt.targets:
+            for target in dict.fromkeys(attempt.targets):
                 yield f"target:{self._digest(target)}", {}, target
 
-    def _counted(self, entry: LearnEntry, bound: Bound, attempt: Attempt) -> str:
-        if entry.count_by is None:
+    def _counted(self, bound: Bound, attempt: Attempt, *, ok: bool) -> str:
+        """By what an outcome is counted: what would be banned, or what `count_by` says."""
+        entry = bound.entry
+        if entry.count_by is None or (ok and entry.by_outcome):
             return bound.key
         try:
             return f"by:{self._digest(str(entry.count_by(attempt.view)))}"
         except ExpressionError as error:
-            attempt.fault("learn/count_by", error)
+            if not ok:  # a success that is counted by nothing has nothing to forget
+                attempt.fault("learn/count_by", error)
             return bound.key
+
+
+def _changed(attempt: Attempt, constraint: Constraint) -> bool:
+    """Whether another call of the session has changed something since the ban was confirmed.
+
+    Its own completions are numbered; of what another session has learned only the time tells
+    whether the change came later. Where there is no time, it may have.
+    """
+    session = attempt.session
+    changes, fingerprint = session.changes, attempt.fingerprint
+    if changes.since(fingerprint) <= session.confirmed.get(constraint.id, 0):
+        return False
+    at, confirmed = changes.since_at(fingerprint), constraint.confirmed_at
+    return at is None or confirmed is None or at >= confirmed
 
 
 def _scope(entry: LearnEntry, attempt: Attempt) -> str:

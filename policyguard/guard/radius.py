@@ -50,9 +50,9 @@ class Radius:
         ]
 
     def complete(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Part of the fold: a call under a schedule has its outcome."""
+        """Part of the fold: a call under a schedule has its outcome. A pending one says nothing."""
         schedule = self._schedules.get(attempt.radius)
-        if schedule is None:
+        if schedule is None or outcome.state == "pending":
             return
         trackers = attempt.session.trackers
         reach = trackers.get(attempt.radius)

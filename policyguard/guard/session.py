@@ -60,8 +60,11 @@ class Session:
     def disabled(self) -> dict[str, str]:
         """The tools that limits have switched off for now, and why: they need not be advertised.
 
-        A call of one is refused; the tool comes back as the limit's `until` says.
+        A call of one is refused; the tool comes back as the limit's `until` says. None, where the
+        policy is in observe mode.
         """
+        if self.guard.stance.observe:
+            return {}
         with self.guard.lock:
             return {
                 ban.tool: f"{ban.text} ({ban.limit.id}, {ban.over})"
@@ -244,7 +247,8 @@ class Session:
         `extend`. `by` names who approves, `labels` what the host knows them as.
 
         Returns whether that is enough: a rule may want several people, people with a label, or an
-        answer within a time.
+        answer within a time. A yes that no question of a `check` is waiting for (the call has run
+        since, or was only asked about with `decide`) counts nowhere, and is not enough.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")

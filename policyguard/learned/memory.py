@@ -17,7 +17,7 @@ from policyguard.learned.teaching import Teaching
 from policyguard.model.constraint import Constraint, Evidence, Lesson
 
 REMEMBERED = 8
-"""Calls that a constraint names as those that taught it."""
+"""Calls that a constraint names as those that taught it; batches that evidence tells apart."""
 
 
 class Memory:
@@ -267,13 +267,14 @@ class Memory:
         mended = evidence.session == session and evidence.seq <= lesson.since
         another = teaching.same_error and evidence.failure != lesson.failure
         if not lesson.point and ((teaching.reset and mended) or another):
-            evidence.count, evidence.taught_by = 0, ()
+            evidence.count, evidence.taught_by, evidence.batches = 0, (), ()
         evidence.failure = lesson.failure
-        batch = f"{session}\x1f{lesson.batch}" if lesson.batch else ""
         evidence.session, evidence.seq = session, lesson.seq
-        if batch and batch == evidence.batch and evidence.count:
-            return None
-        evidence.batch = batch
+        if lesson.batch:
+            batch = f"{session}\x1f{lesson.batch}"
+            if batch in evidence.batches:
+                return None
+            evidence.batches = (*evidence.batches, batch)[-REMEMBERED:]
         evidence.count += 1
         if len(evidence.taught_by) < REMEMBERED:
             evidence.taught_by = (*evidence.taught_by, source)

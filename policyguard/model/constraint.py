@@ -72,7 +72,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Failures that have not become a constraint yet.
 
     `session` and `seq` are of the latest one: a change in that session after it makes the count
-    begin anew.
+    begin anew. `batches` are the latest that were counted, each with its session.
     """
 
     scope: str
@@ -81,7 +81,7 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     count: int = 0
     session: str = ""
     seq: int = 0
-    batch: str = ""
+    batches: tuple[str, ...] = ()
     failure: str = ""
     taught_by: tuple[str, ...] = ()
     points: tuple[dict[str, Any], ...] = ()

@@ -183,7 +183,8 @@ class Spent(_Event, frozen=True, tag="spent"):
 class Granted(_Event, frozen=True, tag="granted"):
     """A person or a program raised a budget by `amount` (in the budget's unit).
 
-    `key` names the one account that is raised, where it is not all that the session draws on.
+    `key` names the one account that is raised, where a yes to a call has raised the budget that
+    asked. Without it all is raised that the session draws on, and a halt is over.
     """
 
     budget: str = ""

@@ -22,6 +22,7 @@ rules:
   two: {tools: [wire], effect: ask, approval: {from: [lead], count: 2}}
   lenient: {tools: [mail], effect: ask, approval: {otherwise: allow}}
   also: {tools: [mail], when: "has(call.args.all)", effect: ask, approval: {}}
+  stop: {tools: [stop], when: "true", effect: halt}
   never: {tools: [pay], when: "call.args.amount > 100"}
 budgets:
   purse: {tools: [buy], cost: 1.0, effect: ask, extend: 0.5}
@@ -60,6 +61,34 @@ def test_a_yes_is_bound_to_the_call_and_used_once(tmp_path: Path, clock: Clock) 
     assert not session.check("plain", {"n": 2}).allowed
     assert session.check("plain", {"n": 1}).allowed
     assert not session.check("plain", {"n": 1}).allowed
+
+
+def test_a_yes_that_nothing_waits_for_counts_nowhere(tmp_path: Path, clock: Clock) -> None:
+    session = session_of(tmp_path, clock)
+    asked = session.check("plain", {"n": 1})
+    assert session.approve(asked, by="ann") is True
+    assert session.check("plain", {"n": 1}).allowed
+    assert session.approve(asked, by="bo") is False, "it has been used"
+    assert not session.check("plain", {"n": 1}).allowed
+    assert session.approve(session.decide("plain", {"n": 2}), by="ann") is False
+    assert not session.check("plain", {"n": 2}).allowed, "it had only been decided on"
+    assert session.approve(session.decide("plain", {"n": 2}), by="ann") is True, "now it is asked"
+    assert session.check("plain", {"n": 2}).allowed
+    assert not session.check("plain", {"n": 2}).allowed
+
+
+def test_no_yes_outlives_a_question_that_is_forgotten(tmp_path: Path, clock: Clock) -> None:
+    """Of more open questions than are remembered, the oldest goes with what was said to it."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: few\nbounds: {window_entries: 2}\n"
+        "rules: {ask: {tools: [plain], effect: ask}}\n"
+    )
+    session = Guard.load(file, clock=clock).session("s")
+    assert session.approve(session.check("plain", {"n": 0}), by="ann") is True
+    for n in range(1, 3):
+        session.check("plain", {"n": n})
+    assert not session.check("plain", {"n": 0}).allowed
 
 
 def test_it_takes_the_right_people_and_enough_of_them(tmp_path: Path, clock: Clock) -> None:
@@ -141,6 +170,40 @@ def test_money_and_time_are_raised_in_their_own_units(tmp_path: Path, clock: Clo
     assert [event.amount for event in events if isinstance(event, Granted)] == [0.5, 1800.0]
 
 
+def test_a_yes_lifts_no_halt_and_a_grant_does(tmp_path: Path, clock: Clock) -> None:
+    session = session_of(tmp_path, clock)
+    for _ in range(2):
+        assert session.check("step", {"page": "a"}).allowed
+    asked = session.check("step", {"page": "a"})
+    assert session.check("stop").effect == "halt"
+    assert session.approve(asked, by="ann")
+    assert session.check("read").effect == "halt"
+    session.grant("steps", by="ann")
+    assert session.check("read").allowed
+
+
+def test_what_was_asked_before_a_yes_is_no_step_after_it(tmp_path: Path, clock: Clock) -> None:
+    """Else the questions that were answered would be what halts the next one."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: steps\n"
+        "budgets: {steps: {calls: 2, effect: ask, extend: 2, halt_at: 6}}\n"
+    )
+    session = Guard.load(file, clock=clock).session("s")
+    for n in range(2):
+        session.record(session.check("step", {"n": n}), error="no")
+    asked = [session.check("step", {"n": 2}) for _ in range(2)]
+    assert session.approve(asked[-1], by="ann")
+    for n in range(2, 4):
+        session.record(session.check("step", {"n": n}), error="no")
+    assert [session.check("step", {"n": 4}).effect for _ in range(4)] == [
+        "ask",
+        "ask",
+        "ask",
+        "halt",
+    ]
+
+
 def test_a_grant_adds_what_extend_says(tmp_path: Path, clock: Clock) -> None:
     session = session_of(tmp_path, clock)
     session.record(session.check("buy"), cost=1.0)
@@ -156,6 +219,16 @@ def test_nobody_there_to_be_asked(tmp_path: Path, clock: Clock) -> None:
     assert (allowed.effect, allowed.allowed) == ("ask", True)
     assert "nobody was there to approve" in allowed.message
     assert not session.check("mail", {"all": True}).allowed, "the other rule says block"
+
+
+def test_a_call_that_runs_unasked_is_no_refusal(tmp_path: Path, clock: Clock) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY + "limits: {default: {refusals: {max: 1}}}\n")
+    session = Guard.load(file, clock=clock).session("s")
+    assert session.check("plain").effect == "ask"
+    assert session.check("mail", {"to": "x"}).allowed, "what is not refused ends the row"
+    assert session.check("plain").effect == "ask"
+    assert session.check("plain").effect == "halt"
 
 
 def test_an_approver_is_waited_for_and_then_otherwise_holds(tmp_path: Path, clock: Clock) -> None:

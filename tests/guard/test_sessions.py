@@ -94,6 +94,22 @@ def test_a_session_whose_parent_is_halted_is_halted_though_it_is_calm(tmp_path: 
     assert child.check("y").effect == "halt"
 
 
+def test_a_sub_agent_is_halted_no_longer_than_its_parent(tmp_path: Path) -> None:
+    halting = LOOP + "rules: {stop: {tools: [stop], effect: halt}}\n"
+    guard = _guard(tmp_path, halting)
+    parent = guard.session("parent")
+    child = guard.session("child", parent=parent)
+    assert parent.check("stop").effect == "halt"
+    assert child.check("y").effect == "halt"
+    parent.turn()
+    assert child.check("y").allowed
+    assert child.check("stop").effect == "halt"
+    parent.turn()
+    assert child.check("y").effect == "halt", "this one is its own"
+    child.turn()
+    assert child.check("y").allowed
+
+
 def test_the_least_recently_used_session_goes_first(tmp_path: Path) -> None:
     guard = _guard(tmp_path, LOOP + "bounds: {sessions: 2}\n")
     first, second = guard.session("1"), guard.session("2")

@@ -145,6 +145,17 @@ def test_the_same_batch_of_another_session_is_another_observation() -> None:
 
 
 @settings(deadline=None)
+@given(order=st.permutations([("one", "a"), ("one", "b"), ("two", "a")] * 3))
+def test_batches_that_come_back_in_turn_are_as_many_observations(
+    order: list[tuple[str, str]],
+) -> None:
+    memory, teaching = _memory(), _teaching(4)
+    for session, batch in order:
+        assert memory.learn(_failure(batch=batch), teaching, session, "c1", None) == ""
+    assert [piece.count for piece in _pieces(memory)] == [3]
+
+
+@settings(deadline=None)
 @given(seqs=st.lists(st.integers(1, 50), min_size=2, max_size=6, unique=True).map(sorted))
 def test_a_change_in_between_begins_anew(seqs: list[int]) -> None:
     memory, teaching = _memory(), _teaching(2, reset=True)
@@ -392,7 +403,7 @@ signatures:
 blame:
   - {id: spot, when: outcome.exit_code == 137, blame: harness}
 learn:
-  blame: [agent, harness, unknown]
+  blame: [agent, unknown]
   corroborate: 1
   reset_on: none
   parameters: {down: {of: [n], direction: up}, wrong: {of: [n], direction: up}}

@@ -1,0 +1,75 @@
+"""A policy in observe mode as a whole: it says what it would do, and does none of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard import CallRefused, Guard, Session
+from policyguard.model.event import Admitted, Refused
+
+POLICY = """
+policyguard: 1
+name: observed
+mode: {mode}
+bounds: {{argument_bytes: 1000}}
+limits:
+  default: {{timeout: 30s}}
+  tools: {{fetch: {{failures: {{max: 2, refuse: tool}}}}}}
+budgets:
+  task: {{time: 1m}}
+"""
+
+
+@pytest.fixture(params=["observe", "enforce"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def events() -> list[Any]:
+    return []
+
+
+@pytest.fixture
+def session(tmp_path: Path, mode: str, events: list[Any]) -> Session:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY.format(mode=mode))
+    return Guard.load(file, clock=lambda: 10**18, listener=events.append).session("s")
+
+
+def test_no_time_is_set_for_a_call(session: Session, mode: str) -> None:
+    decision = session.check("x")
+    expected = (None, "") if mode == "observe" else (30.0, "limits/default/timeout")
+    assert (decision.timeout, decision.timeout_by) == expected
+
+
+@pytest.mark.parametrize("args", [{"n": float("nan")}, {"n": "x" * 2000}, 5], ids=range(3))
+def test_arguments_that_cannot_be_judged_run(
+    session: Session, mode: str, events: list[Any], args: Any
+) -> None:
+    """Uncounted: nobody can tell which call it was."""
+    if mode == "enforce":
+        with pytest.raises(CallRefused):
+            session.run("x", args, lambda: "done")
+        assert [type(event) for event in events[1:]] == [Refused]
+        return
+    assert session.run("x", args, lambda: "done") == "done"
+    decision = session.check("x", args)
+    assert [one.id for one in decision.would] == ["bounds/arguments"]
+    assert not decision.violations
+    assert not session.record(decision, result="done").counted
+    assert not any(isinstance(event, Admitted) for event in events)
+
+
+def test_no_tool_is_switched_off(session: Session, mode: str) -> None:
+    for _ in range(2):
+        session.record(session.check("fetch"), error="no")
+    assert list(session.disabled) == ([] if mode == "observe" else ["fetch"])
+    decision = session.check("fetch")
+    assert decision.allowed is (mode == "observe")
+    assert [one.id for one in decision.would or decision.violations] == [
+        "limits/tools:fetch/failures"
+    ]

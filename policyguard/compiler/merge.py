@@ -52,7 +52,7 @@ FIRST_MATCH = frozenset(
     {("classify", "classes"), ("outcomes", "envelope"), ("signatures",), ("blame",)}
 )
 """Lists of which an item replaces the inherited one with its id."""
-_INSTEAD = {("learn", "ban"): "key", ("learn", "key"): "ban"}
+_INSTEAD: dict[tuple[str, ...], str] = {("learn", "ban"): "key", ("learn", "key"): "ban"}
 """Keys, each with the one that says the same in another way."""
 _OWN = frozenset({"extends", "disable"})
 """Keys that say something about a layer itself and are not inherited."""

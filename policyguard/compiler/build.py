@@ -12,7 +12,7 @@ from policyguard.compiler.expressions import Expressions, reads_any
 from policyguard.compiler.placeholders import told_in_messages
 from policyguard.compiler.plans import Planner
 from policyguard.compiler.sameness import Envelope, Errors, Signatures, results
-from policyguard.compiler.tags import checker
+from policyguard.compiler.tags import checker, seen
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.observe import Observer
@@ -46,6 +46,7 @@ def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
             reads_previous=reads_any(reads, "call.previous"),
             instant=Timestamp.from_ns,
             span=Duration.from_ns,
+            tags=seen(policy),
         ),
         observer=_observer(policy, expressions, fingerprinter),
         budgets=planner.budgets,

@@ -220,7 +220,7 @@ def _count(table: str) -> Any:
 
 
 def _tag(tag: Tag) -> Type:
-    if tag.one_of and all(isinstance(value, str) for value in tag.one_of):
+    if tag.one_of and tag.type == "string":
         return name_of("value", frozenset(str(value) for value in tag.one_of))
     return _TAG_TYPES[tag.type]
 

@@ -62,6 +62,8 @@ def prepared(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Pl
     most = policy.bounds.window_entries
     session = SessionState(started, None, evaluator.ground, most=most)
     session.facts.update(example.session)
+    if isinstance(session.facts["cost"], int):
+        session.facts["cost"] = float(session.facts["cost"])
     attempt = Attempt(example.tool, _arguments(policy, example), started.at, session)
     return evaluator.prepare(attempt).plan, attempt
 

@@ -196,7 +196,10 @@ def _places(policy: Policy, environment: Environment) -> Iterator[Place]:
             yield Place(("limits", *_level(level), "repeat", "key"), repeat.key, before, DYN)
     for budget in policy.budgets:
         if budget.when is not None:
-            yield Place(("budgets", budget.id, "when"), budget.when, after, BOOL)
+            # A place, or time, is taken when the call begins.
+            begins = budget.at_once is not None or budget.time is not None
+            declarations = before if begins else after
+            yield Place(("budgets", budget.id, "when"), budget.when, declarations, BOOL)
         if budget.sum is not None:
             yield Place(("budgets", budget.id, "sum"), budget.sum, after, NUMBER)
         for number, key in enumerate(budget.per.keys):
@@ -239,7 +242,10 @@ def _diagnostic(problem: Problem, place: Place, layered: Layered) -> Diagnostic:
 
 def _too_early(problem: Problem, place: Place) -> str | None:
     if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
-        return f"`{place.path[0]}` are read before the call, when it has no outcome yet"
+        early = f"`{place.path[0]}` are"
+        if place.path[0] == "budgets":
+            early = "`per`, and `when` beside `at_once` or `time`, are"
+        return f"{early} read before the call, when it has no outcome yet"
     return None
 
 

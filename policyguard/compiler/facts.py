@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from policyguard.compiler import tags
 from policyguard.compiler.layers import Layered
 from policyguard.engines import yaml_core
 from policyguard.engines.yaml_tree import Path
@@ -13,14 +14,6 @@ from policyguard.model.diagnostic import Diagnostic, did_you_mean, quoted
 from policyguard.model.entry import Example
 from policyguard.model.policy import Policy, Tag
 
-_PYTHON: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "int": (int,),
-    "double": (int, float),
-    "bool": (bool,),
-    "list(string)": (tuple, list),
-    "timestamp": (str,),
-}
 _SESSION = (
     "id",
     "user",
@@ -47,30 +40,28 @@ def check_tags(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
     for name, tag in policy.tags.items():
         path: Path = ("tags", name)
         for place, value in enumerate(tag.one_of):
-            if not _of_type(value, tag):
+            if tags.read(value, tag) is None:
                 message = f"{quoted(str(value))} is not of the type {tag.type}"
-                yield layered.diagnostic(
-                    "reference/tag", message, layered.where((*path, "one_of", place))
-                )
+                span = layered.where((*path, "one_of", place))
+                yield layered.diagnostic("reference/tag", message, span, hint=_hint(value, tag))
         default = tag.default
         if default is None:
             continue
         span = layered.where((*path, "default"))
-        if not _of_type(default, tag):
+        if tags.read(default, tag) is None:
             message = f"the default of `{name}` is not of the type {tag.type}"
-            trap = yaml_core.trap(default) if isinstance(default, str) else None
-            hint = f"write `{trap.instead}`" if trap else None
-            yield layered.diagnostic("reference/tag", message, span, hint=hint)
-        elif tag.one_of and default not in tag.one_of:
+            yield layered.diagnostic("reference/tag", message, span, hint=_hint(default, tag))
+        elif not tags.among(default, tag):
             message = f"the default of `{name}` is not in `one_of`"
             hint = did_you_mean(str(default), map(str, tag.one_of))
             yield layered.diagnostic("reference/tag", message, span, hint=hint)
 
 
-def _of_type(value: Any, tag: Tag) -> bool:
-    if isinstance(value, bool):
-        return tag.type == "bool"
-    return isinstance(value, _PYTHON[tag.type])
+def _hint(value: Any, tag: Tag) -> str | None:
+    if tag.type == "timestamp":
+        return "write a time as `2026-01-31T09:30:00Z`"
+    trap = yaml_core.trap(value) if isinstance(value, str) else None
+    return f"write `{trap.instead}`" if trap else None
 
 
 def check_examples(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
@@ -93,10 +84,10 @@ def _example(
         tag = policy.tags.get(name)
         if tag is None and name not in lost and layered.complete:
             yield _unknown("tag", name, policy.tags, (*path, "tags", name), layered)
-        elif tag is not None and not _of_type(value, tag):
+        elif tag is not None and tags.read(value, tag) is None:
             message = f"the tag {quoted(name)} is of the type {tag.type}"
             span = layered.where((*path, "tags", name))
-            yield layered.diagnostic("reference/tag", message, span)
+            yield layered.diagnostic("reference/tag", message, span, hint=_hint(value, tag))
     for name in example.session:
         if name not in _SESSION:
             yield _unknown("field of `session`", name, _SESSION, (*path, "session", name), layered)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from policyguard.compiler.layers import Layered
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.effect import Effect
+from policyguard.model.entry import Entry
 from policyguard.model.limits import RefusalsLimit
 from policyguard.model.policy import Policy
 
@@ -21,6 +22,11 @@ def check_idle(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
 
 
 def _idle(policy: Policy) -> Iterator[tuple[Path, str, str | None]]:
+    for where, entry in _told(policy):
+        if entry.mode is not None:
+            message = "`mode` has no meaning here: this entry refuses nothing"
+            hint = "write it on the limits, budgets and rules that are to be watched only"
+            yield (*where, "mode"), message, hint
     for budget in policy.budgets:
         if budget.reserve is not None and budget.tokens is None and budget.cost is None:
             message = "`reserve` holds back tokens or cost, and this budget counts neither"
@@ -40,3 +46,22 @@ def _idle(policy: Policy) -> Iterator[tuple[Path, str, str | None]]:
             if stands:
                 message = f"`{key}` has no meaning here: `refusals` answers refused attempts only"
                 yield (*path, "refusals", key), message, "say how hard with `effect`"
+
+
+def _told(policy: Policy) -> Iterator[tuple[Path, Entry]]:
+    """The entries that say what there is, and answer no call, each with its path."""
+    maps: tuple[tuple[str, Mapping[str, Entry]], ...] = (
+        ("params", policy.params),
+        ("tags", policy.tags),
+        ("patterns", policy.patterns),
+    )
+    for section, named in maps:
+        yield from (((section, name), entry) for name, entry in named.items())
+    lists: tuple[tuple[Path, Sequence[Entry]], ...] = (
+        (("classify", "classes"), policy.classify.classes),
+        (("outcomes", "envelope"), policy.outcomes.envelope),
+        (("signatures",), policy.signatures),
+        (("blame",), policy.blame),
+    )
+    for path, entries in lists:
+        yield from (((*path, place), entry) for place, entry in enumerate(entries))

@@ -81,6 +81,14 @@ def check_learning(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
                 layered.where((*path, "blame")),
                 hint="name whose failures teach: `agent`, `unknown`, or leave `blame` out",
             )
+        sure = layered.complete and not layered.lost(str(path[0]))
+        if sure and learn.except_ and not _bans_targets(learn, policy):
+            yield layered.diagnostic(
+                "reference/idle",
+                "`except` names classes that a ban of a target leaves alone: there is none",
+                layered.where((*path, "except"), key=True),
+                hint="write `ban: target`, or `except: []`",
+            )
         weaken = learn.weaken if not layered.lost(str(path[0])) else None
         if weaken is not None and weaken.probation is not None and weaken.half_life is None:
             yield layered.diagnostic(
@@ -142,6 +150,18 @@ def _entry(
         by_outcome=reads_any(expressions.reads(*place("count_by")), "outcome"),
         parameters={},
     )
+
+
+def _bans_targets(learn: Learn, policy: Policy) -> bool:
+    """Whether targets are banned under a `learn`: the policy's counts for its signatures, too."""
+    below = [one for one, _ in learns(policy)] if learn is policy.learn else [learn]
+    return any(_ban(one, policy.learn or one) == "target" for one in below)
+
+
+def _ban(own: Learn, base: Learn) -> str | None:
+    """What is banned; None where a key says it."""
+    by = own if own.ban or own.key else base
+    return by.ban if by.key is None else None
 
 
 def _bans_calls(own: Learn, base: Learn) -> bool:

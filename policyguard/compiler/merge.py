@@ -3,7 +3,8 @@
 Sections and maps of entries are merged key by key, and what stands under a key is replaced as a
 whole: a rule is never half of one layer and half of another. In a first-match list an entry with
 a known id replaces it in its place; new ones go before the inherited, so that they are asked
-first. Classes and envelopes have no id, and always go before. Everything else is replaced.
+first. Classes and envelopes have no id, and always go before. Everything else is replaced. Of two
+keys that exclude each other the layer's takes the place of the inherited one.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ FIRST_MATCH = frozenset(
     {("classify", "classes"), ("outcomes", "envelope"), ("signatures",), ("blame",)}
 )
 """Lists of which an item replaces the inherited one with its id."""
+_INSTEAD: dict[tuple[str, ...], str] = {("learn", "ban"): "key", ("learn", "key"): "ban"}
+"""Keys, each with the one that says the same in another way."""
 _OWN = frozenset({"extends", "disable"})
 """Keys that say something about a layer itself and are not inherited."""
 
@@ -71,6 +74,8 @@ class _Merger:
             key.text: (key, value) for key, value in inherited.entries
         }
         for key, value in layer.entries:
+            if (other := _INSTEAD.get((*path, key.text))) is not None:
+                entries.pop(other, None)
             old = inherited.get(key.text)
             new = self._value(old, key, value, (*path, key.text))
             if new is not None:

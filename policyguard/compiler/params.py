@@ -1,6 +1,7 @@
 """The values of a policy's params: the environment's where it gives one, else the default.
 
-A value outside of its bounds is refused, never moved to the nearest one inside.
+A value is of its default's type: `20.0` says that it may be a fraction, `20` that it is a whole
+number. One outside of its bounds is refused, never moved to the nearest one inside.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def read(section: Node | None, environ: Environ[str, str]) -> Params:
                 if wrong := _borrowed(key, entry):
                     params.diagnostics.append(wrong)
                 else:
-                    params.values[key.text] = scalars.number(_given(entry))
+                    params.values[key.text] = _value(entry)
             elif isinstance(entry, Mapping):
                 _read(key, entry, environ, params)
     return params
@@ -52,7 +53,7 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
     if wrong := _borrowed(key, default) or _wrong_bounds(default, bounds):
         params.diagnostics.append(wrong)
         return
-    value = scalars.number(_given(default))
+    value = _value(default)
     unit = _scalar(entry, "unit")
     if unit is not None and scalars.kind(value) != "duration":
         message = f"`unit` is for durations, and the default of `{key.text}` is none"
@@ -66,12 +67,10 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
         text = environ[variable.text]
         params.environ[variable.text] = text
         bare = unit is not None and text.isascii() and text.isdigit()
-        # `20.0` says that it may be a fraction, `20` that it is a whole number.
-        like = _given(default) if isinstance(_given(default), float) else value
-        taken = _from_text(f"{text}{unit.text}" if unit is not None and bare else text, like)
+        taken = _from_text(f"{text}{unit.text}" if unit is not None and bare else text, value)
         shown = f"`{variable.text}` in the environment is {quoted(text)}"
         if taken is None or scalars.reference(taken):
-            message, hint = f"{shown}, not {_wanted(like)}", _unit(unit)
+            message, hint = f"{shown}, not {_wanted(value)}", _unit(unit)
         elif beyond := _beyond(taken, bounds):
             message, hint = f"{shown}, {beyond}", _range(bounds)
         else:
@@ -153,8 +152,8 @@ def _from_text(text: str, default: Value) -> Value | None:
     found = scalars.count(text)
     if found is None and _INTEGER.fullmatch(text):
         found = int(text)
-    if found is None and isinstance(default, float) and _DECIMAL.fullmatch(text):
-        return float(text)
+    if isinstance(default, float):
+        return float(text) if _DECIMAL.fullmatch(text) else None if found is None else float(found)
     return found
 
 
@@ -171,6 +170,13 @@ def _wanted(default: Value) -> str:
 def _given(scalar: Scalar) -> Value:
     """The value of a scalar that the schema has found to have one."""
     return "" if scalar.value is None else scalar.value
+
+
+def _value(scalar: Scalar) -> Value:
+    """The same, `500k` as the number that it stands for."""
+    value = _given(scalar)
+    found = scalars.count(value) if isinstance(value, str) else None
+    return value if found is None else found
 
 
 def _scalar(entry: Mapping, key: str) -> Scalar | None:

@@ -60,6 +60,14 @@ def check_radius(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
             layered.where(("radius",), key=True),
             hint="name the arguments that hold them: `classify: {targets: [path, paths]}`",
         )
+    last = next((place for place, one in enumerate(policy.radius) if one.when is None), None)
+    if last is not None and last + 1 < len(policy.radius):
+        yield layered.diagnostic(
+            "reference/idle",
+            "the schedule before this one has no `when`: it is for every call that comes to it",
+            layered.where(("radius", last + 1)),
+            hint="put the one without `when` last",
+        )
     for number, entry in enumerate(policy.radius):
         if _shrink_after(entry, policy) is None:
             path: Path = ("radius", number)

@@ -109,7 +109,9 @@ def _example(value: dict[str, Any]) -> dict[str, Any]:
 
 def _param(entry: Any, value: Value) -> dict[str, Any]:
     given = entry if isinstance(entry, dict) else {}
-    return {"value": value, **{key: given[key] for key in ("env", *_METADATA) if key in given}}
+    kept = {key: given[key] for key in ("env", "unit", *_METADATA) if key in given}
+    bounds = {key: _written_out(given[key], "amount") for key in ("min", "max") if key in given}
+    return {"value": value, **kept, **bounds}
 
 
 def _levels(limits: dict[str, Any]) -> dict[str, Any]:

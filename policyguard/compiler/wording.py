@@ -41,14 +41,13 @@ _SCALARS = {
     "duration": "a duration",
     "count": "a whole number",
     "number": "a number",
-    "amount": "a number or a duration",
     "regex": "a regular expression",
     "glob": "a glob",
     "time": "a time",
     "date": "a date",
 }
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
-_NUMERIC = ("count", "number", "amount", "duration")
+_NUMERIC = ("count", "number", "duration")
 _SPACE = re.compile(r"\s")
 _GLOB = r"^[^\s\[\]{}!]+$"
 _FLOW = re.compile(r"[][{},]|: ")
@@ -100,6 +99,9 @@ def words(problem: Problem, node: Node | None) -> Words:
         case "minimum":
             message = f"{quoted(problem.value)} is too small: at least {problem.expected}"
             return Words("schema/value", message)
+        case "exclusiveMinimum":
+            message = f"{quoted(problem.value)} is too small: more than {problem.expected}"
+            return Words("schema/value", message, "leave the key out")
         case "maximum":
             message = f"{quoted(problem.value)} is too large: at most {problem.expected}"
             return Words("schema/value", message)

@@ -198,14 +198,14 @@ class Observer:
             "exit_code": event.exit_code or 0,
             "status": event.status or 0,
             "tokens": event.tokens or 0,
-            "cost": event.cost or 0.0,
+            "cost": float(event.cost or 0),
             "meta": event.meta,
             "changed": changed,
             "duration": self.span(nanoseconds(event.duration)),
             "retry_after": self.span(nanoseconds(event.retry_after)),
         }
         if event.score is not None:
-            seen["score"] = event.score
+            seen["score"] = float(event.score)
         attempt.view.outcome = seen
 
 

@@ -133,7 +133,7 @@ class SessionState:
             "depth": 0 if parent is None else parent.facts["depth"] + 1,
             "children": 0,
             "progress": PROGRESSING,
-            "tags": dict(event.tags),
+            "tags": ground.tags(event.tags),
         }
         self.look()
 

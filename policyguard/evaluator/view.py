@@ -16,7 +16,7 @@ class Ground(msgspec.Struct, frozen=True):
 
     `derive` computes what expressions read of a call beyond its plain fields, `targets` what it
     touches (None: nobody asks); `instant` and `span` turn nanoseconds into what expressions see as
-    times.
+    times, `tags` the facts that the host gave into what they see as these.
     """
 
     lists: dict[str, Any]
@@ -26,6 +26,7 @@ class Ground(msgspec.Struct, frozen=True):
     reads_previous: bool
     instant: Callable[[int], Any]
     span: Callable[[int], Any]
+    tags: Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 WHERE = {
@@ -154,7 +155,8 @@ class View:
 
     def _tags(self) -> dict[str, Any]:
         tags: dict[str, Any] = self.attempt.session.facts["tags"]
-        return {**tags, **self.attempt.tags} if self.attempt.tags else tags
+        given = self.attempt.tags
+        return {**tags, **self.ground.tags(given)} if given else tags
 
     def _targets(self) -> list[str]:
         return list(self.attempt.targets)

@@ -14,6 +14,8 @@ from policyguard.model.quantity import figure
 NEVER = "this call may not be made even once"
 """What a limit of 0 says."""
 
+_OF_JSON = (bool, int, list, tuple, dict)
+"""What is shown as JSON; a time is shown as it is written."""
 CUT = 200
 """Characters of one value that a message shows (POLICY_LANGUAGE §3)."""
 
@@ -53,7 +55,7 @@ def show(value: Any, redact: Callable[[str], str] | None = None) -> str:
         return "(absent)"
     if isinstance(value, float):
         return figure(value)
-    text = value if isinstance(value, str) else _json(value)
+    text = _json(value) if isinstance(value, _OF_JSON) else str(value)
     if redact is not None:
         text = redact(text[: CUT * CUT])  # before it is cut, or half a secret would not be seen
     text = text[: CUT + 1]

@@ -108,7 +108,7 @@ def of_value(id_: str, field: Field, old: Any, new: Any) -> Direction:
     if section == "learn" and name in ("blame", "except"):
         more = _selection(old, new)
         return more if name == "blame" else _OPPOSITE[more]
-    if field == ("approval", "within"):
+    if section == "params" or field == ("approval", "within"):
         return ""
     return _compared(_strictness(name, old), _strictness(name, new))
 

@@ -67,10 +67,17 @@ class Tag(Entry, frozen=True, kw_only=True):
 
 
 class Param(Entry, frozen=True, kw_only=True):
-    """A named value: the environment's where the variable `env` is set, else the default."""
+    """A named value: the environment's where the variable `env` is set, else the default.
+
+    `min` and `max` are the smallest and the largest value that it may have (a duration in
+    nanoseconds), `unit` is what a bare number there counts in.
+    """
 
     value: Value
     env: str | None = None
+    unit: str | None = None
+    min: int | float | None = None
+    max: int | float | None = None
 
 
 class Pattern(Entry, frozen=True, kw_only=True):

@@ -59,6 +59,15 @@ def test_an_entry_with_the_same_id_is_replaced_as_a_whole(merged):
     assert (first.tools.items, first.effect, first.message) == (("w",), "block", None)
 
 
+def test_of_ban_and_key_the_upper_layer_s_takes_the_place_of_the_other(merged):
+    learn = merged("learn: {key: call.tool, scope: agent}", "learn: {ban: tool}").policy.learn
+    assert (learn.key, learn.ban, learn.scope) == (None, "tool", "agent")
+    learn = merged("learn: {ban: target}", "learn: {key: call.tool}").policy.learn
+    assert (learn.key, learn.ban) == ("call.tool", "call")
+    learn = merged("learn: {key: call.tool}", "learn: {scope: session}").policy.learn
+    assert learn.key == "call.tool"
+
+
 def test_in_a_first_match_list_known_ids_stay_and_new_ones_come_first(merged):
     policy = merged(
         "signatures: [{id: a, pattern: a}, {id: b, pattern: b, blame: agent}]",

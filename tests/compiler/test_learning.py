@@ -12,6 +12,7 @@ from policyguard.compiler import check_policy
 LOST = "signatures: [{id: lost, pattern: lost, blame: agent, learn: {LEARN}}]\nlearn: {}\n"
 TARGETS = "classify: {targets: [path]}\n"
 CLASSES = "classify: {classes: [{class: read, words: [read]}]}\n"
+READS = "classify: {targets: [path], classes: [{class: read, words: [read]}]}\n"
 
 
 @pytest.mark.parametrize(
@@ -24,15 +25,31 @@ CLASSES = "classify: {classes: [{class: read, words: [read]}]}\n"
         ("learn: {ban: target}\n", ["reference/no-targets 3:14"]),
         (LOST.replace("LEARN", "ban: target"), ["reference/no-targets 3:67"]),
         (TARGETS + "learn: {ban: target}\n", []),
-        ("learn: {ban: target, key: call.tool}\n", []),
+        ("learn: {key: call.tool}\n", []),
+        ("learn: {ban: target, key: call.tool}\n", ["schema/conflict 3:1"]),
+        (LOST.replace("LEARN", "ban: tool, key: call.tool"), ["schema/conflict 3:54"]),
+        (LOST.replace("LEARN", "key: call.tool"), []),
         ("learn: {ban: class}\n", ["reference/idle 3:14"]),
         (CLASSES + "learn: {ban: class}\n", []),
         ("learn: {weaken: {probation: 0.5, lives: 1d}}\n", ["reference/idle 3:18"]),
         ("learn: {weaken: {probation: 0.5, half_life: 1d}}\n", []),
         (LOST.replace("LEARN", "weaken: {probation: 0.5}"), ["reference/idle 3:71"]),
         ("learn: {weaken: {probation: 0.5, half_life: 1}}\n", ["scalar/duration 3:45"]),
+        (READS + "learn: {except: [read]}\n", ["reference/idle 4:9"]),
+        (READS + "learn: {ban: tool, except: [read]}\n", ["reference/idle 4:20"]),
+        (READS + "learn: {key: call.tool, except: [read]}\n", ["reference/idle 4:25"]),
+        (READS + "learn: {ban: target, except: [read]}\n", []),
+        (READS + "learn: {except: []}\n", []),
+        (READS + LOST.replace("LEARN", "except: [read]"), ["reference/idle 4:62"]),
+        (READS + LOST.replace("LEARN", "ban: target, except: [read]"), []),
+        (READS + LOST.replace("{}\n", "{except: [read]}\n").replace("LEARN", "ban: target"), []),
+        (
+            READS + LOST.replace("{}\n", "{ban: target}\n").replace("LEARN", "except: [read]"),
+            [],
+        ),
         # What is broken already is not reported once more.
         ("classify: {targets: 5}\nlearn: {ban: target}\n", ["schema/type 3:21"]),
+        (READS + "learn: {ban: targte, except: [read]}\n", ["schema/value 4:14"]),
         ("extends: [lost]\nlearn: {ban: target}\n", ["load/not-found 3:11"]),
     ],
 )

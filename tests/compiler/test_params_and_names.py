@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from policyguard.compiler import check_policy
 from policyguard.compiler.front import Front, front_text
 
 HEAD = "policyguard: 1\nname: x\n"
@@ -28,7 +29,7 @@ def codes(made: Front) -> list[str]:
     [
         ("5", {}, 5),
         ("500k", {}, 500_000),
-        ("2.0", {}, 2),
+        ("2.0", {}, 2.0),
         ("2.5", {}, 2.5),
         ("5m", {}, "5m"),
         ("text", {}, "text"),
@@ -38,8 +39,10 @@ def codes(made: Front) -> list[str]:
         ("{default: 5, env: P}", {"P": "2k"}, 2000),
         ("{default: 5, env: P, min: -3}", {"P": "-3"}, -3),
         ("{default: 1.5, env: P}", {"P": "2.25"}, 2.25),
-        ("{default: 1.5, env: P}", {"P": "2"}, 2),
-        ("{default: 20.0, env: P}", {}, 20),
+        ("{default: 1.5, env: P}", {"P": "2"}, 2.0),
+        ("{default: 1.5, env: P}", {"P": "2k"}, 2000.0),
+        ("{default: 20.0, env: P}", {}, 20.0),
+        ("{default: 20.0, env: P}", {"P": "20"}, 20.0),
         ("{default: 20.0, env: P}", {"P": "2.5"}, 2.5),
         ("{default: true, env: P}", {"P": "false"}, False),
         ("{default: 5m, env: P, max: 1h}", {"P": "60m"}, "60m"),
@@ -217,3 +220,14 @@ def test_yes_and_no_are_text_and_the_author_is_told():
         ("yaml/number-trap", "warning"),
     ]
     assert made.policy.params["a"].value == "no"
+
+
+@pytest.mark.parametrize(
+    "rate", ["20.0", "{default: 20.0, env: RATE}", "{default: 1.5, env: RATE}"]
+)
+def test_expressions_see_a_fraction_as_a_double_whatever_its_value(rate, tmp_path):
+    file = tmp_path / "policy.yaml"
+    when = "call.args.n > params.rate * 1.5"
+    file.write_text(f"{HEAD}params: {{rate: {rate}}}\nrules: {{r: {{when: {when}}}}}\n", "utf-8")
+    for text in ("20", "20.0", "2k"):
+        assert check_policy(file, environ={"RATE": text})[1] == []

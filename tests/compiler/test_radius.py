@@ -24,7 +24,12 @@ RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
     [
         (TARGETS + "radius: {shrink_after: 2}\n", []),
         (TARGETS + "radius: {}\nlearn: {}\n", []),
-        (TARGETS + "radius: [{shrink_after: 2}, {shrink_after: 1}]\n", []),
+        (TARGETS + "radius: [{shrink_after: 2}, {shrink_after: 1}]\n", ["reference/idle 4:29"]),
+        (TARGETS + "radius: [{shrink_after: 2, when: 'true'}, {shrink_after: 1}]\n", []),
+        (
+            TARGETS + "radius:\n  - {shrink_after: 2}\n  - {shrink_after: 1, when: 'true'}\n",
+            ["reference/idle 6:5"],
+        ),
         ("radius: {shrink_after: 2}\n", ["reference/no-targets 3:1"]),
         (TARGETS + "radius: {}\n", ["reference/never-shrinks 4:9"]),
         (

@@ -22,7 +22,7 @@ def objects(found: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(found, dict):
         yield path, found
         for key, below in found.items():
-            if key in ("properties", "$defs"):
+            if key in ("properties", "patternProperties", "$defs"):
                 for name, one in below.items():
                     yield from objects(one, f"{path}/{name}")
             elif key in ("items", "additionalProperties", "propertyNames", "if", "then", "else"):

@@ -170,36 +170,35 @@ rules:
 
 
 def test_metadata_may_stand_on_any_entry():
-    given = "owner: o, severity: high, docs: d, labels: [l], reason: r, mode: observe"
+    given = "owner: o, severity: high, docs: d, labels: [l], reason: r"
     found = policy(
         f"""
-rules: {{a: {{tools: [x], {given}}}}}
-budgets: {{a: {{calls: 1, {given}}}}}
+rules: {{a: {{tools: [x], {given}, mode: observe}}}}
+budgets: {{a: {{calls: 1, {given}, mode: observe}}}}
 signatures: [{{id: a, pattern: x, {given}}}]
 blame: [{{id: a, when: "true", blame: agent, {given}}}]
 classify: {{classes: [{{class: a, tools: [x], {given}}}]}}
 tags: {{a: {{type: int, {given}}}}}
 params: {{a: {{default: 1, {given}}}}}
 patterns: {{a: {{match: x, {given}}}}}
-limits: {{default: {{repeat: {{max: 1, {given}}}, {given}}}}}
+limits: {{default: {{repeat: {{max: 1, {given}, mode: observe}}, {given}, mode: observe}}}}
 """
     )
     level = found.limits["default"]
+    watched = [found.rules[0], found.budgets[0], level, level.repeat]
     entries = [
-        found.rules[0],
-        found.budgets[0],
+        *watched,
         found.signatures[0],
         found.blame[0],
         found.classify.classes[0],
         found.tags["a"],
         found.params["a"],
         found.patterns["a"],
-        level,
-        level.repeat,
     ]
     for one in entries:
         assert (one.owner, one.severity, one.docs) == ("o", "high", "d")
-        assert (one.labels, one.reason, one.mode) == (("l",), "r", "observe")
+        assert (one.labels, one.reason) == (("l",), "r")
+        assert one.mode == ("observe" if one in watched else None)
 
 
 @pytest.mark.parametrize(

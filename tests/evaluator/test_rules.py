@@ -28,6 +28,7 @@ rules:
   unknown: {when: has(call.args.name) && !(call.args.name in lists.known), unless: call.args.n == 1}
   far: {when: call.class == 'far', mode: observe}
   stage: {when: tags.stage == 'live' || call.agent == 'deputy'}
+  dear: {when: session.cost * 2.0 > 9.0}
   late: {when: now > timestamp('2026-01-01T00:00:00Z')}
 """
 
@@ -48,6 +49,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
         ({"args": {"absent": 2, "n": 1}}, []),
         ({"tool": "always", "args": {"absent": 2, "n": 10**3}}, ["any", "except", "high"]),
         ({"args": {"absent": 2, "name": "alpha"}}, []),
+        ({"args": {"absent": 2}, "session": {"cost": 1}}, []),
+        ({"args": {"absent": 2}, "session": {"cost": 5}}, ["dear"]),
         ({"args": {"absent": 2, "name": "gamma", "n": 1}}, ["unknown"]),
         ({"args": {"absent": 2, "host": "a.example"}}, ["far"]),
         ({"args": {"absent": 2}, "tags": {"stage": "live"}}, ["stage"]),

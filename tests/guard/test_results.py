@@ -19,6 +19,14 @@ outcomes:
     - {state: pending, pattern: "(?s).*"}
   meta: {non_advancing: [ai.example/non-advancing], harness: [ai.example/infra-error]}
 """
+PRICED = """
+policyguard: 1
+name: priced
+budgets:
+  taxed: {sum: outcome.cost * 1.5, max: 6}
+  graded: {sum: outcome.score * 2.5, max: 15}
+rules: {dear: {when: session.cost * 1.5 > 100.0}}
+"""
 PLAIN = "policyguard: 1\nname: plain\noutcomes: {meta: {non_advancing: [n], harness: [h]}}\n"
 
 
@@ -113,6 +121,18 @@ def test_the_model_gets_an_unambiguous_result(tmp_path: Path) -> None:
 def test_without_an_envelope_results_stay_as_they_are(tmp_path: Path) -> None:
     session = of(tmp_path)
     assert session.record(session.check("t"), result="PENDING: x").text == "PENDING: x"
+
+
+def test_a_whole_number_of_cost_or_score_is_a_double_as_any_other(tmp_path: Path) -> None:
+    session = of(tmp_path, PRICED)
+    for _ in range(2):
+        recorded = session.record(session.check("t"), result="", cost=2, score=2)
+        assert recorded.errors == ()
+    refused = session.check("t")
+    assert refused.errors == ()
+    assert [found.text for found in refused.violations] == [
+        "budget `taxed` is used up: 6 of 6 in all per session"
+    ]
 
 
 def test_a_result_reported_twice_counts_once_and_says_so(tmp_path: Path) -> None:

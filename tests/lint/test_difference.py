@@ -31,6 +31,9 @@ signatures:
   - {id: three, pattern: three}
 lists: {hosts: [a, b, c]}
 tags: {env: {type: string, one_of: [dev, prod], default: dev}}
+params:
+  wait: {default: 5m, env: WAIT, unit: s, min: 1m, max: 1h}
+  least: {default: 7000, min: 1k}
 limits:
   default: {repeat: {max: 3, window: 20}, failures: {max: 5}}
   tools:
@@ -92,6 +95,8 @@ SAME = [
     ("calls: 5, effect: ask", "calls: 5, effect: ask, mode: enforce"),
     (", failures: {max: 5}", ", failures: {max: 5}, polling: none, timeout: none"),
     ("{repeat: {max: 9}}", "{repeat: {max: 9}, cycle: none}"),
+    ("max: 1h", "max: 60m"),
+    ("min: 1k", "min: 1000"),
 ]
 
 
@@ -162,6 +167,11 @@ OTHER = [
     ("hosts: [a, b, c]", "hosts: [a, b]", "lists/hosts", ""),
     ("pattern: three", "pattern: thr+ee", "signatures/three pattern", ""),
     ("default: dev", "default: prod", "tags/env default", ""),
+    ("max: 1h", "max: 2h", "params/wait max", ""),
+    (", max: 1h", "", "params/wait max", ""),
+    ("min: 1m", "min: 30s", "params/wait min", ""),
+    ("unit: s", "unit: ms", "params/wait unit", ""),
+    ("min: 1k", "min: 2k", "params/least min", ""),
     (
         "{class: other, when: has(call.args.x)}",
         "{class: other, when: has(call.args.y)}",

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.compiler import tags
 from policyguard.compiler.selectors import selects
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.truth import Test, Way, never
@@ -69,7 +70,8 @@ def _given(subject: Subject, entry: Selecting, classes: frozenset[str]) -> Way:
             given[field] = (Test("where", selects(selector)),)
     for name, tag in subject.policy.tags.items():
         if tag.one_of:
-            given[f"tags.{name}"] = (Test("among", tag.one_of),)
+            values = tuple(tags.read(value, tag) for value in tag.one_of)
+            given[f"tags.{name}"] = (Test("among", values),)
     return given
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from policyguard.compiler.layers import Layered
 from policyguard.engines.yaml_tree import Path
-from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.diagnostic import Diagnostic, quoted
 from policyguard.model.effect import Effect
 from policyguard.model.entry import Entry
 from policyguard.model.limits import RefusalsLimit
@@ -27,6 +27,11 @@ def _idle(policy: Policy) -> Iterator[tuple[Path, str, str | None]]:
             message = "`mode` has no meaning here: this entry refuses nothing"
             hint = "write it on the limits, budgets and rules that are to be watched only"
             yield (*where, "mode"), message, hint
+    for name in policy.classify.fingerprint.tolerance:
+        if "." in name:
+            message = f"{quoted(name)} is a path, and `tolerance` names arguments"
+            hint = f'write `{name.rpartition(".")[2]}`; beside `"*"` it holds at any depth'
+            yield ("classify", "fingerprint", "tolerance", name), message, hint
     for budget in policy.budgets:
         if budget.reserve is not None and budget.tokens is None and budget.cost is None:
             message = "`reserve` holds back tokens or cost, and this budget counts neither"

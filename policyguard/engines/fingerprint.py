@@ -44,8 +44,9 @@ class Fingerprinter:
 
     `ignore` and `fold` name arguments: a plain name at any depth, a dotted one from the top.
     `tolerance` names top-level arguments whose numbers are left out and returned beside the
-    fingerprint. `*` in `fold` is every text, in `tolerance` every number that is not named, at any
-    depth. `depth` and `size` (bytes, packed) bound the arguments as they are given.
+    fingerprint. `*` in `fold` is every text, in `tolerance` every number, at any depth; a name
+    beside it is then one at any depth, and stands for all below it. `depth` and `size` (bytes,
+    packed) bound the arguments as they are given.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Fingerprinter:
         numbers = [float(args[name]) if name in present else 0.0 for name in self._tolerance]
         rest: Any = {name: value for name, value in args.items() if name not in present}
         if self._tolerance_of_all is not None:
-            rest = _without_numbers(rest, "", present, numbers)
+            rest = self._without_numbers(rest, "", self._tolerance_of_all, present, numbers)
         if not present or len(present) > _MOST:
             return exact, "", ()
         return exact, self.value((tool, server, rest, present)), tuple(numbers)
@@ -141,13 +142,44 @@ class Fingerprinter:
 
     def close(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
         """Whether each number lies within the tolerance of the one that came first."""
+        named = len(self._tolerance)
         shares = chain(self._tolerance.values(), repeat(self._tolerance_of_all or 0.0))
+        if named and self._tolerance_of_all is not None:
+            shares = chain(self._tolerance.values(), like[named + 1 :: 2])
+            like, numbers = (told[:named] + told[named::2] for told in (like, numbers))
         return all(
             abs(number - anchor) <= share * abs(anchor)
             for (anchor, number), share in zip(
                 zip(like, numbers, strict=True), shares, strict=False
             )
         )
+
+    def _without_numbers(
+        self, value: Any, path: str, share: float, present: list[str], numbers: list[float]
+    ) -> Any:
+        """The same with each number left out: added to `numbers`, and to `present` where it stood.
+
+        Where some have a tolerance of their own, each is followed by its share. In the order of
+        the keys' names, so that the order they are given in makes no difference.
+        """
+        if _tolerable(value):
+            present.append(f"{path}~{share}" if self._tolerance else path)
+            numbers += (float(value), share) if self._tolerance else (float(value),)
+            return None
+        if isinstance(value, Mapping):
+            shares = self._tolerance
+            return {
+                name: self._without_numbers(
+                    value[name], f"{path}.{name}", shares.get(name, share), present, numbers
+                )
+                for name in sorted(value)
+            }
+        if isinstance(value, (list, tuple)):
+            return [
+                self._without_numbers(item, f"{path}.{place}", share, present, numbers)
+                for place, item in enumerate(value)
+            ]
+        return value
 
     def _tidy(self, value: Any, depth: int, path: str) -> Any:
         """Check that a value is JSON, leave out what is ignored, fold what is folded."""
@@ -219,34 +251,14 @@ def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
 
 
 def _folded(value: Any) -> Any:
-    """A text without regard to case and white space; anything else as it is."""
+    """Texts, also in lists, without regard to case and white space; anything else as it is."""
+    if value.__class__ is list:
+        return [_folded(item) for item in value]
     return " ".join(value.casefold().split()) if value.__class__ is str else value
 
 
 def _tolerable(value: Any) -> bool:
     return value.__class__ is float or (value.__class__ is int and abs(value) < _LARGE)
-
-
-def _without_numbers(value: Any, path: str, present: list[str], numbers: list[float]) -> Any:
-    """The same with each number left out: added to `numbers`, and to `present` where it stood.
-
-    In the order of the keys' names, so that the order they are given in makes no difference.
-    """
-    if _tolerable(value):
-        present.append(path)
-        numbers.append(float(value))
-        return None
-    if isinstance(value, Mapping):
-        return {
-            name: _without_numbers(value[name], f"{path}.{name}", present, numbers)
-            for name in sorted(value)
-        }
-    if isinstance(value, (list, tuple)):
-        return [
-            _without_numbers(item, f"{path}.{place}", present, numbers)
-            for place, item in enumerate(value)
-        ]
-    return value
 
 
 def _ascii(value: Any) -> bytes:

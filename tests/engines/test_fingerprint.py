@@ -70,12 +70,58 @@ def test_every_number_is_tolerated(first: Any, then: Any, expected: bool) -> Non
     assert same(made(tolerance={"*": 0.05}), first, then) is expected
 
 
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        ({"a": {"id": 100}}, {"a": {"id": 101}}, False),
+        ({"a": {"id": 100, "n": 100}}, {"a": {"id": 100, "n": 101}}, True),
+        ({"id": [100, 7]}, {"id": [101, 7]}, False),
+        ({"id": {"low": 100}}, {"id": {"low": 101}}, False),
+        ({"id": {"rate": 100}}, {"id": {"rate": 140}}, True),
+        ({"a": [{"rate": 100, "n": 1}]}, {"a": [{"rate": 150, "n": 1}]}, True),
+        ({"a": [{"rate": 100}]}, {"a": [{"rate": 151}]}, False),
+        ({"rate": 100, "a": {"rate": 100}}, {"rate": 140, "a": {"rate": 140}}, True),
+        ({"rate": 100, "a": {"rate": 100}}, {"rate": 140, "a": {"rate": 160}}, False),
+    ],
+)
+def test_a_name_beside_every_number_holds_at_any_depth(
+    first: Any, then: Any, expected: bool
+) -> None:
+    assert same(made(tolerance={"*": 0.05, "id": 0, "rate": 0.5}), first, then) is expected
+
+
+NUMBERS = st.dictionaries(st.sampled_from(["id", "rate", "n"]), st.integers(95, 105), min_size=1)
+
+
+@given(NUMBERS, NUMBERS, st.sampled_from([{}, {"id": 0.0}, {"id": 0.0, "rate": 0.08}]))
+def test_how_deep_numbers_stand_makes_no_difference(first: Any, then: Any, names: Any) -> None:
+    fingerprinter = made(tolerance={"*": 0.03, **names})
+    above = same(fingerprinter, first, then)
+    assert same(fingerprinter, {"a": first}, {"a": then}) is above
+    assert same(fingerprinter, {"a": [{"b": first}]}, {"a": [{"b": then}]}) is above
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        ({"q": ["Foo  BAR"]}, {"q": [" foo bar\n"]}, True),
+        ({"q": [["A"], "b"]}, {"q": [["a"], "B"]}, True),
+        ({"x": {"q": ["A"]}}, {"x": {"q": ["a"]}}, True),
+        ({"q": [{"r": "A"}]}, {"q": [{"r": "a"}]}, False),
+        ({"r": ["A"]}, {"r": ["a"]}, False),
+        ({"q": ["a", "b"]}, {"q": ["b", "a"]}, False),
+    ],
+)
+def test_a_name_folds_the_texts_of_its_list(first: Any, then: Any, expected: bool) -> None:
+    assert same(made(fold=("q",)), first, then) is expected
+
+
 def test_a_named_number_has_a_tolerance_of_its_own() -> None:
     fingerprinter = made(tolerance={"*": 0.5, "id": 0.0})
     assert same(fingerprinter, {"id": 7, "price": 100}, {"id": 7, "price": 140})
     assert not same(fingerprinter, {"id": 7, "price": 100}, {"id": 8, "price": 100})
-    # The same name deeper down is another argument.
-    assert same(fingerprinter, {"x": {"id": 10}}, {"x": {"id": 14}})
+    # It is no other argument deeper down.
+    assert not same(fingerprinter, {"x": {"id": 10}}, {"x": {"id": 14}})
 
 
 def test_an_integer_too_large_for_a_float_is_compared() -> None:

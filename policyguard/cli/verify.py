@@ -59,7 +59,7 @@ def verify_command(
         result = verify(
             places,
             anchors=anchors,
-            exported=read_anchors(anchor) if anchor is not None else None,
+            exported=read_anchors(anchor) if anchor is not None else (),
             key=read_key(key) if key is not None else None,
         )
     except (JournalError, StoreError, OSError) as error:

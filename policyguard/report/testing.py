@@ -179,25 +179,28 @@ def _file(file: FileResult) -> dict[str, Any]:
 
 
 def _failure_json(failure: Failure) -> dict[str, Any]:
-    decision = failure.decision
     return {
         "file": failure.span.file,
         "line": failure.span.line,
         "column": failure.span.column,
         "step": failure.step,
         "mismatches": [msgspec.to_builtins(mismatch) for mismatch in failure.mismatches],
-        "decision": decision
-        and {
-            "effect": decision.effect.value,
-            "violations": [
-                {"id": one.id, "effect": one.effect.value, "text": one.text}
-                for one in decision.violations
-            ],
-            "would": [one.id for one in decision.would],
-            "message": decision.message,
-            "errors": [msgspec.to_builtins(fault) for fault in decision.errors],
-        },
+        # A decision that refuses is false, and is one all the same.
+        "decision": _decision(failure.decision) if failure.decision is not None else None,
         "state": failure.state,
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {
+        "effect": decision.effect.value,
+        "violations": [
+            {"id": one.id, "effect": one.effect.value, "text": one.text}
+            for one in decision.violations
+        ],
+        "would": [one.id for one in decision.would],
+        "message": decision.message,
+        "errors": [msgspec.to_builtins(fault) for fault in decision.errors],
     }
 
 

@@ -16,7 +16,7 @@ import msgspec
 from policyguard.cli.aside import misuse
 from policyguard.journal.names import file_name
 from policyguard.report.constraints import render_lesson, render_list, render_one
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_json, for_terminal
 from policyguard.store import learned
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
@@ -131,7 +131,7 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
 def export_command(store: Path) -> None:
     """Write the constraints that hold to standard output, one JSON object a line."""
     for line in learned.export(_open(store)):
-        click.echo(line.decode())
+        click.echo(for_json(line))
 
 
 @constraints.command("import")

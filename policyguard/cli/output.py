@@ -14,7 +14,8 @@ from policyguard.cli.aside import misuse
 from policyguard.traces import among
 from policyguard.traces.paths import real
 
-_STANDARD = Path("-")
+STANDARD = Path("-")
+"""The name of standard output."""
 
 
 def check_output(output: Path, traces: Iterable[Path]) -> None:
@@ -32,7 +33,7 @@ def opened(output: Path) -> Iterator[IO[bytes]]:
     A file takes its place at the end, whole, and after an error not at all; a link goes on to
     point at it. A device or a pipe stays what it is, and is written into.
     """
-    if output == _STANDARD:
+    if output == STANDARD:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return

@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from policyguard.cli.aside import misuse, say
-from policyguard.cli.output import check_output, opened
+from policyguard.cli.output import STANDARD, check_output, opened
 from policyguard.journal.format import encode
+from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
 from policyguard.traces.convert import Renamed, converted
 from policyguard.traces.stats import stats as counted
@@ -32,7 +33,8 @@ def traces() -> None:
 def stats(paths: tuple[str, ...], form: str) -> None:
     """Sessions, calls, results and errors of each format and file, and what was skipped."""
     figures = counted(_files(_expanded(paths)))
-    click.echo(msgspec.json.encode(figures) if form == "json" else render_text(figures))
+    told = for_json(msgspec.json.encode(figures)) if form == "json" else render_text(figures)
+    click.echo(told)
     if not figures.formats:
         say("no trace among the files given")
 
@@ -66,7 +68,8 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
                 say(f"session `{item.session}` of {item.file} is `{item.now}`")
             else:
                 events += 1
-                file.write(encode(item) + b"\n")
+                line = encode(item)
+                file.write((for_json(line).encode() if output == STANDARD else line) + b"\n")
     say(f"{events} events written, {skipped} skipped")
     if not events:
         context.exit(1)

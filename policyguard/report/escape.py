@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+_NOT_ASCII = re.compile(r"[^\n -~]")
+
 
 def for_terminal(text: str, most: int | None = None) -> str:
     """One line without control characters (which could move the cursor or forge lines), cut."""
@@ -21,6 +25,16 @@ def for_markdown(text: str, most: int | None = None) -> str:
 
 _HARMLESS = " -/,.;%?…"
 """What means nothing to Markdown in the middle of a line."""
+
+
+def for_json(encoded: bytes) -> str:
+    """JSON, with all that a terminal might act on escaped as JSON escapes it: it says the same."""
+    return _NOT_ASCII.sub(_escaped, encoded.decode())
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def for_xml(text: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from policyguard.report import phrases
 from policyguard.report import suggestion_phrases as say
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_json, for_terminal
 from policyguard.report.style import PLAIN, Style
 from policyguard.report.suggestion_figures import CandidateFigures, PointFigures, Suggestion
 
@@ -19,7 +19,7 @@ _ENTRY = 60
 
 def render_json(told: Suggestion) -> str:
     """One JSON object with all that was found."""
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+    return for_json(msgspec.json.format(msgspec.json.encode(told), indent=2))
 
 
 def render_yaml(told: Suggestion) -> str:

@@ -157,7 +157,7 @@ def render_json(report: TestReport) -> str:
             }
             for one in report.coverage
         ]
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json.dumps(document, indent=2)
 
 
 def _file(file: FileResult) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def list_command(store: Path, form: str, *, revoked: bool) -> None:
     """List the constraints."""
     found = list(learned.kept(_open(store), revoked=revoked))
     if form == "json":
-        click.echo(json.dumps([_json(one) for one in found], indent=2))
+        click.echo(for_json(json.dumps([_json(one) for one in found], indent=2)))
     else:
         click.echo(render_list((one.constraint, one.state) for one in found))
 
@@ -89,7 +89,7 @@ def show_command(store: Path, id_: str, form: str) -> None:
     """Show one constraint: what it bans, for whom, and which calls taught it."""
     found = _found(_open(store), id_)
     if form == "json":
-        click.echo(json.dumps(_json(found), indent=2))
+        click.echo(for_json(json.dumps(_json(found), indent=2)))
     else:
         click.echo(render_one(found.constraint, found.state, found.revoked_by))
 
@@ -131,7 +131,7 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
 def export_command(store: Path) -> None:
     """Write the constraints that hold to standard output, one JSON object a line."""
     for line in learned.export(_open(store)):
-        click.echo(for_json(line))
+        click.echo(for_json(line.decode()))
 
 
 @constraints.command("import")

@@ -33,8 +33,10 @@ def traces() -> None:
 def stats(paths: tuple[str, ...], form: str) -> None:
     """Sessions, calls, results and errors of each format and file, and what was skipped."""
     figures = counted(_files(_expanded(paths)))
-    told = for_json(msgspec.json.encode(figures)) if form == "json" else render_text(figures)
-    click.echo(told)
+    if form == "json":
+        click.echo(for_json(msgspec.json.encode(figures).decode()))
+    else:
+        click.echo(render_text(figures))
     if not figures.formats:
         say("no trace among the files given")
 
@@ -69,7 +71,9 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
             else:
                 events += 1
                 line = encode(item)
-                file.write((for_json(line).encode() if output == STANDARD else line) + b"\n")
+                if output == STANDARD:
+                    line = for_json(line.decode()).encode()
+                file.write(line + b"\n")
     say(f"{events} events written, {skipped} skipped")
     if not events:
         context.exit(1)

@@ -21,7 +21,7 @@ _decoder = msgspec.json.Decoder(Anchor)
 
 def anchor_lines(anchors: Iterable[Anchor]) -> Iterable[str]:
     """Each anchor as a line of JSON, without its line feed."""
-    return (for_json(msgspec.json.encode(anchor)) for anchor in anchors)
+    return (for_json(msgspec.json.encode(anchor).decode()) for anchor in anchors)
 
 
 def read_anchors(path: Path) -> list[Anchor]:

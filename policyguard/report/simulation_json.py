@@ -10,4 +10,4 @@ from policyguard.report.figures import Figures
 
 def render_json(figures: Figures) -> str:
     """One JSON object (`schemas/report.schema.json`)."""
-    return for_json(msgspec.json.format(msgspec.json.encode(figures), indent=2))
+    return for_json(msgspec.json.format(msgspec.json.encode(figures), indent=2).decode())

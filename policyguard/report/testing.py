@@ -15,7 +15,7 @@ from policyguard.model.decision import Decision
 from policyguard.report.diagnostics import excerpt, ordered
 from policyguard.report.diagnostics import render_json as diagnostics_json
 from policyguard.report.diagnostics import render_text as diagnostics_text
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_json, for_terminal
 from policyguard.report.results import Coverage, Failure, FileResult, TestReport
 
 LONGEST = 400
@@ -157,7 +157,7 @@ def render_json(report: TestReport) -> str:
             }
             for one in report.coverage
         ]
-    return json.dumps(document, indent=2)
+    return for_json(json.dumps(document, indent=2))
 
 
 def _file(file: FileResult) -> dict[str, Any]:

@@ -14,13 +14,17 @@ from policyguard.cli import main
 from policyguard.store.durable import SqliteStore
 from policyguard.store.protocol import Anchor, Caps
 
-BAD = "\x1b]0;pwn\x07\x1b[31m\u009b31m\u202e\u2066\u2028\n::error::x\r\x7f\U000e0041\u200b"
+BAD = "\x1b]0;pwn\x07\x1b[31m\u009b31m\u202e\u2066\u2028\n::error::##[error]x\r\x7f\U000e0041\u200b"
 SECOND = 1_000_000_000
 BEGIN = 1_755_500_000 * SECOND
 CAPS = Caps(constraints=10, evidence=10, anchors=10)
 POLICY = """
 policyguard: 1
 name: p
+owner: "##[error]x"
+description: |
+  several lines
+  ::error::x
 rules:
   no: {tools: ["t*"], when: "call.args.path.size() > 3", message: "m {call.args.path} {call.tool}"}
 """
@@ -45,6 +49,8 @@ COMMANDS = (
     "test TESTS",
     "test TESTS --format json",
     "policy show FILE",
+    "policy show POLICY",
+    "lint POLICY",
     "policy diff FILE core",
 )
 
@@ -93,3 +99,6 @@ def test_nothing_that_is_printed_does_anything(names: dict[str, str], command: s
     assert result.output
     for line in result.output.split("\n"):
         assert line.isprintable()
+        # What the log of GitHub Actions takes for a command.
+        assert not line.lstrip().startswith("::")
+        assert "##[" not in line

@@ -51,6 +51,8 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
+        except BrokenPipeError:  # who reads has read enough: click ends in silence
+            raise
         except (StoreError, learned.ImportedError, OSError) as error:
             misuse(error)
 

@@ -16,7 +16,7 @@ import msgspec
 from policyguard.cli.aside import misuse
 from policyguard.journal.names import file_name
 from policyguard.report.constraints import render_lesson, render_list, render_one
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_json, for_terminal
 from policyguard.store import learned
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
@@ -51,6 +51,8 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
+        except BrokenPipeError:  # who reads has read enough: click ends in silence
+            raise
         except (StoreError, learned.ImportedError, OSError) as error:
             misuse(error)
 
@@ -74,7 +76,7 @@ def list_command(store: Path, form: str, *, revoked: bool) -> None:
     """List the constraints."""
     found = list(learned.kept(_open(store), revoked=revoked))
     if form == "json":
-        click.echo(json.dumps([_json(one) for one in found], indent=2))
+        click.echo(for_json(json.dumps([_json(one) for one in found], indent=2)))
     else:
         click.echo(render_list((one.constraint, one.state) for one in found))
 
@@ -89,7 +91,7 @@ def show_command(store: Path, id_: str, form: str) -> None:
     """Show one constraint: what it bans, for whom, and which calls taught it."""
     found = _found(_open(store), id_)
     if form == "json":
-        click.echo(json.dumps(_json(found), indent=2))
+        click.echo(for_json(json.dumps(_json(found), indent=2)))
     else:
         click.echo(render_one(found.constraint, found.state, found.revoked_by))
 
@@ -132,7 +134,7 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
 def export_command(store: Path) -> None:
     """Write the constraints that hold to standard output, one JSON object a line."""
     for line in learned.export(_open(store)):
-        click.echo(line.decode())
+        click.echo(for_json(line.decode()))
 
 
 @constraints.command("import")

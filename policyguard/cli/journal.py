@@ -38,6 +38,8 @@ def show(path: Path, *, follow: bool) -> None:
                 told = session
                 click.echo(f"session {session}")
             click.echo(describe(line))
+    except BrokenPipeError:  # who reads has read enough: click ends in silence
+        raise
     except OSError as error:
         misuse(f"{path}: cannot be read: {error.strerror}")
     except KeyboardInterrupt:

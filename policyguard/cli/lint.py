@@ -10,6 +10,7 @@ from policyguard.cli.aside import broken, misuse
 from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
 from policyguard.lint.config import Config, ConfigError, find, read
 from policyguard.lint.pages import PAGES
+from policyguard.report.escape import for_terminal
 from policyguard.report.findings import Findings
 from policyguard.report.findings_formats import FORMATS
 
@@ -66,7 +67,8 @@ def lint(
         named = paths or settings.paths
         if mend:
             mended, files, result = fix(named, **chosen)
-            click.echo(f"mended: {mended}, in {', '.join(map(str, files)) or 'no file'}", err=True)
+            places = for_terminal(", ".join(map(str, files)) or "no file")
+            click.echo(f"mended: {mended}, in {places}", err=True)
         else:
             result = lint_paths(named, **chosen)
     except ConfigError as error:

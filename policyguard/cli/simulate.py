@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from policyguard.cli.aside import INTERRUPTED, broken, coloured, misuse, say
-from policyguard.cli.replayed import check_output, labels_option, policy_option, write
+from policyguard.cli.output import check_output, write
+from policyguard.cli.replayed import labels_option, policy_option
 from policyguard.cli.watching import watching
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.diagnostics import render_text as render_diagnostics

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from policyguard.cli.aside import INTERRUPTED, broken, coloured, misuse, say
-from policyguard.cli.replayed import check_output, labels_option, policy_option, write
+from policyguard.cli.output import check_output, write
+from policyguard.cli.replayed import labels_option, policy_option
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.style import COLOURED
 from policyguard.report.suggestion import render_json, render_signatures, render_text, render_yaml

@@ -9,8 +9,10 @@ import click
 import msgspec
 
 from policyguard.cli.aside import misuse, say
+from policyguard.cli.output import STANDARD, check_output, opened
 from policyguard.journal.format import encode
-from policyguard.traces import Reader, Skipped, TraceError, TraceFile, among, expand
+from policyguard.report.escape import for_json
+from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
 from policyguard.traces.convert import Renamed, converted
 from policyguard.traces.stats import stats as counted
 from policyguard.traces.stats_text import render_text
@@ -31,7 +33,10 @@ def traces() -> None:
 def stats(paths: tuple[str, ...], form: str) -> None:
     """Sessions, calls, results and errors of each format and file, and what was skipped."""
     figures = counted(_files(_expanded(paths)))
-    click.echo(msgspec.json.encode(figures) if form == "json" else render_text(figures))
+    if form == "json":
+        click.echo(for_json(msgspec.json.encode(figures).decode()))
+    else:
+        click.echo(render_text(figures))
     if not figures.formats:
         say("no trace among the files given")
 
@@ -41,34 +46,34 @@ def stats(paths: tuple[str, ...], form: str) -> None:
 @click.option(
     "-o",
     "--output",
+    type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
     help="Where the events go, one a line; - for standard output.",
 )
 @click.pass_context
-def convert(context: click.Context, paths: tuple[str, ...], output: str) -> None:
+def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> None:
     """Write all sessions as events of policyguard's own format, which simulate reads fastest.
 
     A session whose id an earlier file has had becomes `id#1`. Exits with 1 where there is none.
     """
     files = _expanded(paths)
-    if among(Path(output), files):
-        misuse(f"`{output}` is among the traces to be read")
+    check_output(output, files)
     events = skipped = 0
-    try:
-        with click.open_file(output, "wb", atomic=True) as file:
-            for item in converted(_files(files)):
-                if isinstance(item, Skipped):
-                    skipped += 1
-                    place = item.file if item.line is None else f"{item.file}:{item.line}"
-                    say(f"skipped {place}: {item.reason}")
-                elif isinstance(item, Renamed):
-                    say(f"session `{item.session}` of {item.file} is `{item.now}`")
-                else:
-                    events += 1
-                    file.write(encode(item) + b"\n")
-    except OSError as error:
-        misuse(f"`{output}` cannot be written: {error.strerror or error}")
+    with opened(output) as file:
+        for item in converted(_files(files)):
+            if isinstance(item, Skipped):
+                skipped += 1
+                place = item.file if item.line is None else f"{item.file}:{item.line}"
+                say(f"skipped {place}: {item.reason}")
+            elif isinstance(item, Renamed):
+                say(f"session `{item.session}` of {item.file} is `{item.now}`")
+            else:
+                events += 1
+                line = encode(item)
+                if output == STANDARD:
+                    line = for_json(line.decode()).encode()
+                file.write(line + b"\n")
     say(f"{events} events written, {skipped} skipped")
     if not events:
         context.exit(1)

@@ -14,7 +14,7 @@ from policyguard.journal.exported import read_anchors
 from policyguard.journal.finding import UNREAD
 from policyguard.journal.key import read_key
 from policyguard.journal.verify import Verified, verify
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_json, for_terminal
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
 from policyguard.store.place import default_store, journals_beside, named_store
@@ -59,7 +59,7 @@ def verify_command(
         result = verify(
             places,
             anchors=anchors,
-            exported=read_anchors(anchor) if anchor is not None else None,
+            exported=read_anchors(anchor) if anchor is not None else (),
             key=read_key(key) if key is not None else None,
         )
     except (JournalError, StoreError, OSError) as error:
@@ -68,7 +68,7 @@ def verify_command(
         named = ", ".join(map(str, places))
         misuse(f"{named}: no journal is there; name a journal, a folder of them, or the store")
     if form == "json":
-        click.echo(json.dumps(msgspec.to_builtins(result.findings), indent=2))
+        click.echo(for_json(json.dumps(msgspec.to_builtins(result.findings), indent=2)))
     else:
         for finding in result.findings:
             place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"

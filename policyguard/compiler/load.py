@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from policyguard.compiler import inputs
 from policyguard.engines.source import LARGEST, Source
-from policyguard.engines.yaml_source import parse
+from policyguard.engines.yaml_source import Parsed, parse
 from policyguard.engines.yaml_tree import Mapping, Node, Scalar
 from policyguard.engines.yaml_tree import Sequence as NodeList
 from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quoted
@@ -26,6 +26,7 @@ from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quoted
 DEEPEST = 16
 """How many files may extend one another in a row."""
 
+_HEAD = re.compile(r"^[{\s]*[\"']?policyguard[\"']?\s*:", re.MULTILINE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -62,7 +63,8 @@ def load(names: Sequence[str | Path]) -> Loaded:
 def load_text(text: str | bytes, file: str) -> Loaded:
     """Read a policy that is given as text. What it extends is looked for from `file`'s folder."""
     loader = _Loader()
-    loader.take(text, _File(file, os.path.abspath(file), None), ())  # noqa: PTH100 - resolves no link
+    place = os.path.abspath(file)  # noqa: PTH100 - resolves no link
+    loader.take(parse(text, file), _File(file, place, None), ())
     return loader.loaded()
 
 
@@ -166,11 +168,16 @@ class _Loader:
                 self._refuse(asked, data)
             else:
                 self._files.append(inputs.File.of(found.shown, found.key, data))
-                self.take(data, found, chain)
+                parsed = parse(data, found.shown)
+                if chain and not _is_policy(parsed):
+                    message = f"{quoted(found.shown)} is no policy"
+                    hint = "a policy has `policyguard: 1`"
+                    self._refuse(asked, _Refused("load/not-a-policy", message, hint))
+                else:
+                    self.take(parsed, found, chain)
 
-    def take(self, data: bytes | str, file: _File, chain: tuple[_File, ...]) -> None:
-        """Parse a file's text, and go on with its tree."""
-        parsed = parse(data, file.shown)
+    def take(self, parsed: Parsed, file: _File, chain: tuple[_File, ...]) -> None:
+        """Go on with the tree of a parsed file."""
         self._diagnostics += parsed.diagnostics
         if parsed.root is None:
             self._complete = False
@@ -187,6 +194,14 @@ class _Loader:
     def _refuse(self, asked: _Asked, refused: _Refused) -> None:
         self._complete = False
         self._diagnostics.append(asked.refused(*refused))
+
+
+def _is_policy(parsed: Parsed) -> bool:
+    """Whether a file is meant as one, errors or not. Nothing is quoted of what may be a secret."""
+    if parsed.root is None:
+        text = parsed.source.text  # empty where it is too large, or UTF-16
+        return not text or bool(_HEAD.search(text))
+    return isinstance(parsed.root, Mapping) and parsed.root.get("policyguard") is not None
 
 
 def _extends(root: Node) -> Iterable[Scalar]:

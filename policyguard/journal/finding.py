@@ -27,7 +27,11 @@ _KINDS: dict[str, tuple[Severity, str]] = {
     "journal/inserted": ("error", _LOOK),
     "journal/reordered": ("error", _LOOK),
     "journal/rewritten": ("error", _LOOK),
-    "journal/foreign-chain": ("error", "put the session's own file back"),
+    "journal/foreign-chain": (
+        "error",
+        "put the session's own file back; where it was pruned and the session's id used again, "
+        "keep the anchors of the time before in a file of their own",
+    ),
     "journal/cut-tail": (
         "error",
         "look for who cut it; after a power loss lines that were not on disk yet are gone too "

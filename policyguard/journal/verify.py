@@ -6,7 +6,7 @@ a file that is being written meanwhile is never behind the anchors that were rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -42,26 +42,28 @@ def verify(
     paths: Sequence[Path],
     *,
     anchors: Anchors | None = None,
-    exported: Mapping[str, Anchor] | None = None,
+    exported: Iterable[Anchor] = (),
     key: bytes | None = None,
 ) -> Verified:
     """Verify journals: files, and folders with all that lies in them.
 
-    `anchors` is the store's, `exported` what was taken from it before, `key` what the hashes were
-    made with. Of a folder, files that an anchor speaks of and that are not there are found too.
-    Raises `JournalError` for a path that is not there, and for a folder that has the journals in
-    one of its own; `StoreError`.
+    `anchors` is the store's, `exported` what was taken from it before (every one of them is to
+    hold), `key` what the hashes were made with. Of a folder, files that an anchor speaks of and
+    that are not there are found too. Raises `JournalError` for a path that is not there, and for
+    a folder that has the journals in one of its own; `StoreError`.
     """
-    known = {anchor.session: anchor for anchor in anchors.all()} if anchors is not None else {}
+    taken = tuple(exported)
+    known: dict[str, list[Anchor]] = {}
+    for anchor in (*(anchors.all() if anchors is not None else ()), *taken):
+        known.setdefault(file_name(anchor.session), []).append(anchor)
     checker = _Checker(
-        by_name={file_name(anchor.session): anchor for anchor in known.values()},
-        exported={file_name(anchor.session): anchor for anchor in (exported or {}).values()},
+        known=known,
+        lasting={file_name(anchor.session) for anchor in taken},
         hasher=Hasher(key),
         anchored=anchors is not None,
     )
     # A store's folder of journals is one also where somebody has taken it away as a whole.
-    anchored = known or exported
-    gone = [path for path in paths if anchored and path.name == JOURNALS and not path.exists()]
+    gone = [path for path in paths if known and path.name == JOURNALS and not path.exists()]
     folders = [path for path in paths if path.is_dir()] + gone
     files = list(_files(path for path in paths if path not in gone))
     findings = [finding for file in files for finding in checker.check(file)]
@@ -98,28 +100,32 @@ def _missing(
     folder: Path, names: set[str], checker: _Checker, anchors: Anchors | None
 ) -> Iterator[Finding]:
     """Sessions that were anchored and have no file."""
-    for name, anchor in {**checker.by_name, **checker.exported}.items():
+    for name, known in checker.known.items():
         if name in names:
             continue
-        if name not in checker.exported and anchors is not None and not anchors.get(anchor.session):
+        last = max(known, key=lambda anchor: anchor.count)
+        if name not in checker.lasting and anchors is not None and not anchors.get(last.session):
             continue  # forgotten since the anchors were read, and its file with it
-        message = f"session {anchor.session!r:.80} has {anchor.count} anchored lines, and no file"
+        message = f"session {last.session!r:.80} has {last.count} anchored lines, and no file"
         yield found("journal/missing-file", folder / name, message)
 
 
 class _Checker:
-    """One run: what is known of each file by its name, and how many lines were read."""
+    """One run: the anchors of each file by its name, and how many lines were read.
+
+    `lasting` names the files of which an anchor was exported: that holds if the store forgets it.
+    """
 
     def __init__(
         self,
         *,
-        by_name: dict[str, Anchor],
-        exported: dict[str, Anchor],
+        known: dict[str, list[Anchor]],
+        lasting: set[str],
         hasher: Hasher,
         anchored: bool,
     ) -> None:
-        self.by_name = by_name
-        self.exported = exported
+        self.known = known
+        self.lasting = lasting
         self.lines = 0
         self._hasher = hasher
         self._anchored = anchored
@@ -138,14 +144,11 @@ class _Checker:
             return
         with file.open("rb") as content:
             first = content.readline()
-        anchors = [
-            known[file.name] for known in (self.by_name, self.exported) if file.name in known
-        ]
+        anchors = self.known.get(file.name, [])
         session = anchors[0].session if anchors else session_of(first)
         if not anchors and session is not None:
             # A copy under another name is verified against the anchors of its session.
-            own = file_name(session)
-            anchors = [known[own] for known in (self.by_name, self.exported) if own in known]
+            anchors = self.known.get(file_name(session), [])
         if not first.endswith(b"\n"):
             yield from self._without_a_line(file, first, anchors)
             return
@@ -219,23 +222,31 @@ def _anchored(
     file: Path, position: Position, anchors: list[Anchor], at_anchor: dict[int, str], rest: bytes
 ) -> Iterator[Finding]:
     """A chain that holds, against what was known of it. `rest` follows its last whole line."""
+    own = [anchor for anchor in anchors if anchor.chain == position.chain]
+    lengths: dict[str, int] = {}
     for anchor in anchors:
         if anchor.chain != position.chain:
-            message = f"is another chain than the one of session {anchor.session!r:.80}"
-            yield found("journal/foreign-chain", file, message)
-        elif position.count < anchor.count:
-            message = f"has {position.count} lines where {anchor.count} were anchored"
-            if rest:  # an anchored line was written to its end: this one was cut, not torn
-                message += f", and {len(rest)} bytes of one more"
-            yield found("journal/cut-tail", file, message, position.count)
-        elif at_anchor.get(anchor.count) != anchor.hash:
-            message = f"holds, and line {anchor.count} is not the one that was anchored"
-            yield found("journal/rewritten", file, message, anchor.count)
-    if anchors:
-        beyond = position.count - max(anchor.count for anchor in anchors)
-        if beyond > 0:
-            message = f"{beyond} line{'' if beyond == 1 else 's'} beyond the last anchor"
-            yield found("journal/unanchored", file, message, position.count - beyond + 1)
+            lengths[anchor.chain] = max(anchor.count, lengths.get(anchor.chain, 0))
+    for length in lengths.values():
+        message = f"is another chain than one of session {anchors[0].session!r:.80}, of which"
+        yield found("journal/foreign-chain", file, f"{message} {length} lines were anchored")
+    if not own:
+        return
+    most = max(anchor.count for anchor in own)
+    if position.count < most:
+        message = f"has {position.count} lines where {most} were anchored"
+        if rest:  # an anchored line was written to its end: this one was cut, not torn
+            message += f", and {len(rest)} bytes of one more"
+        yield found("journal/cut-tail", file, message, position.count)
+    there = [anchor for anchor in own if anchor.count <= position.count]
+    wrong = [anchor.count for anchor in there if at_anchor.get(anchor.count) != anchor.hash]
+    if wrong:
+        message = f"holds, and line {min(wrong)} is not the one that was anchored"
+        yield found("journal/rewritten", file, message, min(wrong))
+    beyond = position.count - most
+    if beyond > 0:
+        message = f"{beyond} line{'' if beyond == 1 else 's'} beyond the last anchor"
+        yield found("journal/unanchored", file, message, position.count - beyond + 1)
 
 
 def _other_key(file: Path, key: str) -> Finding:

@@ -37,6 +37,10 @@ LOADING: dict[str, str] = {
     "load/address": "`extends` takes pack names and local files, never addresses of a network.",
     "load/extends-cycle": "Files extend each other in a circle. The message shows the chain.",
     "load/not-a-file": "This path is a folder or something else that is no file.",
+    "load/not-a-policy": (
+        "A file that `extends` names has no key `policyguard`. Nothing of it is shown: it may be "
+        "anything."
+    ),
     "load/not-found": "No pack and no file has this name. Paths start at the including file.",
     "load/outside-folder": (
         "A file that a policy names (`schemas`) lies in the policy's own folder, links followed."

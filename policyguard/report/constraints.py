@@ -15,7 +15,14 @@ from policyguard.report.escape import for_terminal
 def render_list(constraints: Iterable[tuple[Constraint, str]]) -> str:
     """A line a constraint, with its state."""
     rows = [
-        (one.id, state, _scope(one), _what(one), f"{one.count}x", one.signature)
+        (
+            for_terminal(one.id, 40),
+            for_terminal(state, 20),
+            _scope(one),
+            _what(one),
+            f"{one.count}x",
+            for_terminal(one.signature, 80),
+        )
         for one, state in constraints
     ]
     if not rows:
@@ -30,15 +37,17 @@ def render_list(constraints: Iterable[tuple[Constraint, str]]) -> str:
 
 def render_one(one: Constraint, state: str, revoked_by: str) -> str:
     """All that is known of a constraint."""
+    by = f" by {for_terminal(revoked_by, 60)}" if revoked_by else ""
+    learn = f"signatures/{for_terminal(one.learn, 60)}/learn" if one.learn else "learn"
     lines = [
-        f"{one.id}  {state}{f' by {for_terminal(revoked_by, 60)}' if revoked_by else ''}",
+        f"{for_terminal(one.id, 40)}  {for_terminal(state, 20)}{by}",
         f"  bans        {_what(one)}",
         f"  for         {_scope(one)}",
         f"  because     {one.count} failures with {for_terminal(one.signature, 80)}",
         f"  last error  {for_terminal(one.error, 160)}",
         f"  learned     {_time(one.learned_at)}, last confirmed {_time(one.confirmed_at)}",
         f"  taught by   {for_terminal(', '.join(one.taught_by), 200)}",
-        f"  policy      {f'signatures/{one.learn}/learn' if one.learn else 'learn'}",
+        f"  policy      {learn}",
     ]
     for point in one.points:
         values = ", ".join(f"{name} = {value}" for name, value in point.items())
@@ -70,7 +79,7 @@ def _what(one: Constraint) -> str:
         return f"a region of parameters of {_tool(one)}"
     if kind == "tool":
         return f"tool {_tool(one)}"
-    return f"{kind} {for_terminal(one.label or name, 60)}"
+    return f"{for_terminal(kind, 20)} {for_terminal(one.label or name, 60)}"
 
 
 def _tool(one: Constraint) -> str:
@@ -81,7 +90,7 @@ def _tool(one: Constraint) -> str:
 def _scope(one: Constraint) -> str:
     scope, _, narrowed = one.scope.partition("\x1f")
     kind, _, name = scope.partition(":")
-    text = kind if not name else f"{kind} {for_terminal(name, 40)}"
+    text = for_terminal(kind, 20) + (f" {for_terminal(name, 40)}" if name else "")
     return f"{text} ({for_terminal(narrowed, 40)})" if narrowed else text
 
 

@@ -90,7 +90,7 @@ def _marked(line: str, start: int, end: int) -> tuple[str, int, int]:
     columns = before = len(shown)
     carets = 0
     for place, character in enumerate(line[first:], first):
-        cell = _cell(character, columns)
+        cell = _cell(character, columns) if not _in_command(line, place) else "\\x5b"
         width = _width(cell)
         if columns + width > _LONGEST:
             shown += "…"
@@ -116,8 +116,13 @@ def _cell(character: str, column: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def _in_command(text: str, place: int) -> bool:
+    """Whether the bracket of a command in the log of GitHub Actions stands there: see `escape`."""
+    return text.startswith("##[", max(place - 2, 0)) and place >= 2
+
+
 def _shown(text: str) -> str:
-    return "".join(_cell(character, 0) for character in text)
+    return "".join(_cell(character, 0) for character in text).replace("##[", "##\\x5b")
 
 
 def _width(cell: str) -> int:

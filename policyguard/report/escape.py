@@ -1,11 +1,24 @@
-"""Untrusted text, made fit for where it is shown."""
+"""Untrusted text, made fit for where it is shown.
+
+What is printed may be the log of GitHub Actions, whose runner takes `##[name]` for a command
+wherever it stands, and `::name::` where a line begins with it, blanks aside.
+"""
 
 from __future__ import annotations
 
+import re
+
+_IN_JSON = re.compile(r"[^\n -~]|(?<=#)#(?=\[)")
+_COMMAND = re.compile(r"(?<=#)(?=#\[)|(?<!\S:)(?<=:)(?=:)")
+
 
 def for_terminal(text: str, most: int | None = None) -> str:
-    """One line without control characters (which could move the cursor or forge lines), cut."""
+    """One line without control characters (which could move the cursor or forge lines), cut.
+
+    What the runner of GitHub Actions would take for a command gets a blank between its signs.
+    """
     safe = "".join(c if c.isprintable() else "�" if c != "\n" else " " for c in text)
+    safe = _COMMAND.sub(" ", safe)
     return safe if most is None or len(safe) <= most else safe[: most - 1] + "…"
 
 
@@ -21,6 +34,16 @@ def for_markdown(text: str, most: int | None = None) -> str:
 
 _HARMLESS = " -/,.;%?…"
 """What means nothing to Markdown in the middle of a line."""
+
+
+def for_json(text: str) -> str:
+    """JSON, with all that would act where it is shown escaped as JSON escapes it: the same JSON."""
+    return _IN_JSON.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def for_xml(text: str) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 from policyguard.report.diagnostics import render_json, render_text
+from policyguard.report.escape import for_json
 from policyguard.report.findings import Findings
 from policyguard.report.findings_junit import render_junit
 from policyguard.report.github import render_github
@@ -13,7 +14,7 @@ from policyguard.report.sarif import render_sarif
 
 FORMATS: dict[str, Callable[[Findings], str]] = {
     "text": lambda findings: render_text(findings.diagnostics),
-    "json": lambda findings: json.dumps(render_json(findings.diagnostics), indent=2),
+    "json": lambda findings: for_json(json.dumps(render_json(findings.diagnostics), indent=2)),
     "sarif": render_sarif,
     "github": render_github,
     "junit": render_junit,

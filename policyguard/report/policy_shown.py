@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_json, for_terminal
 
 Scalar = str | int | float | bool | None
 
@@ -96,7 +96,7 @@ def render_json(policy: ShownPolicy, *, overridden: bool) -> str:
             {"id": id_, "reason": shown.value, "file": shown.file, "line": shown.line}
             for id_, shown in policy.disabled
         ]
-    return json.dumps(document, indent=2)
+    return for_json(json.dumps(document, indent=2))
 
 
 def yaml_lines(section: str, shown: Shown) -> Iterator[str]:
@@ -154,7 +154,8 @@ def _item(shown: Shown, indent: str, *, overridden: bool) -> Iterator[tuple[str,
 
 
 def _is_block(text: str) -> bool:
-    return bool(_BLOCK.fullmatch(text)) and text.replace(_BREAK, "").isprintable()
+    shown = all(for_terminal(line) == line for line in text.split(_BREAK))
+    return shown and bool(_BLOCK.fullmatch(text))
 
 
 def _before(shown: Shown, indent: str) -> Iterator[tuple[str, str]]:
@@ -189,13 +190,14 @@ def _scalar(value: Scalar) -> str:
         return json.dumps(value)
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    if value.isprintable():
-        return "'{}'".format(value.replace("'", "''")) if "\\" in value else f'"{_escaped(value)}"'
+    if "\\" in value and for_terminal(value) == value:
+        return "'{}'".format(value.replace("'", "''"))
     return f'"{_escaped(value)}"'
 
 
 def _escaped(text: str) -> str:
-    return "".join(_ESCAPES.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
+    safe = "".join(_ESCAPES.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
+    return safe.replace("##[", "##\\x5b")  # a command in the log of GitHub Actions
 
 
 def _leaves(shown: Shown, path: tuple[str | int, ...]) -> Iterator[tuple[Any, Shown]]:

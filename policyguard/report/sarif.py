@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.report.escape import for_json
 from policyguard.report.findings import Findings
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -40,7 +41,7 @@ def render_sarif(findings: Findings) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_result(found, reason, codes.index(found.code)) for found, reason in told],
     }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+    return for_json(json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2))
 
 
 def _rule(code: str, page: str) -> Json:

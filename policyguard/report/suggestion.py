@@ -9,7 +9,7 @@ import msgspec
 
 from policyguard.report import phrases
 from policyguard.report import suggestion_phrases as say
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_json, for_terminal
 from policyguard.report.style import PLAIN, Style
 from policyguard.report.suggestion_figures import CandidateFigures, PointFigures, Suggestion
 
@@ -19,7 +19,7 @@ _ENTRY = 60
 
 def render_json(told: Suggestion) -> str:
     """One JSON object with all that was found."""
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+    return for_json(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
 
 
 def render_yaml(told: Suggestion) -> str:
@@ -161,10 +161,11 @@ def _commented(text: str) -> list[str]:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    return wrap(
+    lines = wrap(
         for_terminal(text),
         _WIDTH,
         initial_indent=indent,
         subsequent_indent=indent,
         break_on_hyphens=False,
     )
+    return [for_terminal(line) for line in lines]  # a line may begin anywhere in the text

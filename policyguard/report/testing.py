@@ -15,7 +15,7 @@ from policyguard.model.decision import Decision
 from policyguard.report.diagnostics import excerpt, ordered
 from policyguard.report.diagnostics import render_json as diagnostics_json
 from policyguard.report.diagnostics import render_text as diagnostics_text
-from policyguard.report.escape import for_terminal
+from policyguard.report.escape import for_json, for_terminal
 from policyguard.report.results import Coverage, Failure, FileResult, TestReport
 
 LONGEST = 400
@@ -157,7 +157,7 @@ def render_json(report: TestReport) -> str:
             }
             for one in report.coverage
         ]
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return for_json(json.dumps(document, indent=2))
 
 
 def _file(file: FileResult) -> dict[str, Any]:
@@ -179,19 +179,19 @@ def _file(file: FileResult) -> dict[str, Any]:
 
 
 def _failure_json(failure: Failure) -> dict[str, Any]:
-    decision = failure.decision
     return {
         "file": failure.span.file,
         "line": failure.span.line,
         "column": failure.span.column,
         "step": failure.step,
         "mismatches": [msgspec.to_builtins(mismatch) for mismatch in failure.mismatches],
-        "decision": _decision_json(decision) if decision is not None else None,
+        # A decision that refuses is false, and is one all the same.
+        "decision": _decision(failure.decision) if failure.decision is not None else None,
         "state": failure.state,
     }
 
 
-def _decision_json(decision: Decision) -> dict[str, Any]:
+def _decision(decision: Decision) -> dict[str, Any]:
     return {
         "effect": decision.effect.value,
         "violations": [

@@ -52,8 +52,7 @@ class Labels:
             lines = path.read_bytes().splitlines()
         except OSError as error:
             raise LabelError(f"{path}: cannot be read: {error.strerror or error}") from None
-        labels: dict[Label, None] = {}  # what is said twice is taken once
-        said = _Said()
+        labels: dict[Label, int] = {}  # what is said twice is taken once, from its first line
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -66,12 +65,13 @@ class Labels:
                 ) from None
             if label.session is None and label.file is None:
                 raise LabelError(f"{path}:{number}: a label needs a `session` or a `file`")
-            if (other := said.otherwise(label, number)) is not None:
-                raise LabelError(
-                    f"{path}:{number}: says otherwise than {path}:{other} of the same session: "
-                    "keep one of the two, or name in both the `file` that it is in"
-                )
-            labels[label] = None
+            labels.setdefault(label, number)
+        if (found := _contradiction(labels)) is not None:
+            number, other = found
+            raise LabelError(
+                f"{path}:{number}: says otherwise than {path}:{other} of the same session: "
+                "keep one of the two, or name in both the `file` that it is in"
+            )
         return cls(list(labels))
 
     def find(self, session: str, file: str, *, alone: bool) -> tuple[list[int], bool | None]:
@@ -91,32 +91,28 @@ class Labels:
         return found, self._all[found[0]].success if found else None
 
 
-class _Said:
-    """What labels have said so far, and on which line.
+def _contradiction(labels: dict[Label, int]) -> tuple[int, int] | None:
+    """The lines of two labels that may be about one session, and tell different outcomes of it.
 
-    A label without a file is about every file: its path is a suffix of all.
+    Read from the file's name upwards, the path of one of the two begins with that of the other.
+    In order, a path stands right behind those that it begins with. A label without a file is
+    about every file: each begins with its path.
     """
-
-    def __init__(self) -> None:
-        self._of: dict[tuple[str | None, tuple[str, ...], bool | None], int] = {}
-        self._within: dict[tuple[str | None, tuple[str, ...], bool | None], int] = {}
-
-    def otherwise(self, label: Label, line: int) -> int | None:
-        """The line of a label that may be about the same session, and says another outcome."""
-        session, success = label.session, label.success
-        path = Path(label.file).parts if label.file is not None else ()
-        suffixes = [path[start:] for start in range(len(path) + (session is not None))]
-        others = [told for told in (True, False, None) if told is not success]
-        for told in others:
-            found = self._within.get((session, path, told))
-            for suffix in suffixes:
-                found = found or self._of.get((session, suffix, told))
-            if found is not None:
-                return found
-        self._of.setdefault((session, path, success), line)
-        for suffix in suffixes:
-            self._within.setdefault((session, suffix, success), line)
-        return None
+    by_session: dict[str | None, list[tuple[tuple[str, ...], int, bool | None]]] = {}
+    for label, line in labels.items():
+        path = Path(label.file or "").parts[::-1]
+        if path or label.session is not None:
+            by_session.setdefault(label.session, []).append((path, line, label.success))
+    for told in by_session.values():
+        begun: list[tuple[tuple[str, ...], int, bool | None]] = []
+        for path, line, success in sorted(told, key=lambda one: one[:2]):
+            while begun and begun[-1][0] != path[: len(begun[-1][0])]:
+                begun.pop()
+            if begun and begun[-1][2] is not success:
+                other = begun[-1][1]
+                return max(line, other), min(line, other)
+            begun.append((path, line, success))
+    return None
 
 
 def same_file(one: str, other: str) -> bool:

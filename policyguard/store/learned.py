@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,6 +19,8 @@ ACTIVE = "active"
 _constraint = msgspec.msgpack.Decoder(Constraint)
 _evidence = msgspec.msgpack.Decoder(tuple[Evidence, ...])
 _encode = msgspec.msgpack.Encoder().encode
+_LEAST, _MOST = -(2**63), 2**64 - 1
+_GREATEST = sys.float_info.max
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -41,20 +44,25 @@ def record(constraint: Constraint, at: int | None) -> Record:
 
 
 def packed(value: object) -> bytes:
-    """MessagePack, with escapes in place of halves of surrogate pairs, which UTF-8 has not."""
+    """MessagePack, with what it has not as near as it has it.
+
+    Halves of surrogate pairs become escapes, whole numbers beyond 64 bits floating point.
+    """
     try:
         return _encode(value)
-    except UnicodeEncodeError:
-        return _encode(_well_formed(msgspec.to_builtins(value)))
+    except (UnicodeEncodeError, OverflowError):
+        return _encode(_near(msgspec.to_builtins(value)))
 
 
-def _well_formed(value: Any) -> Any:
+def _near(value: Any) -> Any:
     if isinstance(value, str):
         return well_formed(value)
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return float(max(-_GREATEST, min(value, _GREATEST)))
     if isinstance(value, dict):
-        return {_well_formed(name): _well_formed(item) for name, item in value.items()}
+        return {_near(name): _near(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_well_formed(item) for item in value]
+        return [_near(item) for item in value]
     return value
 
 
@@ -103,14 +111,27 @@ class ImportedError(Exception):
     """A line that is no constraint; the message says which."""
 
 
+_Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+_Moment = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Imported(Constraint, frozen=True, kw_only=True, omit_defaults=True):
+    """A constraint that anybody may have written: its id and numbers are as learning makes them."""
+
+    id: Annotated[str, msgspec.Meta(pattern=r"^k[0-9a-f]{12}\Z")]
+    count: _Count
+    learned_at: _Moment | None = None
+    confirmed_at: _Moment | None = None
+
+
 def imported(lines: Iterable[bytes]) -> list[Constraint]:
     """The constraints of an export. Raises `ImportedError`."""
-    found = []
+    found: list[Constraint] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            found.append(msgspec.json.decode(line, type=Constraint))
+            found.append(msgspec.json.decode(line, type=_Imported))
         except UNREADABLE as error:
             raise ImportedError(f"line {number} is no constraint: {error}") from None
     return found

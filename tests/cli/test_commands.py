@@ -39,3 +39,22 @@ finally:
     assert {heavy!r} not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("command", ["journal show", "traces convert -o -", "simulate"])
+def test_a_reader_that_has_read_enough_ends_a_command_in_silence(
+    command: str, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    line = '{"event":"admitted","session":"s%d","call":"c","tool":"t","args":{"x":"%s"}}\n'
+    trace.write_text("".join(line % (n, "y" * 90) for n in range(2_000)))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "policyguard", *command.split(), str(trace)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert run.stdout is not None
+    run.stdout.close()
+    _, said = run.communicate(timeout=60)
+    assert said == b""
+    assert run.returncode == 1

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from policyguard import Guard
 from policyguard.cli import main
+from policyguard.model.constraint import Constraint
+from policyguard.store import learned
+from policyguard.store.durable import SqliteStore
+from policyguard.store.protocol import Caps
 
 POLICY = """
 policyguard: 1
@@ -129,3 +134,53 @@ def test_what_cannot_be_read_is_named(store: Path, tmp_path: Path) -> None:
     assert missing.exit_code == 2
     assert "nowhere.db" in missing.stderr
     assert not (tmp_path / "nowhere.db").exists()
+
+
+HOSTILE = "\x1b[31m\u009b\u202e\u2028\n::error::x"
+
+
+def test_nothing_of_a_constraint_reaches_the_terminal_raw(tmp_path: Path) -> None:
+    """Whoever can write the store, or an export, chooses each of its texts."""
+    place = tmp_path / "state" / "store.db"
+    texts = dict.fromkeys(("id", "learn", "tool", "signature", "label", "error"), HOSTILE)
+    one = Constraint(
+        **texts,
+        kind="banned_strategy",
+        scope=f"{HOSTILE}:{HOSTILE}\x1f{HOSTILE}",
+        key=f"{HOSTILE}:{HOSTILE}",
+        count=1,
+        taught_by=(f"s/{HOSTILE}",),
+        points=({HOSTILE: HOSTILE},),
+    )
+    kept = SqliteStore(place, caps=Caps(constraints=10, evidence=10, anchors=10))
+    learned.take(kept, [one])
+    kept.close()
+    of_one = [[command, HOSTILE] for command in ("show", "explain", "revoke")]
+    for args in (["list"], ["export"], *of_one):
+        result = _run(place, *args)
+        assert result.exit_code == 0
+        for line in result.stdout.removesuffix("\n").split("\n"):
+            assert line.isprintable()
+            assert not line.lstrip().startswith("::")
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ({"count": 10**30}, "Expected `int` <= 9007199254740992 - at `$.count`"),
+        ({"count": 0}, "Expected `int` >= 1 - at `$.count`"),
+        ({"learned_at": -1}, "at `$.learned_at`"),
+        ({"confirmed_at": 2**63}, "at `$.confirmed_at`"),
+        ({"id": "k0123456789ab\n"}, "at `$.id`"),
+        ({"points": [1]}, "at `$.points[0]`"),
+    ],
+)
+def test_what_learning_never_makes_is_not_imported(
+    store: Path, field: dict[str, Any], says: str
+) -> None:
+    lines = [json.loads(line) for line in _run(store, "export").stdout.splitlines()]
+    given = "\n".join(json.dumps(one) for one in (lines[0], {**lines[1], **field}))
+    result = _run(store, "import", "-", input=given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "line 2 is no constraint" in result.stderr
+    assert says in result.stderr

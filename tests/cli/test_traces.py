@@ -199,7 +199,7 @@ def test_an_input_is_not_written_over(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
     result = run("convert", CHAT, "-o", tmp_path / "no" / "out.jsonl")
     assert result.exit_code == 2
-    assert "cannot be written: No such file or directory" in result.stderr
+    assert "cannot be written: there is no folder" in result.stderr
 
 
 @pytest.mark.parametrize("command", [["stats"], ["convert", "-o", "-"]])

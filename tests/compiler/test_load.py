@@ -14,6 +14,7 @@ import pytest
 from policyguard.compiler.front import front, front_text
 from policyguard.compiler.load import DEEPEST, load, load_text
 from policyguard.engines.source import LARGEST
+from policyguard.report.diagnostics import render_text
 
 
 def write(folder: Path, **files: str) -> None:
@@ -117,6 +118,44 @@ def test_what_cannot_be_read_is_said_at_the_name(here):
         "load/address",
         "load/address",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "root:x:0:0:hunter2:/root:/bin/sh\nabc:hunter2\n",
+        "password: hunter2\nothers: [hunter2]\n",
+        "password: 'hunter2\n",
+        "{hunter2: [",
+        "- hunter2\n",
+        "a: hunter2\na: hunter2\n",
+        "hunter2\x01",
+        "hunter2\udcff",
+    ],
+)
+def test_of_what_is_no_policy_nothing_is_shown(here, text):
+    write(here / "team", a="[../other]")
+    (here / "other").write_bytes(text.encode("utf-8", "surrogateescape"))
+    diagnostics = front(["team/a.yaml"]).diagnostics
+    (found,) = diagnostics
+    assert (found.code, found.span.file) == ("load/not-a-policy", "team/a.yaml")
+    assert "hunter2" not in render_text(diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("policyguard: 1\nname: 'b", "yaml/syntax"),
+        ('{"policyguard": 1, "name": ', "yaml/syntax"),
+        ("policyguard: 1\nname: b\x01", "yaml/control-character"),
+        ("policyguard: 1\nnames: b\n", "schema/unknown-key"),
+    ],
+)
+def test_a_policy_with_an_error_in_it_is_shown(here, text, code):
+    write(here, a="[b.yaml]")
+    (here / "b.yaml").write_text(text)
+    diagnostics = front(["a.yaml"]).diagnostics
+    assert code in [found.code for found in diagnostics if found.span.file == "b.yaml"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")

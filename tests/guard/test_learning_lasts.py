@@ -53,6 +53,20 @@ def test_what_no_file_can_hold_is_learned_and_lasts_all_the_same(tmp_path: Path)
     assert not _guard(tmp_path).session("t").check("build\ud800", {"target": "\ud800"}).allowed
 
 
+@pytest.mark.parametrize("size", [10**30, 10**400], ids=["float", "beyond"])
+def test_a_number_beyond_64_bits_is_learned_as_near_as_it_can_be_kept(
+    tmp_path: Path, size: int
+) -> None:
+    file, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    learn = "{corroborate: 1, scope: project, parameters: {wrong: {of: [size], direction: up}}}"
+    file.write_text(f"{POLICY.partition('learn:')[0]}learn: {learn}")
+    run = Guard.load(file, store=store).session("s")
+    assert run.record(run.check("train", {"size": size}), error="wrong size").errors == ()
+    again = Guard.load(file, store=store).session("t")
+    assert not again.check("train", {"size": 10 * size}).allowed
+    assert again.check("train", {"size": 10**29}).allowed
+
+
 def test_the_harness_is_never_blamed_over_sessions(tmp_path: Path) -> None:
     assert all(_fail(_guard(tmp_path), f"s{n}", "down") for n in range(6))
 

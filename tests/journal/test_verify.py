@@ -309,9 +309,70 @@ def test_an_exported_anchor_stands_against_whoever_writes_the_store(
 
 
 def test_a_session_that_went_on_still_agrees_with_its_exported_anchor(world: World) -> None:
-    known = {anchor.session: anchor for anchor in world.anchors.all()}
+    known = list(world.anchors.all())
     world.write(*run("s"))
     assert told(verify([world.folder], anchors=world.anchors, exported=known)) == []
+
+
+@pytest.mark.parametrize("later_first", [False, True])
+def test_no_later_anchor_takes_the_place_of_an_exported_one(
+    world: World, tmp_path: Path, *, later_first: bool
+) -> None:
+    """Who rewrites journal and store is also who the next export comes from."""
+    before = list(anchor_lines(world.anchors.all()))
+    exported = tmp_path / "anchors.jsonl"
+
+    def after_export() -> Verified:
+        now = list(anchor_lines(world.anchors.all()))
+        exported.write_text("\n".join(now + before if later_first else before + now))
+        return verify([world.folder], anchors=world.anchors, exported=read_anchors(exported))
+
+    path = world.journal.path("s")
+    lines = forged(world.lines("s"), 3, tokens=1)
+    path.write_bytes(b"".join(lines))
+    anchor = world.anchors.get("s")
+    assert anchor is not None
+    world.anchors.forget("s")
+    hash_ = json.loads(lines[-1])["hash"]
+    world.anchors.put(Anchor("s", anchor.chain, 10, hash_, path.stat().st_size))
+    assert told(after_export()) == [("rewritten", 10)]
+    path.unlink()
+    world.anchors.forget("s")
+    world.restart()
+    world.write(*run("s")[:4], Closed("s"))
+    assert told(after_export()) == [("foreign-chain", None)]
+
+
+def test_anchors_of_many_exports_are_one_story(world: World) -> None:
+    """Of a chain that went on all hold, and what was done to it is said once."""
+    taken = [*world.anchors.all()]
+    for _ in range(3):
+        world.write(*run("s"), *run("t"))
+        taken += world.anchors.all()
+    assert told(verify([world.folder], anchors=world.anchors, exported=taken)) == []
+    path, lines = world.journal.path("s"), world.lines("s")
+    path.write_bytes(b"".join(lines[:5]))
+    assert told(verify([world.folder], anchors=world.anchors, exported=taken)) == [("cut-tail", 5)]
+    path.write_bytes(b"".join(forged(lines, 12, tokens=1)))
+    assert told(verify([world.folder], anchors=world.anchors, exported=taken)) == [
+        ("rewritten", 20)
+    ]
+    path.unlink()
+    (missing,) = verify([world.folder], anchors=world.anchors, exported=taken).findings
+    assert missing.message == "session 's' has 40 anchored lines, and no file"
+
+
+def test_a_session_begun_anew_after_pruning_says_so(world: World) -> None:
+    """An export from before cannot tell it from one that was made anew, and says what to do."""
+    taken = list(world.anchors.all())
+    world.anchors.forget("s")
+    world.journal.path("s").unlink()
+    world.restart()
+    world.write(*run("s"))
+    assert told(verify([world.folder], anchors=world.anchors)) == []
+    (one,) = verify([world.folder], anchors=world.anchors, exported=taken).findings
+    assert "another chain than one of session 's', of which 10 lines were anchored" in one.message
+    assert "where it was pruned and the session's id used again" in one.help
 
 
 def test_with_a_key_nobody_else_can_make_a_chain(tmp_path: Path) -> None:

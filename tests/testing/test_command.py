@@ -139,6 +139,14 @@ def test_json(tmp_path: Path) -> None:
     assert {"id", "file", "line", "hits"} == set(coverage["entries"][0])
 
 
+def test_a_refusal_that_was_not_expected_is_told_in_json(tmp_path: Path) -> None:
+    steps = [{"call": {"bash": {"cmd": "rm"}}, "expect": "allow"}]
+    result = _run(write(tmp_path, [{"name": "x", "steps": steps}]), "--format", "json")
+    (failure,) = json.loads(result.stdout)["files"][0]["tests"][0]["failures"]
+    assert failure["decision"]["effect"] == "block"
+    assert failure["decision"]["violations"][0]["id"] == "rules/shell"
+
+
 def test_junit(tmp_path: Path) -> None:
     _write(tmp_path / "a.tests.yaml", BROKEN)
     _write(tmp_path / "b.tests.yaml", BAD)

@@ -1,0 +1,69 @@
+"""Where a command's output goes: a file as a whole, or what is no file, as it comes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from policyguard.cli.aside import misuse
+from policyguard.traces import among
+from policyguard.traces.paths import real
+
+STANDARD = Path("-")
+"""The name of standard output."""
+
+
+def check_output(output: Path, traces: Iterable[Path]) -> None:
+    """Find what is wrong with the place of the output before long work, not after it."""
+    if among(output, traces):
+        misuse(f"`{output}` is among the traces to be read")
+    if not output.parent.is_dir():
+        misuse(f"`{output}` cannot be written: there is no folder `{output.parent}`")
+
+
+@contextmanager
+def opened(output: Path) -> Iterator[IO[bytes]]:
+    """What to write into; `-` is standard output. Ends the command where it cannot be written.
+
+    A file takes its place at the end, whole, and after an error not at all; a link goes on to
+    point at it. A device or a pipe stays what it is, and is written into.
+    """
+    if output == STANDARD:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    try:
+        if output.exists() and not output.is_file():
+            with output.open("wb") as file:
+                yield file
+        else:
+            with _whole(Path(real(output))) as file:
+                yield file
+    except OSError as error:
+        misuse(f"`{output}` cannot be written: {error.strerror or error}")
+
+
+def write(output: Path, text: str) -> None:
+    """Write all of it or nothing."""
+    with opened(output) as file:
+        file.write((text.removesuffix("\n") + "\n").encode())
+
+
+@contextmanager
+def _whole(place: Path) -> Iterator[IO[bytes]]:
+    # Not a file of `tempfile`: a new one is to have the rights that any new file has.
+    new = place.with_name(f".policyguard-{os.urandom(8).hex()}")
+    try:
+        with new.open("xb") as file:
+            yield file
+        if place.exists():
+            shutil.copymode(place, new)
+        new.replace(place)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise

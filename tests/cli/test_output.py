@@ -1,0 +1,87 @@
+"""Where the commands write: a file as a whole, a link's target, a device or pipe as it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from policyguard.cli import main
+from policyguard.cli.output import opened
+
+DEMO = Path(__file__).parents[2] / "docs" / "demo" / "trace.jsonl"
+COMMANDS = (f"simulate {DEMO} --format json", f"traces convert {DEMO}")
+
+
+def run(command: str, output: Path) -> Result:
+    return CliRunner().invoke(main, [*command.split(), "-o", str(output)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_pipe_is_written_into_and_stays_one(command: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    held = os.open(pipe, os.O_RDWR)  # the reader ends when this is closed, whatever is written
+    told: list[str] = []
+    with pipe.open(encoding="utf-8") as end:
+        reader = threading.Thread(target=lambda: told.append(end.read()), daemon=True)
+        reader.start()
+        result = run(command, pipe)
+        os.close(held)
+        reader.join(timeout=10)
+    assert result.exit_code == 0
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert run(command, tmp_path / "file").exit_code == 0
+    assert told == [(tmp_path / "file").read_text("utf-8")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes and replaces devices")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_device_stays_one(command: str, tmp_path: Path) -> None:
+    null = tmp_path / "null"
+    try:
+        os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("no devices can be made here")
+    assert run(command, null).exit_code == 0
+    assert stat.S_ISCHR(null.stat().st_mode)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_keeps_its_rights_and_a_link_its_target(command: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    file, link = tmp_path / "there" / "file", tmp_path / "link"
+    link.symlink_to(file)
+    assert run(command, link).exit_code == 0  # made where the link points
+    first = file.read_bytes()
+    file.write_text("old")
+    file.chmod(0o640)
+    assert run(command, link).exit_code == 0
+    assert (link.is_symlink(), file.read_bytes()) == (True, first)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [one.name for one in (tmp_path / "there").iterdir()] == ["file"]
+
+
+def test_after_an_error_nothing_is_changed(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+
+    def write() -> None:
+        with opened(file) as output:
+            output.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert [one.read_text() for one in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_is_named(command: str, tmp_path: Path) -> None:
+    result = run(command, tmp_path)
+    assert result.exit_code == 2
+    assert "directory" in result.stderr

@@ -100,17 +100,6 @@ def test_where_tests_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "1 passed" in _run(other, other).stdout
 
 
-def test_json_of_a_step_that_was_refused(tmp_path: Path) -> None:
-    rules = "policy: {rules: {r: {tools: [read], when: 'true', message: not here}}}\n"
-    _write(tmp_path / "a.tests.yaml", GOOD.replace("policy: core\n", rules))
-    result = _run(tmp_path, "--format", "json")
-    assert result.exit_code == 1
-    (failure,) = json.loads(result.stdout)["files"][0]["tests"][0]["failures"]
-    told = failure["decision"]
-    assert told["violations"] == [{"id": "rules/r", "effect": "block", "text": "not here"}]
-    assert (told["effect"], told["errors"]) == ("block", [])
-
-
 def test_json(tmp_path: Path) -> None:
     _write(tmp_path / "a.tests.yaml", BROKEN)
     _write(tmp_path / "b.tests.yaml", BAD)

@@ -11,6 +11,7 @@ What surprised us (each has a test in `tests/store/`):
   once. It is repeated.
 - `executescript` commits what was begun before it. Migrations run statement by statement.
 - Text with a lone surrogate raises an error that is none of SQLite's.
+- A signal's handler that raises (Ctrl-C) does so when a statement is done: after *begin*, too.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Database:
         self._sync = sync
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
-        self._depth = 0
+        self._inside = False
         self._lost = False
         self._lock = threading.RLock()
         forks.databases.add(self)
@@ -112,23 +113,19 @@ class Database:
     def transaction(self, *, write: bool = True) -> Iterator[None]:
         """All statements inside are one step; an exception undoes them. Nested ones join in."""
         with self._lock:
-            if self._depth:
-                self._depth += 1
-                try:
-                    yield
-                finally:
-                    self._depth -= 1
+            if self._inside:
+                yield
                 return
-            self.run("BEGIN IMMEDIATE" if write else "BEGIN")
-            self._depth = 1
             try:
+                self._inside = True
+                self.run("BEGIN IMMEDIATE" if write else "BEGIN")
                 yield
                 self._commit()
             except BaseException:
                 self._roll_back()
                 raise
             finally:
-                self._depth = 0
+                self._inside = False
 
     def close(self) -> None:
         """Close the connection; the next use opens it again."""
@@ -163,6 +160,8 @@ class Database:
                 connection.close()
                 raise
             self._connection = connection
+        if self._connection.in_transaction and not self._inside:
+            self._roll_back()  # what was interrupted, and the undoing of it too
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -269,7 +268,7 @@ class Database:
     def before_fork(self) -> None:
         """No thread is inside, and nothing is open, while the process is forked."""
         self._lock.acquire()
-        if not self._depth:
+        if not self._inside:
             self.close()
 
     def after_fork_in_parent(self) -> None:
@@ -279,7 +278,7 @@ class Database:
     def after_fork_in_child(self) -> None:
         """The lock may be held by threads that do not exist here."""
         self._lock = threading.RLock()
-        if self._depth:
+        if self._inside:
             self._lost = True
             # Never closed: that would drop what locks this process takes on the same file.
             _inherited.append(self._connection)

@@ -6,6 +6,8 @@ import sqlite3
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
+from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import StoreError
+from policyguard.store.protocol import Caps
 
+CAPS = Caps(constraints=100, evidence=100, anchors=100)
 POLICY = """
 policyguard: 1
 name: lasting
@@ -126,6 +132,61 @@ def test_a_store_that_fails_is_told_and_answered_as_the_policy_says(
             database.execute(f"ALTER TABLE gone_{name} RENAME TO {name}")
     assert session.check("other").allowed
     assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed
+
+
+class Failing(SqliteStore):
+    """While it is `full`, what was done in a transaction cannot be written at its end."""
+
+    full = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with super().transaction():
+            yield
+            if self.full:
+                raise StoreError(self.path, "the disk is full", "make room")
+
+
+def _failing(folder: Path, corroborate: int) -> tuple[Guard, Failing]:
+    _guard(folder, corroborate).close()
+    store = Failing(folder / "state" / "store.db", caps=CAPS, patience=0.05)
+    return Guard.load(folder / "policy.yaml", store=store), store
+
+
+def test_what_could_not_be_written_at_the_end_is_written_before_the_next_check(
+    tmp_path: Path,
+) -> None:
+    guard, store = _failing(tmp_path, 1)
+    session = guard.session("a")
+    decision = session.check("build", {"target": "x"})
+    store.full = True
+    assert session.record(decision, error="wrong").learned
+    for _ in range(2):
+        answer = session.check("other")
+        assert not answer.allowed
+        assert "the disk is full" in answer.errors[0].error
+    store.full = False
+    assert session.check("other").allowed
+    assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed
+
+
+@pytest.mark.parametrize("between", ["check", "record", "others"])
+def test_failures_count_that_the_store_did_not_take_at_once(tmp_path: Path, between: str) -> None:
+    guard, store = _failing(tmp_path, 3)
+    session = guard.session("a")
+    decisions = [session.check("build", {"target": "x"}) for _ in range(2)]
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert session.record(decisions[0], error="wrong").errors[0].id == "store"
+    if between == "others":  # what counts more stays
+        assert _fail(_guard(tmp_path, 3), "b")
+        assert _fail(_guard(tmp_path, 3), "c")
+    if between != "record":
+        assert session.check("other").allowed
+    learned = session.record(decisions[1], error="wrong").learned
+    assert bool(learned) is (between == "others")
+    assert _fail(_guard(tmp_path, 3), "d") is not bool(learned)
+    assert not _fail(_guard(tmp_path, 3), "e")
 
 
 def _memory_guard(folder: Path) -> Guard:

@@ -189,6 +189,31 @@ def test_failures_count_that_the_store_did_not_take_at_once(tmp_path: Path, betw
     assert not _fail(_guard(tmp_path, 3), "e")
 
 
+def test_who_makes_no_checks_sees_and_revokes_what_others_have_learned(tmp_path: Path) -> None:
+    admin = _guard(tmp_path, 1)
+    assert admin.constraints() == ()
+    assert _fail(_guard(tmp_path, 1), "a")
+    (constraint,) = admin.constraints()
+    assert not admin.revoke("k0", by="ann")
+    assert _fail(_guard(tmp_path, 1), "b", "down") is False
+    assert admin.revoke(constraint.id, by="ann")
+    assert not admin.revoke(constraint.id, by="ann")
+    assert admin.constraints() == _guard(tmp_path, 1).constraints() == ()
+
+
+def test_a_revocation_that_the_store_does_not_take_may_be_repeated(tmp_path: Path) -> None:
+    guard, store = _failing(tmp_path, 1)
+    assert _fail(guard, "a")
+    (constraint,) = guard.constraints()
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked"):
+            guard.revoke(constraint.id, by="ann")
+    assert guard.constraints() == (constraint,)
+    assert guard.revoke(constraint.id, by="ann")
+    assert guard.constraints() == _guard(tmp_path, 1).constraints() == ()
+
+
 def _memory_guard(folder: Path) -> Guard:
     file = folder / "policy.yaml"
     file.write_text(POLICY.replace("CORROBORATE", "2"))

@@ -16,6 +16,7 @@ What surprised us (each has a test in `tests/store/`):
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -82,6 +83,7 @@ class Database:
         self._sync = sync
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None
         self._inside = False
         self._lost = False
         self._lock = threading.RLock()
@@ -128,6 +130,12 @@ class Database:
                 self._inside = False
 
     def close(self) -> None:
+        """Close the file; the next use opens whatever then stands in its place."""
+        with self._lock:
+            self._disconnect()
+            self._file = None
+
+    def _disconnect(self) -> None:
         """Close the connection; the next use opens it again."""
         with self._lock:
             connection, self._connection = self._connection, None
@@ -150,19 +158,45 @@ class Database:
     def _connected(self) -> sqlite3.Connection:
         if self._lost:
             raise self._forked()
-        if self._connection is None:
-            if not self._read_only:
-                private_file(self.path)
-            connection = self._connect()
-            try:
-                self._prepare(connection)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-        if self._connection.in_transaction and not self._inside:
+        connection = self._connection
+        if connection is None:
+            return self._opened()
+        if not connection.in_transaction:
+            self._see()
+        elif not self._inside:
             self._roll_back()  # what was interrupted, and the undoing of it too
-        return self._connection
+        return connection
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._file is not None:
+            self._see()
+        elif not self._read_only:
+            private_file(self.path)
+        connection = self._connect()
+        try:
+            self._prepare(connection)
+            self._file = self.path.stat()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _see(self) -> None:
+        """See that the file is still the one that was opened: SQLite goes on without it."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise self._gone(f"is gone ({error.strerror})") from None
+        if self._file is not None and not os.path.samestat(found, self._file):
+            raise self._gone("is another file now")
+
+    def _gone(self, what: str) -> StoreError:
+        return StoreError(
+            self.path,
+            f"{what}: it was removed or replaced while it was in use",
+            "put it back with the files beside it, or start the program again",
+        )
 
     def _connect(self) -> sqlite3.Connection:
         mode = "ro" if self._read_only else "rw"
@@ -269,7 +303,7 @@ class Database:
         """No thread is inside, and nothing is open, while the process is forked."""
         self._lock.acquire()
         if not self._inside:
-            self.close()
+            self._disconnect()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""

@@ -323,6 +323,8 @@ class Guard:
     def restore(self, snapshot: bytes) -> None:
         """Add what another guard has learned, before any session is opened.
 
+        What was revoked, there or here, stays so. With a store it is written there, but for
+        revocations of what the store does not know, which this guard remembers.
         `ValueError` for what is no snapshot, and where this guard's fingerprints have another key
         already: it keeps a store of its own, or has open sessions.
         """
@@ -337,7 +339,7 @@ class Guard:
                 self._fingerprinter.rekey(read.key)
             snapshots.restore(self.world.memory, read)
             if self.keeper is not None:
-                self.keeper.push(self.clock())
+                self.keeper.restore(read, self.clock())
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that each call of it is checked and recorded.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.learned.memory import Memory, constraint_id
+from policyguard.learned.snapshot import Snapshot
 from policyguard.model.constraint import Lesson
 from policyguard.model.policy import Policy
 from policyguard.store.errors import StoreError
@@ -131,6 +132,16 @@ class Keeper:
         self.store.constraints.revoke(id_, by=by, at=at)
         self._memory.revoke(id_)
         self._memory.changed.discard(id_)
+
+    def restore(self, snapshot: Snapshot, at: int) -> None:
+        """Have in the store, too, what a snapshot has added to the memory."""
+        self._owe((piece.scope, piece.counted) for piece in snapshot.evidence)
+        with self.store.transaction():
+            for id_ in snapshot.revoked:
+                self.store.constraints.revoke(id_, by="snapshot", at=at)
+                self._memory.changed.discard(id_)
+            self._pay(at)
+        self._written()
 
     def _owe(self, evidence: Iterable[tuple[str, str]]) -> None:
         """What was learned stands in memory only: these pieces of evidence, and `changed`."""

@@ -241,6 +241,40 @@ def test_a_snapshot_is_the_identity(tmp_path: Path) -> None:
     assert second.snapshot() == first.snapshot()
 
 
+def test_what_was_revoked_here_stays_so_whatever_a_snapshot_says(tmp_path: Path) -> None:
+    guard = _memory_guard(tmp_path)
+    assert all(_fail(guard, name) for name in "ab")
+    snapshot = guard.snapshot()
+    assert guard.revoke(guard.constraints()[0].id, by="ann")
+    guard.restore(snapshot)
+    assert guard.constraints() == ()
+    assert _fail(guard, "c")
+
+
+def test_a_snapshot_is_restored_into_the_store(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, 2)
+    for target in "xxyyz":
+        run = guard.session("s")
+        run.record(run.check("build", {"target": target}), error="wrong")
+        run.close()
+    before = guard.snapshot()
+    gone, stays = guard.constraints()
+    assert guard.revoke(gone.id, by="ann")
+    after = guard.snapshot()
+    for table in ("constraints", "evidence"):
+        with closing(sqlite3.connect(tmp_path / "state" / "store.db")) as database, database:
+            database.execute(f"DELETE FROM {table}")  # noqa: S608 - one of two names
+    _guard(tmp_path, 2).restore(before)
+    assert len(_guard(tmp_path, 2).constraints()) == 2
+    _guard(tmp_path, 2).restore(after)
+    again = _guard(tmp_path, 2)
+    assert again.constraints() == (stays,)
+    run = again.session("t")
+    assert run.check("build", {"target": "x"}).allowed
+    run.record(run.check("build", {"target": "z"}), error="wrong")
+    assert len(again.constraints()) == 2, "the evidence was there"
+
+
 def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
     first = _memory_guard(tmp_path)
     snapshot = first.snapshot()

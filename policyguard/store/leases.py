@@ -24,7 +24,7 @@ from typing import Self
 import msgspec
 
 from policyguard.store.errors import SessionBusyError, StoreError
-from policyguard.store.place import FILE_MODE, private_folder
+from policyguard.store.place import FILE_MODE, private_folder, regular_file
 
 _PLACES = 2**62
 """Offsets that a session's lock may have; two meet on one with a chance of 1 in 2^62. Those of
@@ -221,6 +221,7 @@ def _held(file: Path) -> _Held:
         if known is not None:
             return known
     private_folder(file.parent)
+    regular_file(file)
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:

@@ -27,7 +27,7 @@ from typing import Any
 
 from policyguard.store import forks
 from policyguard.store.errors import REPLACE, UNREADABLE, StoreError, damaged
-from policyguard.store.place import private_file
+from policyguard.store.place import private_file, regular_file
 from policyguard.store.text import well_formed
 
 Value = str | int | bytes | None
@@ -170,7 +170,9 @@ class Database:
     def _opened(self) -> sqlite3.Connection:
         if self._file is not None:
             self._see()
-        elif not self._read_only:
+        elif self._read_only:
+            regular_file(self.path)
+        else:
             private_file(self.path)
         connection = self._connect()
         try:
@@ -284,11 +286,8 @@ class Database:
                 f"has been locked by another process for {self._patience:g} s",
                 "end the program that holds it, or wait",
             )
-        if code == sqlite3.SQLITE_CANTOPEN:
-            if self.path.is_dir():
-                return StoreError(self.path, "is a folder", "name a file")
-            if not self.path.exists():
-                return StoreError(self.path, "is not there", "name a store that exists")
+        if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
+            return StoreError(self.path, "is not there", "name a store that exists")
         reason, remedy = _REASONS.get(code, ("cannot be used", "see the words of SQLite"))
         return StoreError(self.path, f"{reason} ({error})", remedy)
 

@@ -280,3 +280,10 @@ def test_a_file_that_is_gone_is_noticed_within_a_second(tmp_path: Path, act: str
         world.write(events[2])
     with pytest.raises(JournalError):  # the file is looked for anew
         world.write(events[2])
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    os.mkfifo(world.journal.path("s"))
+    with pytest.raises(JournalError, match=r"is no regular file; move it away"):
+        list(world.journal.events("s"))

@@ -424,3 +424,22 @@ def test_a_guard_notices_within_a_second(tmp_path: Path) -> None:
         assert time.monotonic() < until
         time.sleep(0.05)
     assert "removed or replaced while it was in use" in answer.errors[0].error
+
+
+@pytest.mark.parametrize(
+    ("suffix", "looking"), [("", False), ("", True), (".lock", False), (".purses", False)]
+)
+def test_a_pipe_in_place_of_a_file(tmp_path: Path, suffix: str, looking: bool) -> None:
+    path = tmp_path / "store.db"
+    os.mkfifo(path.with_name(path.name + suffix))
+    store = SqliteStore(path, caps=CAPS, read_only=looking)
+    purse = store.purses.open(PurseName("b", "k", "k"), Terms(limit=10))
+
+    def use() -> None:
+        store.constraints.version()
+        store.lease("s")
+        for _ in range(2):
+            store.purses.ask([(purse, 1)], 1)
+
+    with pytest.raises(StoreError, match=rf"store\.db{suffix}: is no regular file; move it away"):
+        use()

@@ -284,20 +284,32 @@ class Guard:
             lease.close()
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """What has been learned and holds, the latest confirmed last."""
+        """What has been learned and holds, the latest confirmed last.
+
+        What other processes have learned and revoked is seen at once: `StoreError` where the
+        store cannot be looked at.
+        """
         with self.lock:
+            if self.keeper is not None:
+                self.keeper.look(at_once=True)
             return tuple(sorted(self.world.memory, key=lambda one: one.confirmed_at or 0))
 
     def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
         """Take a constraint back, for every process that keeps the same store.
 
-        It is not learned again. Returns whether there was one. `by` names who revokes.
+        It is not learned again. Returns whether there was one, in the store too. `by` names who
+        revokes. `StoreError` where the store does not take it: then it is not revoked, and the
+        call may be repeated.
         """
         with self.lock:
-            if self.world.memory.revoke(id) is None:
+            if self.keeper is not None:
+                self.keeper.look(at_once=True)
+            if self.world.memory.get(id) is None:
                 return False
             if self.keeper is not None:
                 self.keeper.revoke(id, by=by, at=self.clock())
+            else:
+                self.world.memory.revoke(id)
             return True
 
     def snapshot(self) -> bytes:
@@ -311,6 +323,8 @@ class Guard:
     def restore(self, snapshot: bytes) -> None:
         """Add what another guard has learned, before any session is opened.
 
+        What was revoked, there or here, stays so. With a store it is written there, but for
+        revocations of what the store does not know, which this guard remembers.
         `ValueError` for what is no snapshot, and where this guard's fingerprints have another key
         already: it keeps a store of its own, or has open sessions.
         """
@@ -325,7 +339,7 @@ class Guard:
                 self._fingerprinter.rekey(read.key)
             snapshots.restore(self.world.memory, read)
             if self.keeper is not None:
-                self.keeper.push(self.clock())
+                self.keeper.restore(read, self.clock())
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that each call of it is checked and recorded.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.learned.memory import Memory, constraint_id
+from policyguard.learned.snapshot import Snapshot
 from policyguard.model.constraint import Lesson
 from policyguard.model.policy import Policy
 from policyguard.store.errors import StoreError
@@ -49,22 +50,22 @@ class Keeper:
         self._version = 0
         self._look = 0.0
         self._owing = False
+        self._owed: dict[tuple[str, str], None] = {}
         self._pull_constraints()
         for _, _, payload in store.evidence.list():
             for piece in evidence_of(payload, store):
                 memory.put_evidence(piece)
         memory.changed.clear()
 
-    def look(self) -> None:
-        """See what other processes have learned or revoked, if it is time to.
+    def look(self, *, at_once: bool = False) -> None:
+        """See what other processes have learned or revoked, if it is time to, or `at_once`.
 
         After a write that failed nothing goes on until the store takes it.
         """
         if self._owing:
             self.push(None)
-            self._owing = False
         now = time.monotonic()
-        if now < self._look:
+        if now < self._look and not at_once:
             return
         self._look = now + EVERY
         if self.store.constraints.version() != self._version:
@@ -83,12 +84,20 @@ class Keeper:
         check answers as the policy's `on_internal_error` says.
         """
         taught: list[str] | None = None
+        evidence = [
+            (lesson.scope, lesson.counted)
+            for lesson in lessons
+            if not lesson.ok or self._memory.evidence_of(lesson.scope, lesson.counted)
+        ]
         try:
             with self._learning(lessons, at):
                 taught = fold()
         except StoreError as error:
-            self._owing = True
+            self._owe(evidence)
             attempt.fault("store", error)
+        except BaseException:  # a signal: whether it was written nobody knows
+            self._owe(evidence)
+            raise
         return fold() if taught is None else taught
 
     @contextmanager
@@ -102,28 +111,62 @@ class Keeper:
             yield
             return
         with self.store.transaction():
+            if self._owing:
+                self._pay(at)
             for lesson in concerned:
                 self._pull(lesson)
             yield
             for lesson in concerned:
                 self._push_evidence(lesson)
-            self.push(at)
+            self._push_constraints(at)
+        self._written()
 
     def push(self, at: int | None) -> None:
-        """Write the constraints that have changed."""
+        """Write the constraints that have changed, and what could not be written before."""
+        with self.store.transaction():
+            self._pay(at)
+        self._written()
+
+    def revoke(self, id_: str, *, by: str, at: int) -> None:
+        """Take a constraint back, for every process."""
+        self.store.constraints.revoke(id_, by=by, at=at)
+        self._memory.revoke(id_)
+        self._memory.changed.discard(id_)
+
+    def restore(self, snapshot: Snapshot, at: int) -> None:
+        """Have in the store, too, what a snapshot has added to the memory."""
+        self._owe((piece.scope, piece.counted) for piece in snapshot.evidence)
+        with self.store.transaction():
+            for id_ in snapshot.revoked:
+                self.store.constraints.revoke(id_, by="snapshot", at=at)
+                self._memory.changed.discard(id_)
+            self._pay(at)
+        self._written()
+
+    def _owe(self, evidence: Iterable[tuple[str, str]]) -> None:
+        """What was learned stands in memory only: these pieces of evidence, and `changed`."""
+        self._owed.update(dict.fromkeys(evidence))
+        self._owing = True
+
+    def _pay(self, at: int | None) -> None:
+        for place in self._owed:
+            self._merge_evidence(*place)
+        self._push_constraints(at)
+
+    def _written(self) -> None:
+        """All is in the store for good, now that the transaction is over."""
+        self._owed.clear()
+        self._memory.changed.clear()
+        self._owing = False
+
+    def _push_constraints(self, at: int | None) -> None:
         memory = self._memory
-        for id_ in memory.changed:
+        for id_ in tuple(memory.changed):
             constraint = memory.get(id_)
             if constraint is None:
                 self.store.constraints.remove(id_)
             elif not self.store.constraints.put(record(constraint, at)):
                 memory.revoke(id_)  # another process has revoked it, and it stays so
-        memory.changed.clear()
-
-    def revoke(self, id_: str, *, by: str, at: int) -> None:
-        """Take a constraint back, for every process."""
-        self.store.constraints.revoke(id_, by=by, at=at)
-        self._memory.changed.discard(id_)
 
     def _known(self, lesson: Lesson) -> bool:
         """Whether a success may have something to forget, here or with others."""
@@ -167,3 +210,20 @@ class Keeper:
             self.store.evidence.put(lesson.scope, lesson.counted, packed(tuple(pieces)))
         else:
             self.store.evidence.forget(lesson.scope, lesson.counted)
+
+    def _merge_evidence(self, scope: str, counted: str) -> None:
+        """Write evidence late: others may have written theirs since, and who counts more is right.
+
+        Where there is none left, it has become a constraint, or a success has refuted it.
+        """
+        ours = self._memory.evidence_of(scope, counted)
+        if not ours:
+            self.store.evidence.forget(scope, counted)
+            return
+        kept = evidence_of(self.store.evidence.get(scope, counted), self.store)
+        pieces = {piece.signature: piece for piece in kept}
+        for piece in ours:
+            other = pieces.get(piece.signature)
+            if other is None or other.count <= piece.count:
+                pieces[piece.signature] = piece
+        self.store.evidence.put(scope, counted, packed(tuple(pieces.values())))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import AlteredError, JournalError
@@ -23,7 +26,7 @@ def events(path: Path, session: str, anchor: Anchor | None, hasher: Hasher) -> I
     """
     position = Position()
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
@@ -44,6 +47,15 @@ def events(path: Path, session: str, anchor: Anchor | None, hasher: Hasher) -> I
         ) from None
     if anchor is not None and position.count < anchor.count:
         raise _altered(path, f"has {position.count} lines where {anchor.count} were anchored")
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file. A pipe in its place would keep whoever opens it waiting, and is none."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise JournalError(path, "is no regular file", "move it away")
 
 
 def _compare(path: Path, position: Position, anchor: Anchor) -> None:

@@ -102,6 +102,7 @@ class Writer:
             self._lost(self)
             raise
         if anchor or self._monotonic() >= self._due:
+            self._see()
             self.anchor()
 
     def anchor(self) -> None:
@@ -115,6 +116,21 @@ class Writer:
     def close(self) -> None:
         """Close the file, which unlocks it. Anchors nothing."""
         self._dropped()
+
+    def _see(self) -> None:
+        """See that the file still stands in its place: what is written to one without is lost."""
+        try:
+            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
+                return
+            what = "is another file now"
+        except OSError as error:
+            what = f"is gone ({error.strerror})"
+        self._lost(self)
+        raise JournalError(
+            self.path,
+            f"{what}: it was removed or replaced while it was being written",
+            "put it back, or use another session id to go on",
+        )
 
     def _take_back(self) -> None:
         """Leave no half of a line: what cannot be cut now is repaired when the file is opened."""

@@ -45,10 +45,15 @@ def read(data: bytes) -> Snapshot:
 
 
 def restore(memory: Memory, snapshot: Snapshot) -> None:
-    """Add a snapshot to a memory; what is known by the same id is replaced."""
+    """Add a snapshot to a memory; what is known by the same id is replaced.
+
+    What was revoked, there or here, stays so.
+    """
     for id_ in snapshot.revoked:
         memory.revoke(id_)
+    revoked = frozenset(memory.revoked())
     for constraint in snapshot.constraints:
-        memory.put(constraint)
+        if constraint.id not in revoked:
+            memory.put(constraint)
     for piece in snapshot.evidence:
         memory.put_evidence(piece)

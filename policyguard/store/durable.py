@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 
 from policyguard.store.durable_ledger import SqliteLedger
-from policyguard.store.errors import UNREADABLE, StoreError, damaged
+from policyguard.store.errors import UNREADABLE, damaged
 from policyguard.store.leases import Leases, SessionLease
 from policyguard.store.place import named_store
 from policyguard.store.protocol import REVOKED, Anchor, Caps, Changes, Constraint
@@ -78,10 +78,14 @@ class SqliteStore:
         return self._database.transaction()
 
     def close(self) -> None:
-        """Close the file, and give back what is on lease."""
-        with suppress(StoreError):  # then it is taken back when this process has ended
+        """Close the file, and give back what is on lease.
+
+        Raises `StoreError` where that cannot be written: it is taken back when this process ends.
+        """
+        try:
             self.purses.close()
-        self._database.close()
+        finally:
+            self._database.close()
 
 
 class SqliteAnchors:

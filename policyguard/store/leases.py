@@ -21,8 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
 from policyguard.store.errors import SessionBusyError, StoreError
-from policyguard.store.place import FILE_MODE, private_folder
+from policyguard.store.place import FILE_MODE, private_folder, regular_file
 
 _PLACES = 2**62
 """Offsets that a session's lock may have; two meet on one with a chance of 1 in 2^62. Those of
@@ -40,15 +42,15 @@ class Leases:
         with _settled():
             held = _held(self._file)
             place = _place(session)
-            holders = held.holders.get(place, 0)
-            if holders and not (shared and place in held.shared):
+            taken = bool(held.holders.get(place))
+            if taken and not (shared and place in held.shared):
                 raise _busy(self._file, session, "by another guard of this process")
-            if not holders:
-                _claim(held.descriptor, place, self._file, session, shared=shared)
-                if shared:
-                    held.shared.add(place)
-            held.holders[place] = holders + 1
-            return SessionLease(held, place)
+            with _lease(held, place) as lease:
+                if not taken:
+                    _claim(held.descriptor, place, self._file, session, shared=shared)
+                    if shared:
+                        held.shared.add(place)
+            return lease
 
     def hold(self, number: int) -> SessionLease:
         """Go by a number (below 2^61, and nobody else's) until the process dies.
@@ -58,9 +60,9 @@ class Leases:
         with _settled():
             held = _held(self._file)
             place = _PLACES + number
-            _claim(held.descriptor, place, self._file, f"#{number}", shared=False)
-            held.holders[place] = 1
-            return SessionLease(held, place)
+            with _lease(held, place) as lease:
+                _claim(held.descriptor, place, self._file, f"#{number}", shared=False)
+            return lease
 
     def alive(self, number: int) -> bool:
         """Whether the process that goes by a number is alive.
@@ -70,7 +72,7 @@ class Leases:
         with _settled():
             held = _held(self._file)
             place = _PLACES + number
-            if place in held.holders:
+            if held.holders.get(place):
                 return True
             try:
                 fcntl.lockf(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
@@ -78,7 +80,8 @@ class Leases:
                 if error.errno in (errno.EACCES, errno.EAGAIN):
                     return True
                 raise _unusable(self._file, error) from None
-            fcntl.lockf(held.descriptor, fcntl.LOCK_UN, 1, place)
+            finally:
+                fcntl.lockf(held.descriptor, fcntl.LOCK_UN, 1, place)
             return False
 
 
@@ -91,8 +94,8 @@ class SessionLease:
     def __init__(self, held: _Held, place: int) -> None:
         self._process = os.getpid()
         self._open = True
-        self._dropped = weakref.finalize(self, _drop, held, place, self._process)
-        self._dropped.atexit = False  # the process's locks end with it
+        self.hold = _Hold(held, place, self._process)
+        weakref.finalize(self, _drop, self.hold).atexit = False  # its locks end with the process
 
     @property
     def held(self) -> bool:
@@ -102,7 +105,7 @@ class SessionLease:
     def close(self) -> None:
         """Give the session up."""
         self._open = False
-        self._dropped()
+        _dropped.append(self.hold)
         with _settled():
             pass
 
@@ -114,32 +117,56 @@ class SessionLease:
 
 
 class _Held:
-    """The lock file of one store in this process: how many hold each place, which are shared."""
+    """The lock file of one store in this process: who holds each place, which are shared."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.holders: dict[int, int] = {}
+        self.holders: dict[int, set[_Hold]] = {}
         self.shared: set[int] = set()
+
+
+class _Hold(msgspec.Struct, frozen=True, eq=False):
+    """One hold: the file's books, the place, the process that has it. May be dropped twice."""
+
+    held: _Held
+    place: int
+    process: int
 
 
 _lock = threading.Lock()
 _files: dict[tuple[int, int], _Held] = {}
 """By device and inode, as one file may go by several names."""
-_dropped: deque[tuple[_Held, int, int]] = deque()
-"""Holds that are to be given up: the file's books, the place, the process that held it."""
+_dropped: deque[_Hold] = deque()
+"""Holds that are to be given up."""
 
 
-def _drop(held: _Held, place: int, process: int) -> None:
+def _drop(hold: _Hold) -> None:
     """Give a hold up, or leave that to whoever has the books open.
 
     The garbage collector comes at any moment, and in any thread: also in the one that has them.
     """
-    _dropped.append((held, place, process))
-    if _lock.acquire(blocking=False):
-        try:
+    _dropped.append(hold)
+    taken: list[bool] = []
+    try:
+        # Taken and noted in one step of C's: no signal comes between.
+        taken.extend(map(_lock.acquire, (False,)))
+        if taken[0]:
             _settle()
-        finally:
+    finally:
+        if True in taken:
             _lock.release()
+
+
+@contextmanager
+def _lease(held: _Held, place: int) -> Iterator[SessionLease]:
+    """A lease on a place, given up where what is done inside to take it fails."""
+    lease = SessionLease(held, place)
+    try:
+        held.holders.setdefault(place, set()).add(lease.hold)
+        yield lease
+    except BaseException:
+        _dropped.append(lease.hold)
+        raise
 
 
 @contextmanager
@@ -147,20 +174,29 @@ def _settled() -> Iterator[None]:
     """The books, open for one, with what was given up taken out of them before and after."""
     with _lock:
         _settle()
-        yield
-        _settle()
+        try:
+            yield
+        finally:
+            _settle()
 
 
 def _settle() -> None:
     while _dropped:
-        held, place, process = _dropped.popleft()
-        if process != os.getpid():
-            continue  # a fork came in between: the lock was the parent's
-        held.holders[place] -= 1
-        if not held.holders[place]:
-            del held.holders[place]
-            held.shared.discard(place)
-            fcntl.lockf(held.descriptor, fcntl.LOCK_UN, 1, place)
+        hold = _dropped[0]  # and gone only when all is done
+        if hold.process == os.getpid():  # else a fork came in between: the lock was the parent's
+            _give_up(hold.held, hold.place, hold)
+        _dropped.popleft()
+
+
+def _give_up(held: _Held, place: int, hold: _Hold) -> None:
+    holders = held.holders.get(place)
+    if holders is None:
+        return
+    holders.discard(hold)
+    if not holders:
+        fcntl.lockf(held.descriptor, fcntl.LOCK_UN, 1, place)
+        held.shared.discard(place)
+        del held.holders[place]
 
 
 def _after_fork() -> None:
@@ -185,6 +221,7 @@ def _held(file: Path) -> _Held:
         if known is not None:
             return known
     private_folder(file.parent)
+    regular_file(file)
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     except OSError as error:

@@ -84,8 +84,20 @@ def private_file(file: Path) -> None:
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_WRONLY, FILE_MODE))
     except FileExistsError:
-        return
+        regular_file(file)
     except OSError as error:
         raise StoreError(
             file, f"cannot be made: {error.strerror}", "name a place that you may write to"
         ) from None
+
+
+def regular_file(file: Path) -> None:
+    """See that no pipe, device or folder stands in a file's place. Raises `StoreError`."""
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return  # whoever opens it says why that cannot be done
+    if stat.S_ISDIR(mode):
+        raise StoreError(file, "is a folder", "name a file")
+    if not stat.S_ISREG(mode):
+        raise StoreError(file, "is no regular file", "move it away, or name another place")

@@ -11,10 +11,12 @@ What surprised us (each has a test in `tests/store/`):
   once. It is repeated.
 - `executescript` commits what was begun before it. Migrations run statement by statement.
 - Text with a lone surrogate raises an error that is none of SQLite's.
+- A signal's handler that raises (Ctrl-C) does so when a statement is done: after *begin*, too.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -25,7 +27,7 @@ from typing import Any
 
 from policyguard.store import forks
 from policyguard.store.errors import REPLACE, UNREADABLE, StoreError, damaged
-from policyguard.store.place import private_file
+from policyguard.store.place import private_file, regular_file
 from policyguard.store.text import well_formed
 
 Value = str | int | bytes | None
@@ -81,7 +83,8 @@ class Database:
         self._sync = sync
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
-        self._depth = 0
+        self._file: os.stat_result | None = None
+        self._inside = False
         self._lost = False
         self._lock = threading.RLock()
         forks.databases.add(self)
@@ -112,25 +115,27 @@ class Database:
     def transaction(self, *, write: bool = True) -> Iterator[None]:
         """All statements inside are one step; an exception undoes them. Nested ones join in."""
         with self._lock:
-            if self._depth:
-                self._depth += 1
-                try:
-                    yield
-                finally:
-                    self._depth -= 1
+            if self._inside:
+                yield
                 return
-            self.run("BEGIN IMMEDIATE" if write else "BEGIN")
-            self._depth = 1
             try:
+                self._inside = True
+                self.run("BEGIN IMMEDIATE" if write else "BEGIN")
                 yield
                 self._commit()
             except BaseException:
                 self._roll_back()
                 raise
             finally:
-                self._depth = 0
+                self._inside = False
 
     def close(self) -> None:
+        """Close the file; the next use opens whatever then stands in its place."""
+        with self._lock:
+            self._disconnect()
+            self._file = None
+
+    def _disconnect(self) -> None:
         """Close the connection; the next use opens it again."""
         with self._lock:
             connection, self._connection = self._connection, None
@@ -153,17 +158,47 @@ class Database:
     def _connected(self) -> sqlite3.Connection:
         if self._lost:
             raise self._forked()
-        if self._connection is None:
-            if not self._read_only:
-                private_file(self.path)
-            connection = self._connect()
-            try:
-                self._prepare(connection)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-        return self._connection
+        connection = self._connection
+        if connection is None:
+            return self._opened()
+        if not connection.in_transaction:
+            self._see()
+        elif not self._inside:
+            self._roll_back()  # what was interrupted, and the undoing of it too
+        return connection
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._file is not None:
+            self._see()
+        elif self._read_only:
+            regular_file(self.path)
+        else:
+            private_file(self.path)
+        connection = self._connect()
+        try:
+            self._prepare(connection)
+            self._file = self.path.stat()
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _see(self) -> None:
+        """See that the file is still the one that was opened: SQLite goes on without it."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            raise self._gone(f"is gone ({error.strerror})") from None
+        if self._file is not None and not os.path.samestat(found, self._file):
+            raise self._gone("is another file now")
+
+    def _gone(self, what: str) -> StoreError:
+        return StoreError(
+            self.path,
+            f"{what}: it was removed or replaced while it was in use",
+            "put it back with the files beside it, or start the program again",
+        )
 
     def _connect(self) -> sqlite3.Connection:
         mode = "ro" if self._read_only else "rw"
@@ -251,11 +286,8 @@ class Database:
                 f"has been locked by another process for {self._patience:g} s",
                 "end the program that holds it, or wait",
             )
-        if code == sqlite3.SQLITE_CANTOPEN:
-            if self.path.is_dir():
-                return StoreError(self.path, "is a folder", "name a file")
-            if not self.path.exists():
-                return StoreError(self.path, "is not there", "name a store that exists")
+        if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
+            return StoreError(self.path, "is not there", "name a store that exists")
         reason, remedy = _REASONS.get(code, ("cannot be used", "see the words of SQLite"))
         return StoreError(self.path, f"{reason} ({error})", remedy)
 
@@ -269,8 +301,8 @@ class Database:
     def before_fork(self) -> None:
         """No thread is inside, and nothing is open, while the process is forked."""
         self._lock.acquire()
-        if not self._depth:
-            self.close()
+        if not self._inside:
+            self._disconnect()
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
@@ -279,7 +311,7 @@ class Database:
     def after_fork_in_child(self) -> None:
         """The lock may be held by threads that do not exist here."""
         self._lock = threading.RLock()
-        if self._depth:
+        if self._inside:
             self._lost = True
             # Never closed: that would drop what locks this process takes on the same file.
             _inherited.append(self._connection)

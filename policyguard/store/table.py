@@ -18,25 +18,26 @@ class Step:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._depth = 0
+        self._inside = False
         self.undo: list[Callable[[], object]] = []
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Take the lock; an exception undoes what was noted in `undo` inside."""
         with self._lock:
-            self._depth += 1
+            if self._inside:
+                yield
+                return
             try:
+                self._inside = True
                 yield
             except BaseException:
-                if self._depth == 1:
-                    while self.undo:
-                        self.undo.pop()()
+                while self.undo:
+                    self.undo.pop()()
                 raise
             finally:
-                self._depth -= 1
-                if not self._depth:
-                    self.undo.clear()
+                self._inside = False
+                self.undo.clear()
 
 
 class Table(Generic[K, V]):
@@ -69,13 +70,12 @@ class Table(Generic[K, V]):
                 self._set(key, None)
 
     def _set(self, key: K, value: V | None) -> None:
-        before = self._swap(key, value)
-        self.step.undo.append(partial(self._swap, key, before))
+        self.step.undo.append(partial(self._swap, key, self.rows.get(key)))
+        self._swap(key, value)
 
-    def _swap(self, key: K, value: V | None) -> V | None:
+    def _swap(self, key: K, value: V | None) -> None:
         before = self.rows.pop(key, None)
         if value is not None:
             self.rows[key] = value
         if self._moved is not None:
             self._moved(before, value)
-        return before

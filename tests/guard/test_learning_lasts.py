@@ -6,6 +6,8 @@ import sqlite3
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
+from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import StoreError
+from policyguard.store.protocol import Caps
 
+CAPS = Caps(constraints=100, evidence=100, anchors=100)
 POLICY = """
 policyguard: 1
 name: lasting
@@ -142,6 +148,86 @@ def test_a_store_that_fails_is_told_and_answered_as_the_policy_says(
     assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed
 
 
+class Failing(SqliteStore):
+    """While it is `full`, what was done in a transaction cannot be written at its end."""
+
+    full = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with super().transaction():
+            yield
+            if self.full:
+                raise StoreError(self.path, "the disk is full", "make room")
+
+
+def _failing(folder: Path, corroborate: int) -> tuple[Guard, Failing]:
+    _guard(folder, corroborate).close()
+    store = Failing(folder / "state" / "store.db", caps=CAPS, patience=0.05)
+    return Guard.load(folder / "policy.yaml", store=store), store
+
+
+def test_what_could_not_be_written_at_the_end_is_written_before_the_next_check(
+    tmp_path: Path,
+) -> None:
+    guard, store = _failing(tmp_path, 1)
+    session = guard.session("a")
+    decision = session.check("build", {"target": "x"})
+    store.full = True
+    assert session.record(decision, error="wrong").learned
+    for _ in range(2):
+        answer = session.check("other")
+        assert not answer.allowed
+        assert "the disk is full" in answer.errors[0].error
+    store.full = False
+    assert session.check("other").allowed
+    assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed
+
+
+@pytest.mark.parametrize("between", ["check", "record", "others"])
+def test_failures_count_that_the_store_did_not_take_at_once(tmp_path: Path, between: str) -> None:
+    guard, store = _failing(tmp_path, 3)
+    session = guard.session("a")
+    decisions = [session.check("build", {"target": "x"}) for _ in range(2)]
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert session.record(decisions[0], error="wrong").errors[0].id == "store"
+    if between == "others":  # what counts more stays
+        assert _fail(_guard(tmp_path, 3), "b")
+        assert _fail(_guard(tmp_path, 3), "c")
+    if between != "record":
+        assert session.check("other").allowed
+    learned = session.record(decisions[1], error="wrong").learned
+    assert bool(learned) is (between == "others")
+    assert _fail(_guard(tmp_path, 3), "d") is not bool(learned)
+    assert not _fail(_guard(tmp_path, 3), "e")
+
+
+def test_who_makes_no_checks_sees_and_revokes_what_others_have_learned(tmp_path: Path) -> None:
+    admin = _guard(tmp_path, 1)
+    assert admin.constraints() == ()
+    assert _fail(_guard(tmp_path, 1), "a")
+    (constraint,) = admin.constraints()
+    assert not admin.revoke("k0", by="ann")
+    assert _fail(_guard(tmp_path, 1), "b", "down") is False
+    assert admin.revoke(constraint.id, by="ann")
+    assert not admin.revoke(constraint.id, by="ann")
+    assert admin.constraints() == _guard(tmp_path, 1).constraints() == ()
+
+
+def test_a_revocation_that_the_store_does_not_take_may_be_repeated(tmp_path: Path) -> None:
+    guard, store = _failing(tmp_path, 1)
+    assert _fail(guard, "a")
+    (constraint,) = guard.constraints()
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="locked"):
+            guard.revoke(constraint.id, by="ann")
+    assert guard.constraints() == (constraint,)
+    assert guard.revoke(constraint.id, by="ann")
+    assert guard.constraints() == _guard(tmp_path, 1).constraints() == ()
+
+
 def _memory_guard(folder: Path) -> Guard:
     file = folder / "policy.yaml"
     file.write_text(POLICY.replace("CORROBORATE", "2"))
@@ -167,6 +253,40 @@ def test_a_snapshot_is_the_identity(tmp_path: Path) -> None:
     second = _memory_guard(tmp_path)
     second.restore(first.snapshot())
     assert second.snapshot() == first.snapshot()
+
+
+def test_what_was_revoked_here_stays_so_whatever_a_snapshot_says(tmp_path: Path) -> None:
+    guard = _memory_guard(tmp_path)
+    assert all(_fail(guard, name) for name in "ab")
+    snapshot = guard.snapshot()
+    assert guard.revoke(guard.constraints()[0].id, by="ann")
+    guard.restore(snapshot)
+    assert guard.constraints() == ()
+    assert _fail(guard, "c")
+
+
+def test_a_snapshot_is_restored_into_the_store(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, 2)
+    for target in "xxyyz":
+        run = guard.session("s")
+        run.record(run.check("build", {"target": target}), error="wrong")
+        run.close()
+    before = guard.snapshot()
+    gone, stays = guard.constraints()
+    assert guard.revoke(gone.id, by="ann")
+    after = guard.snapshot()
+    for table in ("constraints", "evidence"):
+        with closing(sqlite3.connect(tmp_path / "state" / "store.db")) as database, database:
+            database.execute(f"DELETE FROM {table}")  # noqa: S608 - one of two names
+    _guard(tmp_path, 2).restore(before)
+    assert len(_guard(tmp_path, 2).constraints()) == 2
+    _guard(tmp_path, 2).restore(after)
+    again = _guard(tmp_path, 2)
+    assert again.constraints() == (stays,)
+    run = again.session("t")
+    assert run.check("build", {"target": "x"}).allowed
+    run.record(run.check("build", {"target": "z"}), error="wrong")
+    assert len(again.constraints()) == 2, "the evidence was there"
 
 
 def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:

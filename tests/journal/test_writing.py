@@ -259,3 +259,31 @@ def test_anchors_of_a_store_in_memory_serve_too(tmp_path: Path) -> None:
     world = World(tmp_path, anchors=store.anchors)
     world.write(*run())
     assert [anchor.count for anchor in store.anchors.all()] == [10]
+
+
+@pytest.mark.parametrize("act", ["file removed", "folder removed", "folder moved", "replaced"])
+def test_a_file_that_is_gone_is_noticed_within_a_second(tmp_path: Path, act: str) -> None:
+    world = World(tmp_path)
+    events = run()
+    world.write(*events[:2])
+    path = world.journal.path("s")
+    if act == "folder moved":
+        world.folder.rename(tmp_path / "elsewhere")
+    else:
+        path.unlink()
+    if act == "folder removed":
+        world.folder.rmdir()
+    if act == "replaced":
+        path.touch()
+    world.now += SECOND
+    with pytest.raises(JournalError, match=r"(gone|another file now).*put it back"):
+        world.write(events[2])
+    with pytest.raises(JournalError):  # the file is looked for anew
+        world.write(events[2])
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    os.mkfifo(world.journal.path("s"))
+    with pytest.raises(JournalError, match=r"is no regular file; move it away"):
+        list(world.journal.events("s"))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from policyguard import Guard
 from policyguard.store import place
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
-from policyguard.store.protocol import Anchor, Caps, Constraint
+from policyguard.store.protocol import Anchor, Caps, Constraint, PurseName, Terms
 from policyguard.store.sqlite import Database
 from policyguard.store.tables import APPLICATION, MIGRATIONS
 
@@ -369,3 +370,76 @@ def test_a_value_that_no_database_holds(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="too large"):
         store.constraints.put(record)
     assert store.constraints.list() == ()
+
+
+def _removed(path: Path) -> None:
+    for file in path.parent.iterdir():
+        file.unlink()
+
+
+def _replaced(path: Path) -> None:
+    _removed(path)
+    SqliteStore(path, caps=CAPS).evidence.put("p", "k", b"another's")
+
+
+@pytest.mark.parametrize("act", [_removed, _replaced])
+def test_a_file_that_is_removed_or_replaced_while_it_is_in_use(
+    tmp_path: Path, act: Callable[[Path], None]
+) -> None:
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
+    purse = store.purses.open(PurseName("b", "k", "k"), Terms(limit=10))
+    for _ in range(2):
+        assert store.purses.ask([(purse, 1)], 1)
+    act(store.path)
+    message = r"store\.db: is (gone|another file now).* while it was in use; put it back"
+    for use in (
+        store.constraints.version,
+        lambda: store.evidence.put("p", "k", b""),
+        lambda: store.purses.ask([(purse, 10)], 1),
+        lambda: store.purses.look([purse], 1),
+        store.close,  # what was used of the lease cannot be written
+    ):
+        with pytest.raises(StoreError, match=message):
+            use()
+    store.evidence.put("p", "k", b"")  # closed, and opened anew as whatever stands there
+
+
+def test_a_file_that_is_moved_away_and_put_back(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
+    store.evidence.put("p", "k", b"1")
+    away = store.path.rename(tmp_path / "away.db")
+    with pytest.raises(StoreError, match="is gone"):
+        store.evidence.get("p", "k")
+    away.rename(store.path)
+    assert store.evidence.get("p", "k") == b"1"
+
+
+def test_a_guard_notices_within_a_second(tmp_path: Path) -> None:
+    guard = Guard.load("core", store=tmp_path / "state" / "store.db")
+    session = guard.session("s")
+    assert session.check("read", {"n": 0}).allowed
+    (tmp_path / "state" / "store.db").unlink()
+    until = time.monotonic() + 1.1
+    while (answer := session.check("read", {"n": time.monotonic()})).allowed:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert "removed or replaced while it was in use" in answer.errors[0].error
+
+
+@pytest.mark.parametrize(
+    ("suffix", "looking"), [("", False), ("", True), (".lock", False), (".purses", False)]
+)
+def test_a_pipe_in_place_of_a_file(tmp_path: Path, suffix: str, looking: bool) -> None:
+    path = tmp_path / "store.db"
+    os.mkfifo(path.with_name(path.name + suffix))
+    store = SqliteStore(path, caps=CAPS, read_only=looking)
+    purse = store.purses.open(PurseName("b", "k", "k"), Terms(limit=10))
+
+    def use() -> None:
+        store.constraints.version()
+        store.lease("s")
+        for _ in range(2):
+            store.purses.ask([(purse, 1)], 1)
+
+    with pytest.raises(StoreError, match=rf"store\.db{suffix}: is no regular file; move it away"):
+        use()

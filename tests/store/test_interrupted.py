@@ -1,0 +1,103 @@
+"""A signal's handler may raise (Ctrl-C does): wherever it does, nothing stays open or half done."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from policyguard.store.durable import SqliteStore
+from policyguard.store.memory import MemoryStore
+from policyguard.store.protocol import Caps, Store
+
+CAPS = Caps(constraints=10, evidence=10, anchors=10)
+
+
+class Signal(BaseException):
+    """What the handler raises."""
+
+
+def interrupted(act: Callable[[], object], after: int) -> bool:
+    """Raise at one of the places where Python looks for signals: calls, and ends of C's calls.
+
+    Whether there was such a place. What is raised in a finalizer Python shows, and goes on.
+    """
+    left = after
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        nonlocal left
+        file = frame.f_code.co_filename
+        if event in ("call", "c_return") and ("policyguard/store" in file or "contextlib" in file):
+            left -= 1
+            if left < 0:
+                sys.setprofile(None)
+                raise Signal
+
+    try:
+        sys.setprofile(look)
+        act()
+        sys.setprofile(None)
+    except Signal:
+        pass
+    return left < 0
+
+
+def everywhere(act: Callable[[], object]) -> Iterator[None]:
+    """Once for each place in `act` at which it was interrupted, when that has been handled."""
+    for after in count():
+        if not interrupted(act, after):
+            return
+        yield
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made: Store = MemoryStore(caps=CAPS)
+    if request.param == "sqlite":
+        made = SqliteStore(tmp_path / "store.db", caps=CAPS, patience=0.1)
+    made.evidence.put("p", "a", b"0")
+    made.evidence.put("p", "b", b"0")
+    yield made
+    made.close()
+
+
+def free(store: Store) -> None:
+    """Nobody is kept out."""
+    if isinstance(store, SqliteStore):
+        other = sqlite3.connect(store.path, timeout=0, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+        other.close()
+
+
+def test_a_transaction_is_over_whole_or_not_at_all(store: Store) -> None:
+    number = count(1)
+
+    def step() -> None:
+        with store.transaction():
+            value = str(next(number)).encode()
+            store.evidence.put("p", "a", value)
+            with store.transaction():
+                store.evidence.put("p", "b", value)
+
+    places = 0
+    for _ in everywhere(step):
+        free(store)
+        assert store.evidence.get("p", "a") == store.evidence.get("p", "b")
+        places += 1
+    assert places > 20
+    assert store.evidence.get("p", "a") == str(next(number) - 1).encode()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_lease_is_given_up(store: Store) -> None:
+    def step() -> None:
+        store.lease("s").close()
+
+    for _ in everywhere(step):
+        store.lease("s").close()

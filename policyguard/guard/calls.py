@@ -24,7 +24,7 @@ from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ArgumentsError
-from policyguard.model.event import Completed, Event, Released, Spent
+from policyguard.model.event import Closed, Completed, Event, Released, Spent
 from policyguard.model.outcome import Recorded
 from policyguard.store.errors import StoreError
 
@@ -73,6 +73,7 @@ class Calls:
             try:
                 if self.closed:
                     verdict = answers.LEFT if guard.closed else answers.CLOSED
+                    admit = False  # its journal has ended, or is another's by now
                 elif unfit:
                     verdict = answers.unfit(unfit)
                 else:
@@ -139,7 +140,8 @@ class Calls:
             attempt = self._state.flights.get(event.call)
             if attempt is None:
                 outcome = guard.evaluator.observer.observe(event, None, None)
-                return Recorded(outcome=outcome, counted=False)
+                faults = (Fault("session/closed", self._over),) if guard.closed else ()
+                return Recorded(outcome=outcome, errors=faults, counted=False)
             at = self._state.clamp(event.at)
             outcome, charges = guard.evaluator.settle(attempt, event, at)
             world = guard.world
@@ -166,14 +168,37 @@ class Calls:
         return Recorded(outcome, advice, tuple(learned), attempt.faults)
 
     def spend(self, event: Spent) -> None:
-        """Count what the model used between calls."""
+        """Count what the model used between calls. Raises as `fold`."""
         with self._guard.lock:
             charges = self._guard.evaluator.spend(self._state, event.tokens, event.cost)
             self.fold(msgspec.structs.replace(event, session=self._state.id, charges=charges))
 
     def fold(self, event: Event) -> None:
-        """Take in anything else that happened."""
+        """Take in anything else that happened. `RuntimeError` where the session is over."""
         guard = self._guard
         with guard.lock:
+            if self.closed:
+                raise RuntimeError(self._over)
             guard.world.fold(event)
             guard.emit(event, False)
+
+    def end(self, event: Closed) -> None:
+        """The session is over, also where that cannot be written down. Raises what that raises."""
+        guard = self._guard
+        with guard.lock:
+            if self.closed:
+                return
+            self.closed = True
+            guard.world.fold(event)
+            guard.end(event)
+
+    def leave(self) -> None:
+        """The guard is closed: what is reported from now on counts nowhere."""
+        self.closed = True
+        self._state.flights.clear()
+
+    @property
+    def _over(self) -> str:
+        """Why nothing more can happen here, and what to do."""
+        violation = (answers.LEFT if self._guard.closed else answers.CLOSED).violations[0]
+        return f"{violation.text}: {violation.instead}"

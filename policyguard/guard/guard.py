@@ -251,7 +251,7 @@ class Guard:
                     self.emit(event, False)
             except BaseException:
                 self.world.rebuild(Closed(session=event.session))  # it may be opened another time
-                self.forget(event.session)
+                self._forget(event.session)
                 raise
             return session
 
@@ -276,8 +276,16 @@ class Guard:
             self.latest = session
             self._sessions.move_to_end(session)
 
-    def forget(self, session: str) -> None:
-        """A session is closed: its id may be opened anew."""
+    def end(self, event: Closed) -> None:
+        """A session is over: write that down, let its id be opened anew, and tell of it."""
+        try:
+            if self.journal is not None:
+                self.journal.write(event)
+        finally:
+            self._forget(event.session)
+            self._listeners.tell(event)
+
+    def _forget(self, session: str) -> None:
         self._sessions.pop(session, None)
         lease = self._leases.pop(session, None)
         if lease is not None:

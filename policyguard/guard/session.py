@@ -230,10 +230,14 @@ class Session:
         )
 
     def release(self, decision: Decision | str) -> None:
-        """Take an admission back: the call did not run and leaves windows and budgets."""
+        """Take an admission back: the call did not run and leaves windows and budgets.
+
+        Nothing happens where the session is over: its calls were given up.
+        """
+        call = given.call(decision)
         with self.guard.lock:
-            call = given.call(decision)
-            self._calls.fold(Released(session=self.id, at=self._now(), call=call))
+            if not self.closed:
+                self._calls.fold(Released(session=self.id, at=self._now(), call=call))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Say yes to a call that was answered with *ask*: it may be checked once more, and runs.
@@ -243,7 +247,7 @@ class Session:
         `extend`. `by` names who approves, `labels` what the host knows them as.
 
         Returns whether that is enough: a rule may want several people, people with a label, or an
-        answer within a time.
+        answer within a time. `RuntimeError` where the session is over.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
@@ -271,7 +275,7 @@ class Session:
 
         `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
         `KeyError` for an unknown budget, `ValueError` for one without `extend` and no amount, and
-        for an amount that is not finite or below 0.
+        for an amount that is not finite or below 0, `RuntimeError` where the session is over.
         """
         budgets = self.guard.evaluator.budgets
         id_ = budget if budget in budgets else f"budgets/{budget}"
@@ -286,13 +290,16 @@ class Session:
         self._calls.fold(Granted(self.id, self._now(), id_, amount, given.text("by", by)))
 
     def turn(self) -> None:
-        """Begin a new turn: the person has spoken. Lifts a halt; what counts per turn is new."""
+        """Begin a new turn: the person has spoken. Lifts a halt; what counts per turn is new.
+
+        `RuntimeError` where the session is over.
+        """
         self._calls.fold(TurnStarted(session=self.id, at=self._now()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls.
 
-        `ValueError` for what is not finite or below 0.
+        `ValueError` for what is not finite or below 0, `RuntimeError` where the session is over.
         """
         tokens = given.whole("tokens", given.amount("tokens", tokens))
         cost = given.amount("cost", cost)
@@ -304,7 +311,7 @@ class Session:
 
     def leave(self) -> None:
         """Refuse all calls from now on: the guard is closed, another may go on with the session."""
-        self._calls.closed = True
+        self._calls.leave()
 
     def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
         """Check a call, run `fn`, record what came of it, and return its result.
@@ -369,15 +376,11 @@ class Session:
                 return self._calls.judge(attempted(self._state, event, event.at), True)
             case Completed():
                 return self._calls.complete(event)
-            case Spent():
+            case Spent() if not self.closed:
                 self._calls.spend(event)
             case Closed():
-                with self.guard.lock:
-                    if not self.closed:
-                        self._calls.fold(event)
-                        self.guard.forget(self.id)
-                        self._calls.closed = True
-            case _:
+                self._calls.end(event)
+            case _ if not self.closed:
                 self._calls.fold(event)
         return None
 

@@ -189,8 +189,10 @@ class Calls:
             if self.closed:
                 return
             self.closed = True
-            guard.world.fold(event)
-            guard.end(event)
+            try:
+                guard.world.fold(event)
+            finally:
+                guard.end(event)
 
     def leave(self) -> None:
         """The guard is closed: what is reported from now on counts nowhere."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.purse import purser_of
 from policyguard.guard.session import Session
+from policyguard.guard.sessions import Sessions
 from policyguard.guard.teller import Teller
 from policyguard.guard.tool import guarded
 from policyguard.guard.world import World
@@ -27,7 +27,7 @@ from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
 from policyguard.model.event import Admitted, Closed, Event, Refused, Started
 from policyguard.store import forks
-from policyguard.store.protocol import Lease, Store
+from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
     from policyguard.journal.journal import Journal
@@ -77,7 +77,6 @@ class Guard:
         self.journal = _journal(compiled, store, now, key) if store is not None else None
         purses = store.purses if store is not None else None
         self.purser = self.world.purser = purser_of(purses, self.evaluator, self.world.state.book)
-        self._leases: dict[str, Lease] = {}
         self._closing = ExitStack()
         if self.purser is not None:
             self._closing.callback(self.purser.close)
@@ -92,7 +91,7 @@ class Guard:
         self._hearing()
         self.latest = ""
         self.closed = False
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions = Sessions(self.world.state.sessions, store)
 
     @classmethod
     def load(
@@ -147,13 +146,9 @@ class Guard:
         """
         with self.lock, self._closing as last:
             self.closed = True
-            for lease in self._leases.values():
-                last.callback(lease.close)
+            self._sessions.leave(last)
             if self.journal is not None:
                 last.callback(self.journal.close)
-            for session in self._sessions.values():
-                session.leave()
-            self._leases, self._sessions = {}, OrderedDict()
             self.journal = None
             self._hearing()
 
@@ -237,21 +232,20 @@ class Guard:
                 return known
             if self.closed:
                 raise RuntimeError("the guard is closed: load another for more sessions")
-            while len(self._sessions) >= self.evaluator.bounds.sessions:
-                next(iter(self._sessions.values())).close()
-            if self.keeper is not None:
-                self._leases[event.session] = self.keeper.store.lease(event.session)
+            self._sessions.make_room(self.evaluator.bounds.sessions)
+            self._sessions.hold(event.session)
             try:
                 calls = self._resume(event.session)
                 resumed = event.session in self.world.state.sessions
                 state = start(self.evaluator, self.world.state, event, apart=apart)
-                session = self._sessions[event.session] = Session(self, state, calls)
-                self.latest = event.session
+                session = Session(self, state, calls)
+                self._sessions.put(session)
+                self.touch(event.session)
                 if not resumed:
                     self.emit(event, False)
             except BaseException:
                 self.world.rebuild(Closed(session=event.session))  # it may be opened another time
-                self._forget(event.session)
+                self._sessions.forget(event.session)
                 raise
             return session
 
@@ -272,9 +266,8 @@ class Guard:
 
     def touch(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""
-        if session in self._sessions:
+        if self._sessions.use(session):
             self.latest = session
-            self._sessions.move_to_end(session)
 
     def end(self, event: Closed) -> None:
         """A session is over: write that down, let its id be opened anew, and tell of it."""
@@ -282,14 +275,8 @@ class Guard:
             if self.journal is not None:
                 self.journal.write(event)
         finally:
-            self._forget(event.session)
+            self._sessions.forget(event.session)
             self._listeners.tell(event)
-
-    def _forget(self, session: str) -> None:
-        self._sessions.pop(session, None)
-        lease = self._leases.pop(session, None)
-        if lease is not None:
-            lease.close()
 
     def constraints(self) -> tuple[Constraint, ...]:
         """What has been learned and holds, the latest confirmed last."""

@@ -27,9 +27,9 @@ budgets:
 CAPS = Caps(constraints=10, evidence=10, anchors=10)
 
 
-def load(folder: Path, store: SqliteStore | None = None) -> Guard:
+def load(folder: Path, store: SqliteStore | None = None, more: str = "") -> Guard:
     file = folder / "policy.yaml"
-    file.write_text(POLICY)
+    file.write_text(POLICY + more)
     return Guard.load(file, store=store or folder / "state" / "store.db")
 
 
@@ -236,3 +236,41 @@ def test_who_hears_that_a_session_is_over_finds_it_closed(tmp_path: Path) -> Non
     session.close()
     assert heard == [(False, False)]
     assert written(guard) == [Started, Closed, Started]
+
+
+@pytest.mark.parametrize("evicted", [True, False])
+def test_a_session_whose_end_cannot_be_written_goes_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, evicted: bool
+) -> None:
+    guard = load(tmp_path, more="bounds: {sessions: 2, in_flight: 1}\n")
+    first, _ = guard.session("s"), guard.session("t")
+    assert guard.journal is not None
+    path = guard.journal.path("s")
+    path.write_bytes(path.read_bytes()[:-30])
+    if evicted:
+        assert guard.session("u").check("read").allowed
+        assert "session 's' had to go" in caplog.text
+        assert "was altered" in caplog.text
+    else:
+        with pytest.raises(AlteredError, match="was altered"):
+            first.close()
+        first.close()
+    assert first.closed
+    assert guard.keeper is not None
+    guard.keeper.store.lease("s").close()
+    for name in "vw":
+        guard.session(name)
+
+
+def test_a_session_whose_end_cannot_be_anchored_leaves_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    guard = load(tmp_path, SqliteStore(path, caps=CAPS, patience=0.05))
+    session = guard.session("s")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        session.close()
+    other.close()
+    assert session.closed
+    assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
+    assert written(guard) == [Started, Closed]

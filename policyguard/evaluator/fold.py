@@ -72,7 +72,7 @@ def start(
     """A session begins; one with the same id that was still open goes on. See `SessionState`."""
     session = state.sessions.get(event.session)
     if session is None:
-        parent = state.sessions.get(event.parent)
+        parent = state.sessions.get(event.parent) if event.parent else None
         most = evaluator.bounds.window_entries
         session = SessionState(event, parent, evaluator.ground, most=most, apart=apart)
         state.sessions[event.session] = session

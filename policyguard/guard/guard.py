@@ -14,10 +14,10 @@ from policyguard.evaluator.fold import start
 from policyguard.evaluator.verdict import Stance
 from policyguard.guard import given
 from policyguard.guard.approver import Approver, fit
-from policyguard.guard.calls import number
 from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.purse import purser_of
+from policyguard.guard.resuming import parent_of, resume
 from policyguard.guard.session import Session
 from policyguard.guard.sessions import Sessions
 from policyguard.guard.teller import Teller
@@ -25,7 +25,7 @@ from policyguard.guard.tool import guarded
 from policyguard.guard.world import World
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
-from policyguard.model.event import Admitted, Closed, Event, Refused, Started
+from policyguard.model.event import Closed, Event, Started
 from policyguard.store import forks
 from policyguard.store.protocol import Store
 
@@ -91,7 +91,7 @@ class Guard:
         self._hearing()
         self.latest = ""
         self.closed = False
-        self._sessions = Sessions(self.world.state.sessions, store)
+        self.sessions = Sessions(self.world.state.sessions, store)
 
     @classmethod
     def load(
@@ -146,7 +146,7 @@ class Guard:
         """
         with self.lock, self._closing as last:
             self.closed = True
-            self._sessions.leave(last)
+            self.sessions.leave(last)
             if self.journal is not None:
                 last.callback(self.journal.close)
             self.journal = None
@@ -194,18 +194,23 @@ class Guard:
         """Open a session, or return the open one of this id.
 
         `parent` is the session of the agent that spawned this one: its budgets pay for this one's
-        calls. `tags` are facts that the host gives, as the policy declares them: `ValueError`
-        where a required one is missing or one has the wrong type; what it does not declare is
-        ignored, since a host may serve several policies. What is None is not known. In names
-        halves of surrogate pairs (of a folder's odd name) become escapes.
+        calls, and this one ends with it. Where it is not open it is gone on with first, as its
+        journal has it; so is the one that this session's journal names. `tags` are facts that the
+        host gives, as the policy declares them; what it does not declare is ignored, since a host
+        may serve several policies. What is None is not known. In names halves of surrogate pairs
+        (of a folder's odd name) become escapes.
+
+        `ValueError` for a parent that is neither open nor to be gone on with, that is closed or of
+        another guard, and for tags that are missing or have the wrong type. `RuntimeError` where
+        the guard is closed, or has no room for a session beside its ancestors.
         """
         name = given.known_as("id", given.text("id", id))
-        above = parent.id if isinstance(parent, Session) else given.known_as("parent", parent)
         with self.lock:
-            known = self._sessions.get(name)
+            known = self.sessions.get(name)
             if known is not None:
                 self.touch(name)
                 return known
+            above = "" if self.closed else parent_of(self, name, parent)
             return self.start(
                 Started(
                     session=name,
@@ -227,46 +232,32 @@ class Guard:
         project that the event does not name is then this session's own.
         """
         with self.lock:
-            known = self._sessions.get(event.session)
+            known = self.sessions.get(event.session)
             if known is not None:
                 return known
             if self.closed:
                 raise RuntimeError("the guard is closed: load another for more sessions")
-            self._sessions.make_room(self.evaluator.bounds.sessions)
-            self._sessions.hold(event.session)
+            self.sessions.hold(event.session)
             try:
-                calls = self._resume(event.session)
+                calls = resume(self, event.session)
                 resumed = event.session in self.world.state.sessions
                 state = start(self.evaluator, self.world.state, event, apart=apart)
+                above = None if apart else state.parent
+                self.sessions.make_room(self.evaluator.bounds.sessions, above)
                 session = Session(self, state, calls)
-                self._sessions.put(session)
+                self.sessions.put(session)
                 self.touch(event.session)
                 if not resumed:
                     self.emit(event, False)
             except BaseException:
                 self.world.rebuild(Closed(session=event.session))  # it may be opened another time
-                self._sessions.forget(event.session)
+                self.sessions.forget(event.session)
                 raise
             return session
 
-    def _resume(self, session: str) -> int:
-        """Rebuild a session from its journal, if it has one. Returns its latest call's number.
-
-        A call that could not be written down had one too. Raises `JournalError` where the journal
-        was altered: what it says is not to be built on.
-        """
-        calls = 0
-        for event in self.journal.events(session) if self.journal is not None else ():
-            if isinstance(event, (Admitted, Refused)):
-                calls = max(calls + 1, number(event.call))
-            self.world.rebuild(event)
-        if calls and self.purser is not None:
-            self.purser.doubt()
-        return calls
-
     def touch(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""
-        if self._sessions.use(session):
+        if self.sessions.use(session):
             self.latest = session
 
     def end(self, event: Closed) -> None:
@@ -275,7 +266,7 @@ class Guard:
             if self.journal is not None:
                 self.journal.write(event)
         finally:
-            self._sessions.forget(event.session)
+            self.sessions.forget(event.session)
             self._listeners.tell(event)
 
     def constraints(self) -> tuple[Constraint, ...]:
@@ -312,7 +303,7 @@ class Guard:
         with self.lock:
             read = snapshots.read(snapshot)
             if read.key != self._fingerprinter.key:
-                if self.keeper is not None or self._sessions:
+                if self.keeper is not None or self.sessions:
                     raise ValueError(
                         "this guard's fingerprints have a key of their own; "
                         "restore into a guard without a store, before its first session"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from policyguard.evaluator.attempt import Attempt
@@ -10,7 +11,7 @@ from policyguard.evaluator.calls import attempted
 from policyguard.evaluator.session import PROGRESSING, SessionState
 from policyguard.guard import given
 from policyguard.guard.answers import tell
-from policyguard.guard.approver import put
+from policyguard.guard.approver import agreed, put
 from policyguard.guard.calls import Calls
 from policyguard.guard.results import read, told
 from policyguard.guard.tool import entered
@@ -107,7 +108,8 @@ class Session:
             return decision
         asked = put(self.guard.approver, self, decision)
         with self.guard.lock:
-            if asked is not decision or not self._agreed(decision):
+            now, evaluator = self._now(), self.guard.evaluator
+            if asked is not decision or not agreed(evaluator, self._state, decision, now):
                 return asked
         return self._judge(True, tool, args, at, batch, tags, server, hints, estimate)
 
@@ -260,15 +262,7 @@ class Session:
                 extend = budgets[charge.budget].extended
                 self._calls.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
             self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
-            return self._agreed(decision)
-
-    def _agreed(self, decision: Decision) -> bool:
-        """Whether enough has been said to what asked about a call."""
-        return all(
-            self.guard.evaluator.waived(self._state, decision.fingerprint, one, self._now())
-            for one in decision.violations
-            if one.effect is Effect.ASK
-        )
+            return agreed(self.guard.evaluator, self._state, decision, at)
 
     def grant(self, budget: str, amount: float | None = None, *, by: str) -> None:
         """Raise a budget where this session draws on it, and lift a halt.
@@ -306,8 +300,15 @@ class Session:
         self._calls.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
 
     def close(self) -> None:
-        """End the session: what was counted for it alone is forgotten, and it refuses all calls."""
-        self.replay(Closed(session=self.id, at=self._now()))
+        """End the session: what was counted for it alone is forgotten, and it refuses all calls.
+
+        Its sub-agents' sessions are ended first. Raises `JournalError` or `StoreError` where
+        something could not be written down; all of them are over none the less.
+        """
+        with self.guard.lock, ExitStack() as last:
+            last.callback(self.replay, Closed(session=self.id, at=self._now()))
+            for below in self.guard.sessions.of(self.id):
+                last.callback(below.close)
 
     def leave(self) -> None:
         """Refuse all calls from now on: the guard is closed, another may go on with the session."""

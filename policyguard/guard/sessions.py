@@ -55,20 +55,28 @@ class Sessions:
         """A session is in use: it is the last to go, but for its ancestors. False: not open."""
         if id_ not in self._open:
             return False
-        state: SessionState | None = self._states[id_]
-        while state is not None:
-            if state.id in self._open:
-                self._open.move_to_end(state.id)
-            state = state.parent
+        for one in self._states[id_].line():
+            if one in self._open:
+                self._open.move_to_end(one)
         return True
 
-    def make_room(self, most: int) -> None:
+    def make_room(self, most: int, above: SessionState | None) -> None:
         """Close those used longest ago, so that with one more there are at most `most`.
 
-        What cannot be written down of that is logged: it is not the fault of who comes next.
+        The one more is a sub-agent of `above`, if that is given: `RuntimeError` where it would take
+        the room of one of its own ancestors. What cannot be written down of those that go is
+        logged: it is not the fault of who comes next.
         """
+        if above is not None:
+            self.use(above.id)
         while len(self._open) >= most:
             oldest = next(iter(self._open.values()))
+            if above is not None and oldest.id in above.line():
+                raise RuntimeError(
+                    f"there is no room for a sub-agent of session `{above.id}`: "
+                    f"`bounds.sessions` is {most}, and it would take the place of `{oldest.id}`, "
+                    "which pays for it; allow more"
+                )
             try:
                 oldest.close()
             except (JournalError, StoreError):

@@ -7,12 +7,13 @@ Where nobody reads events none is made: the fold takes what the event would have
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
+from policyguard.evaluator import paying
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.verdict import ALLOWED, Verdict
@@ -24,7 +25,16 @@ from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ArgumentsError
-from policyguard.model.event import Closed, Completed, Event, Released, Spent
+from policyguard.model.event import (
+    Charge,
+    Closed,
+    Completed,
+    Drawn,
+    Event,
+    Granted,
+    Released,
+    Spent,
+)
 from policyguard.model.outcome import Recorded
 from policyguard.store.errors import StoreError
 
@@ -111,8 +121,11 @@ class Calls:
                     guard.emit(refused, False)
                 elif walk is not None:
                     world.admit(attempt)
-                    if guard.teller is not None:
-                        guard.teller.admitted(attempt, decision)
+                    teller = guard.teller
+                    if teller is not None:
+                        teller.admitted(attempt, decision)
+                        if attempt.charges:
+                            self._tell_above(attempt.charges, attempt.at)
                     if decision.violations:
                         self._advice.give(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
@@ -129,9 +142,9 @@ class Calls:
         if decision.allowed and not self._guard.evaluator.allow_on_internal_error:
             self._guard.world.fold(Released(session=self._state.id, call=decision.id))
             refused = answers.broken(error, allow=False)
-            verdict = msgspec.structs.replace(refused, faults=(fault,))
+            verdict = replace(refused, faults=(fault,))
             return answers.decision(self._state.id, verdict, attempt)
-        return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
+        return replace(decision, errors=(*decision.errors, fault))
 
     def complete(self, event: Completed) -> Recorded:
         """Judge a result and count it; one of a call that is not in flight is only judged."""
@@ -155,9 +168,12 @@ class Calls:
                     lessons,
                     at,
                 )
-            if guard.teller is not None:
+            teller = guard.teller
+            if teller is not None:
                 try:
-                    guard.teller.completed(event, at, outcome, charges, lessons, bool(learned))
+                    teller.completed(event, at, outcome, charges, lessons, bool(learned))
+                    if charges:
+                        self._settle_above(charges, at, attempt)
                 except (JournalError, StoreError) as error:
                     attempt.fault("journal", error)
             advice = ""
@@ -171,7 +187,7 @@ class Calls:
         """Count what the model used between calls. Raises as `fold`."""
         with self._guard.lock:
             charges = self._guard.evaluator.spend(self._state, event.tokens, event.cost)
-            self.fold(msgspec.structs.replace(event, session=self._state.id, charges=charges))
+            self.fold(replace(event, session=self._state.id, charges=charges))
 
     def fold(self, event: Event) -> None:
         """Take in anything else that happened. `RuntimeError` where the session is over."""
@@ -179,7 +195,34 @@ class Calls:
         with guard.lock:
             if self.closed:
                 raise RuntimeError(self._over)
+            attempt = self._state.flights.get(event.call) if isinstance(event, Released) else None
             guard.world.fold(event)
+            guard.emit(event, False)
+            if isinstance(event, Spent):
+                self._tell_above(event.charges, event.at)
+            elif isinstance(event, Granted):
+                raised = paying.raised(guard.evaluator, self._state, event)
+                self._tell_above((), event.at, () if raised is None else (raised,))
+            elif attempt is not None:
+                back = [replace(charge, amount=-charge.amount) for charge in attempt.charges]
+                self._tell_above(back, attempt.at)
+
+    def _settle_above(self, charges: Iterable[Charge], at: int | None, attempt: Attempt) -> None:
+        """The same of a result: what was reserved too much was drawn at admission."""
+        self._tell_above([charge for charge in charges if charge.amount > 0], at)
+        self._tell_above([charge for charge in charges if charge.amount < 0], attempt.at)
+
+    def _tell_above(
+        self, charges: Iterable[Charge], at: int | None, raised: Iterable[Charge] = ()
+    ) -> None:
+        """Tell those above what was drawn from their budgets: their own journals say it, too."""
+        guard, state = self._guard, self._state
+        if state.parent is None or guard.teller is None:
+            return
+        drawn = paying.above(guard.evaluator, state, charges)
+        lifted = paying.above(guard.evaluator, state, raised)
+        for owner in drawn or lifted:
+            event = Drawn(owner, at, state.id, drawn.get(owner, ()), lifted.get(owner, ()))
             guard.emit(event, False)
 
     def end(self, event: Closed) -> None:

@@ -22,6 +22,7 @@ from policyguard.model.event import (
     Approved,
     Closed,
     Completed,
+    Drawn,
     Event,
     Granted,
     Refused,
@@ -381,6 +382,8 @@ class Session:
                 self._calls.spend(event)
             case Closed():
                 self._calls.end(event)
+            case Drawn():
+                pass  # the sub-agent's own events say it
             case _ if not self.closed:
                 self._calls.fold(event)
         return None

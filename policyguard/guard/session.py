@@ -183,8 +183,8 @@ class Session:
         `content` and `isError`): its text, its error flag and its `_meta` are read, but for the
         keys that only the host may set (`outcomes.meta.harness`). `meta` is the host's own word.
 
-        `TypeError` for a value of another type, `ValueError` for another word as `blame`; the call
-        may then be reported again.
+        `TypeError` for a value of another type, `ValueError` for another word as `blame` and for a
+        decision of another session; the call may then be reported again.
         """
         if error is not None and type(error) is not str:
             given.failure("error", error)
@@ -213,7 +213,9 @@ class Session:
             Completed(
                 self.id,
                 self.guard.clock() if at is None else given.whole("at", at),
-                decision.id if type(decision) is Decision else given.call(decision),
+                decision.id
+                if type(decision) is Decision and decision.session == self.id
+                else given.call(decision, self.id),
                 False if failed else None,
                 "explicit",
                 text,
@@ -235,9 +237,10 @@ class Session:
     def release(self, decision: Decision | str) -> None:
         """Take an admission back: the call did not run and leaves windows and budgets.
 
-        Nothing happens where the session is over: its calls were given up.
+        Nothing happens where the session is over: its calls were given up. `ValueError` for a
+        decision of another session.
         """
-        call = given.call(decision)
+        call = given.call(decision, self.id)
         with self.guard.lock:
             if not self.closed:
                 self._calls.fold(Released(session=self.id, at=self._now(), call=call))

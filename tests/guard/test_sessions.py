@@ -190,6 +190,17 @@ def test_a_late_or_unknown_result_is_judged_and_not_counted(tmp_path: Path) -> N
     assert session.record("c99", result="?").outcome.ok
 
 
+def test_a_decision_of_another_session_is_no_call_of_this_one(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, LOOP + "budgets: {two: {calls: 2}}\n")
+    one, other = guard.session("a"), guard.session("b")
+    mine, theirs = one.check("x"), other.check("x")
+    for report in (lambda: one.record(theirs, result="ok"), lambda: one.release(theirs)):
+        with pytest.raises(ValueError, match="call `c1` is one of session `b`, not of this"):
+            report()
+    assert one.record(mine, result="ok").counted
+    assert other.record(theirs, result="ok").counted
+
+
 def test_run_checks_runs_and_records(tmp_path: Path) -> None:
     events: list[Event] = []
     session = _guard(tmp_path, listener=events.append).session("a")

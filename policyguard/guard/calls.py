@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from policyguard.evaluator.walk import Walk
 from policyguard.guard import answers
 from policyguard.guard.advice import Advice
 from policyguard.guard.purse import repeatable
+from policyguard.guard.warning import warn
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
@@ -140,11 +142,20 @@ class Calls:
         """The answer where an event could not be written down: as `on_internal_error` says."""
         fault = Fault("journal", str(error))
         if decision.allowed and not self._guard.evaluator.allow_on_internal_error:
-            self._guard.world.fold(Released(session=self._state.id, call=decision.id))
+            self._undo(Released(self._state.id, attempt.at, decision.id), error)
             refused = answers.broken(error, allow=False)
             verdict = replace(refused, faults=(fault,))
             return answers.decision(self._state.id, verdict, attempt)
         return replace(decision, errors=(*decision.errors, fault))
+
+    def _undo(self, event: Released, error: Exception) -> None:
+        """An admission that could not be written down is none: nor is what was written of it."""
+        guard = self._guard
+        guard.world.fold(event)
+        written = isinstance(error, StoreError) or self._state.parent is not None
+        if written and guard.journal is not None:
+            with suppress(JournalError, StoreError):  # the caller hears of the first
+                guard.journal.write(event)
 
     def complete(self, event: Completed) -> Recorded:
         """Judge a result and count it; one of a call that is not in flight is only judged."""
@@ -190,22 +201,31 @@ class Calls:
             self.fold(replace(event, session=self._state.id, charges=charges))
 
     def fold(self, event: Event) -> None:
-        """Take in anything else that happened. `RuntimeError` where the session is over."""
+        """Take in anything else that happened. `RuntimeError` where the session is over.
+
+        Raises `JournalError` as `Guard.take`, and `StoreError` where a grant cannot be kept.
+        """
         guard = self._guard
         with guard.lock:
             if self.closed:
                 raise RuntimeError(self._over)
             attempt = self._state.flights.get(event.call) if isinstance(event, Released) else None
-            guard.world.fold(event)
-            guard.emit(event, False)
-            if isinstance(event, Spent):
-                self._tell_above(event.charges, event.at)
-            elif isinstance(event, Granted):
-                raised = paying.raised(guard.evaluator, self._state, event)
-                self._tell_above((), event.at, () if raised is None else (raised,))
-            elif attempt is not None:
-                back = [replace(charge, amount=-charge.amount) for charge in attempt.charges]
-                self._tell_above(back, attempt.at)
+            guard.take(event)
+            try:
+                self._follow_above(event, attempt)
+            except (JournalError, StoreError) as error:  # it has happened, and stands in its own
+                warn(f"what session {self._state.id!r} drew is not told above: {error}")
+
+    def _follow_above(self, event: Event, released: Attempt | None) -> None:
+        """Tell those above what an event means for their budgets."""
+        if isinstance(event, Spent):
+            self._tell_above(event.charges, event.at)
+        elif isinstance(event, Granted):
+            raised = paying.raised(self._guard.evaluator, self._state, event)
+            self._tell_above((), event.at, () if raised is None else (raised,))
+        elif released is not None:
+            back = [replace(charge, amount=-charge.amount) for charge in released.charges]
+            self._tell_above(back, released.at)
 
     def _settle_above(self, charges: Iterable[Charge], at: int | None, attempt: Attempt) -> None:
         """The same of a result: what was reserved too much was drawn at admission."""

@@ -22,11 +22,14 @@ from policyguard.guard.session import Session
 from policyguard.guard.sessions import Sessions
 from policyguard.guard.teller import Teller
 from policyguard.guard.tool import guarded
+from policyguard.guard.warning import warn
 from policyguard.guard.world import World
+from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
-from policyguard.model.event import Closed, Event, Started
+from policyguard.model.event import Closed, Ended, Event, Released, Started
 from policyguard.store import forks
+from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
@@ -259,6 +262,24 @@ class Guard:
         """A session is in use: it is the last to go where there are too many."""
         if self.sessions.use(session):
             self.latest = session
+
+    def take(self, event: Event) -> None:
+        """Write an event down, let it happen, and tell of it.
+
+        Raises `JournalError` where it cannot be written: then it has not happened, but that a call
+        is over for good, whoever knows. One that is written has happened, anchored or not.
+        """
+        try:
+            if self.journal is not None:
+                self.journal.write(event)
+        except JournalError:
+            if isinstance(event, (Released, Ended)):
+                self.world.fold(event)
+            raise
+        except StoreError as error:
+            warn(f"an event of session {event.session!r} is written, and not anchored: {error}")
+        self.world.fold(event)
+        self._listeners.tell(event)
 
     def end(self, event: Closed) -> None:
         """A session is over: write that down, let its id be opened anew, and tell of it."""

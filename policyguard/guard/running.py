@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from policyguard.guard import given
 from policyguard.guard.deadline import ends_within, error_of, in_task, in_thread, stop
 from policyguard.guard.results import Given, read, told
+from policyguard.guard.warning import warn
 from policyguard.journal.errors import JournalError
 from policyguard.model.errors import CallRefused, ToolTimeoutError
 from policyguard.model.event import Completed, Ended
@@ -200,7 +201,7 @@ class _Call:
         except (JournalError, StoreError) as failure:
             text = f"the release of `{self._decision.tool}` ({self.id}) failed: {failure}"
             error.add_note(f"policyguard: {text}")
-            _warn(text)
+            warn(text)
 
     def _record(self, **came: Any) -> Recorded:
         """Report what came of the call."""
@@ -209,11 +210,5 @@ class _Call:
     def _told(self, recorded: Recorded) -> Recorded:
         """What went wrong with the report is the host's to know, who sees the result alone."""
         for fault in recorded.errors:
-            _warn(f"`{self._decision.tool}` ({self.id}), {fault.id}: {fault.error}")
+            warn(f"`{self._decision.tool}` ({self.id}), {fault.id}: {fault.error}")
         return recorded
-
-
-def _warn(text: str) -> None:
-    import logging  # which nobody needs whose calls are written down
-
-    logging.getLogger("policyguard").warning("%s", text)

@@ -14,7 +14,7 @@ from policyguard.guard.answers import tell
 from policyguard.guard.approver import agreed, put
 from policyguard.guard.calls import Calls
 from policyguard.guard.results import read, told
-from policyguard.guard.tool import entered
+from policyguard.guard.tool import entered, left
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.event import (
@@ -368,7 +368,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        entered.set(entered.get()[:-1])
+        left(self)
 
     def replay(self, event: Event) -> Decision | Recorded | None:
         """Put a recorded event through the same code as a live call, at its own time.

@@ -258,6 +258,27 @@ def test_tools_belong_to_the_surrounding_session(tmp_path: Path) -> None:
     assert add.__doc__ == "Add."
 
 
+def test_blocks_of_sessions_may_end_in_any_order(tmp_path: Path) -> None:
+    told: list[Event] = []
+    guard = _guard(tmp_path)
+    guard.on(told.append, Admitted)
+
+    @guard.tool
+    def note() -> None:
+        pass
+
+    one, two = guard.session("1"), guard.session("2")
+    for session in (one, two, one, two):
+        session.__enter__()
+    for session, expected in ((one, "2"), (two, "2"), (two, "1")):
+        session.__exit__()
+        note()
+        assert told[-1].session == expected
+    one.__exit__()
+    with pytest.raises(RuntimeError, match="outside a session"):
+        note()
+
+
 def test_a_session_may_be_entered_by_many_threads(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     session = guard.session("a")

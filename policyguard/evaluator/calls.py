@@ -274,6 +274,7 @@ def give_up(evaluator: Evaluator, state: State, session: SessionState) -> None:
     for running in (session.flights, session.overdue):
         for attempt in running.values():
             free(evaluator, state, attempt)
+        running.clear()
 
 
 def _reclaim(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from policyguard.evaluator import calls
 from policyguard.evaluator.approvals import Yes
 from policyguard.evaluator.evaluator import Evaluator
-from policyguard.evaluator.paying import draw, own
+from policyguard.evaluator.paying import draw, lift, raised
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.state import State
 from policyguard.model.event import (
@@ -13,6 +13,7 @@ from policyguard.model.event import (
     Approved,
     Closed,
     Completed,
+    Drawn,
     Ended,
     Event,
     Granted,
@@ -23,14 +24,14 @@ from policyguard.model.event import (
     TurnStarted,
 )
 from policyguard.model.outcome import Outcome
-from policyguard.model.quantity import units
 
 
 def fold(evaluator: Evaluator, state: State, event: Event) -> None:
     """Bring the state up to date with one event that carries its derived fields.
 
     An event of a session that never started is ignored, as is the result of a call that is not in
-    flight (it was reported before, or its admission has been reclaimed).
+    flight (it was reported before, or its admission has been reclaimed). So is what sub-agents have
+    drawn: their own events say it.
     """
     if isinstance(event, Started):
         start(evaluator, state, event)
@@ -72,7 +73,7 @@ def start(
     """A session begins; one with the same id that was still open goes on. See `SessionState`."""
     session = state.sessions.get(event.session)
     if session is None:
-        parent = state.sessions.get(event.parent)
+        parent = state.sessions.get(event.parent) if event.parent else None
         most = evaluator.bounds.window_entries
         session = SessionState(event, parent, evaluator.ground, most=most, apart=apart)
         state.sessions[event.session] = session
@@ -138,13 +139,21 @@ def grant(evaluator: Evaluator, state: State, session: SessionState, event: Gran
     elif event.budget in session.insisted:
         session.insisted[event.budget].forget(event.key)
     session.look()
-    budget = evaluator.budgets.get(event.budget)
-    if budget is None:
+    charge = raised(evaluator, session, event)
+    if charge is not None:
+        lift(evaluator, state, session, charge)
+
+
+def drawn(evaluator: Evaluator, state: State, event: Drawn) -> None:
+    """What sub-agents drew from a session's budgets. Only for one that is rebuilt without them."""
+    session = state.sessions.get(event.session)
+    if session is None:
         return
-    keys = [event.key] if event.key else [key for _, key in budget.scopes(session)]
-    for key in keys[:1]:  # the nearest owner: a parent's budget is raised through the parent
-        own(session, budget.scope, event.budget, key)
-        state.book.open(event.budget, key).granted += units(event.amount) or 0
+    for charge in event.charges:
+        draw(evaluator, state, session, charge, event.at)
+    for charge in event.raised:
+        if charge.budget in evaluator.budgets:
+            lift(evaluator, state, session, charge)
 
 
 def approve(session: SessionState, event: Approved) -> None:

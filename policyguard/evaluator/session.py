@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from policyguard.evaluator.approvals import Approvals
@@ -230,6 +231,13 @@ class SessionState:
         if tracker is None:
             tracker = trackers[limit.id] = limit.tracker()
         return tracker
+
+    def line(self) -> Iterator[str]:
+        """The ids of this session and of its ancestors, upwards."""
+        owner: SessionState | None = self
+        while owner is not None:
+            yield owner.id
+            owner = owner.parent
 
     def halted_by(self) -> str:
         """The entry that halted this session or an ancestor; empty where none did."""

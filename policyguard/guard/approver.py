@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.session import SessionState
 from policyguard.guard.results import told
 from policyguard.guard.tool import is_async
 from policyguard.model.decision import Decision, Fault
+from policyguard.model.effect import Effect
 
 if TYPE_CHECKING:
     from policyguard.guard.session import Session
@@ -28,6 +31,15 @@ def fit(approver: Any) -> None:
             "`approver` is async, and `check` awaits nothing: give a plain function, which may "
             "see to it that `session.approve` is called later"
         )
+
+
+def agreed(evaluator: Evaluator, state: SessionState, decision: Decision, at: int) -> bool:
+    """Whether by now, at `at` (ns), enough has been said to what asked about a call."""
+    return all(
+        evaluator.waived(state, decision.fingerprint, one, at)
+        for one in decision.violations
+        if one.effect is Effect.ASK
+    )
 
 
 def put(approver: Approver, session: Session, decision: Decision) -> Decision:

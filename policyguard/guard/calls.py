@@ -7,12 +7,14 @@ Where nobody reads events none is made: the fold takes what the event would have
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
+from policyguard.evaluator import paying
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.verdict import ALLOWED, Verdict
@@ -20,11 +22,21 @@ from policyguard.evaluator.walk import Walk
 from policyguard.guard import answers
 from policyguard.guard.advice import Advice
 from policyguard.guard.purse import repeatable
+from policyguard.guard.warning import warn
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ArgumentsError
-from policyguard.model.event import Completed, Event, Released, Spent
+from policyguard.model.event import (
+    Charge,
+    Closed,
+    Completed,
+    Drawn,
+    Event,
+    Granted,
+    Released,
+    Spent,
+)
 from policyguard.model.outcome import Recorded
 from policyguard.store.errors import StoreError
 
@@ -73,6 +85,7 @@ class Calls:
             try:
                 if self.closed:
                     verdict = answers.LEFT if guard.closed else answers.CLOSED
+                    admit = False  # its journal has ended, or is another's by now
                 elif unfit:
                     verdict = answers.unfit(unfit, observe=guard.stance.observe)
                 else:
@@ -111,8 +124,11 @@ class Calls:
                     guard.emit(refused, False)
                 elif walk is not None:
                     world.admit(attempt)
-                    if guard.teller is not None:
-                        guard.teller.admitted(attempt, decision)
+                    teller = guard.teller
+                    if teller is not None:
+                        teller.admitted(attempt, decision)
+                        if attempt.charges:
+                            self._tell_above(attempt.charges, attempt.at)
                     if decision.violations:
                         self._advice.give(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
@@ -127,11 +143,20 @@ class Calls:
         """The answer where an event could not be written down: as `on_internal_error` says."""
         fault = Fault("journal", str(error))
         if decision.allowed and not self._guard.evaluator.allow_on_internal_error:
-            self._guard.world.fold(Released(session=self._state.id, call=decision.id))
+            self._undo(Released(self._state.id, attempt.at, decision.id), error)
             refused = answers.broken(error, allow=False)
-            verdict = msgspec.structs.replace(refused, faults=(fault,))
+            verdict = replace(refused, faults=(fault,))
             return answers.decision(self._state.id, verdict, attempt, observe=False)
-        return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
+        return replace(decision, errors=(*decision.errors, fault))
+
+    def _undo(self, event: Released, error: Exception) -> None:
+        """An admission that could not be written down is none: nor is what was written of it."""
+        guard = self._guard
+        guard.world.fold(event)
+        written = isinstance(error, StoreError) or self._state.parent is not None
+        if written and guard.journal is not None:
+            with suppress(JournalError, StoreError):  # the caller hears of the first
+                guard.journal.write(event)
 
     def complete(self, event: Completed) -> Recorded:
         """Judge a result and count it; one of a call that is not in flight is only judged."""
@@ -140,7 +165,8 @@ class Calls:
             attempt = self._state.flights.get(event.call)
             if attempt is None:
                 outcome = guard.evaluator.observer.observe(event, None, None)
-                return Recorded(outcome=outcome, counted=False)
+                faults = (Fault("session/closed", self._over),) if guard.closed else ()
+                return Recorded(outcome=outcome, errors=faults, counted=False)
             at = self._state.clamp(event.at)
             outcome, charges = guard.evaluator.settle(attempt, event, at)
             world = guard.world
@@ -154,9 +180,12 @@ class Calls:
                     lessons,
                     at,
                 )
-            if guard.teller is not None:
+            teller = guard.teller
+            if teller is not None:
                 try:
-                    guard.teller.completed(event, at, outcome, charges, lessons, bool(learned))
+                    teller.completed(event, at, outcome, charges, lessons, bool(learned))
+                    if charges:
+                        self._settle_above(charges, at, attempt)
                 except (JournalError, StoreError) as error:
                     attempt.fault("journal", error)
             advice = ""
@@ -167,14 +196,75 @@ class Calls:
         return Recorded(outcome, advice, tuple(learned), attempt.faults)
 
     def spend(self, event: Spent) -> None:
-        """Count what the model used between calls."""
+        """Count what the model used between calls. Raises as `fold`."""
         with self._guard.lock:
             charges = self._guard.evaluator.spend(self._state, event.tokens, event.cost)
-            self.fold(msgspec.structs.replace(event, session=self._state.id, charges=charges))
+            self.fold(replace(event, session=self._state.id, charges=charges))
 
     def fold(self, event: Event) -> None:
-        """Take in anything else that happened."""
+        """Take in anything else that happened. `RuntimeError` where the session is over.
+
+        Raises `JournalError` as `Guard.take`, and `StoreError` where a grant cannot be kept.
+        """
         guard = self._guard
         with guard.lock:
-            guard.world.fold(event)
+            if self.closed:
+                raise RuntimeError(self._over)
+            attempt = self._state.flights.get(event.call) if isinstance(event, Released) else None
+            guard.take(event)
+            try:
+                self._follow_above(event, attempt)
+            except (JournalError, StoreError) as error:  # it has happened, and stands in its own
+                warn(f"what session {self._state.id!r} drew is not told above: {error}")
+
+    def _follow_above(self, event: Event, released: Attempt | None) -> None:
+        """Tell those above what an event means for their budgets."""
+        if isinstance(event, Spent):
+            self._tell_above(event.charges, event.at)
+        elif isinstance(event, Granted):
+            raised = paying.raised(self._guard.evaluator, self._state, event)
+            self._tell_above((), event.at, () if raised is None else (raised,))
+        elif released is not None:
+            back = [replace(charge, amount=-charge.amount) for charge in released.charges]
+            self._tell_above(back, released.at)
+
+    def _settle_above(self, charges: Iterable[Charge], at: int | None, attempt: Attempt) -> None:
+        """The same of a result: what was reserved too much was drawn at admission."""
+        self._tell_above([charge for charge in charges if charge.amount > 0], at)
+        self._tell_above([charge for charge in charges if charge.amount < 0], attempt.at)
+
+    def _tell_above(
+        self, charges: Iterable[Charge], at: int | None, raised: Iterable[Charge] = ()
+    ) -> None:
+        """Tell those above what was drawn from their budgets: their own journals say it, too."""
+        guard, state = self._guard, self._state
+        if state.parent is None or guard.teller is None:
+            return
+        drawn = paying.above(guard.evaluator, state, charges)
+        lifted = paying.above(guard.evaluator, state, raised)
+        for owner in drawn or lifted:
+            event = Drawn(owner, at, state.id, drawn.get(owner, ()), lifted.get(owner, ()))
             guard.emit(event, False)
+
+    def end(self, event: Closed) -> None:
+        """The session is over, also where that cannot be written down. Raises what that raises."""
+        guard = self._guard
+        with guard.lock:
+            if self.closed:
+                return
+            self.closed = True
+            try:
+                guard.world.fold(event)
+            finally:
+                guard.end(event)
+
+    def leave(self) -> None:
+        """The guard is closed: what is reported from now on counts nowhere."""
+        self.closed = True
+        self._state.flights.clear()
+
+    @property
+    def _over(self) -> str:
+        """Why nothing more can happen here, and what to do."""
+        violation = (answers.LEFT if self._guard.closed else answers.CLOSED).violations[0]
+        return f"{violation.text}: {violation.instead}"

@@ -166,9 +166,18 @@ def function(name: str, value: object) -> None:
         raise _wrong(name, value, "a function")
 
 
-def call(decision: Decision | str) -> str:
-    """The id of a call: of the decision that let it through, or as it is."""
-    return decision.id if isinstance(decision, Decision) else text("decision", decision)
+def call(decision: Decision | str, session: str) -> str:
+    """The id of a call: of the decision that let it through, or as it is.
+
+    `ValueError` for a decision of another session: each has calls of the same ids.
+    """
+    if not isinstance(decision, Decision):
+        return text("decision", decision)
+    if decision.session != session:
+        raise ValueError(
+            f"call `{decision.id}` is one of session `{decision.session}`, not of this"
+        )
+    return decision.id
 
 
 def _named(name: str, values: object, names: Collection[str]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,19 +14,23 @@ from policyguard.evaluator.fold import start
 from policyguard.evaluator.verdict import Stance
 from policyguard.guard import given
 from policyguard.guard.approver import Approver, fit
-from policyguard.guard.calls import number
 from policyguard.guard.keeper import Keeper, opened
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.purse import purser_of
+from policyguard.guard.resuming import parent_of, resume
 from policyguard.guard.session import Session
+from policyguard.guard.sessions import Sessions
 from policyguard.guard.teller import Teller
 from policyguard.guard.tool import guarded
+from policyguard.guard.warning import warn
 from policyguard.guard.world import World
+from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
-from policyguard.model.event import Admitted, Closed, Event, Refused, Started
+from policyguard.model.event import Closed, Ended, Event, Released, Started
 from policyguard.store import forks
-from policyguard.store.protocol import Lease, Store
+from policyguard.store.errors import StoreError
+from policyguard.store.protocol import Store
 
 if TYPE_CHECKING:
     from policyguard.journal.journal import Journal
@@ -77,7 +80,6 @@ class Guard:
         self.journal = _journal(compiled, store, now, key) if store is not None else None
         purses = store.purses if store is not None else None
         self.purser = self.world.purser = purser_of(purses, self.evaluator, self.world.state.book)
-        self._leases: dict[str, Lease] = {}
         self._closing = ExitStack()
         if self.purser is not None:
             self._closing.callback(self.purser.close)
@@ -92,7 +94,7 @@ class Guard:
         self._hearing()
         self.latest = ""
         self.closed = False
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self.sessions = Sessions(self.world.state.sessions, store)
 
     @classmethod
     def load(
@@ -147,13 +149,9 @@ class Guard:
         """
         with self.lock, self._closing as last:
             self.closed = True
-            for lease in self._leases.values():
-                last.callback(lease.close)
+            self.sessions.leave(last)
             if self.journal is not None:
                 last.callback(self.journal.close)
-            for session in self._sessions.values():
-                session.leave()
-            self._leases, self._sessions = {}, OrderedDict()
             self.journal = None
             self._hearing()
 
@@ -199,18 +197,23 @@ class Guard:
         """Open a session, or return the open one of this id.
 
         `parent` is the session of the agent that spawned this one: its budgets pay for this one's
-        calls. `tags` are facts that the host gives, as the policy declares them: `ValueError`
-        where a required one is missing or one has the wrong type; what it does not declare is
-        ignored, since a host may serve several policies. What is None is not known. In names
-        halves of surrogate pairs (of a folder's odd name) become escapes.
+        calls, and this one ends with it. Where it is not open it is gone on with first, as its
+        journal has it; so is the one that this session's journal names. `tags` are facts that the
+        host gives, as the policy declares them; what it does not declare is ignored, since a host
+        may serve several policies. What is None is not known. In names halves of surrogate pairs
+        (of a folder's odd name) become escapes.
+
+        `ValueError` for a parent that is neither open nor to be gone on with, that is closed or of
+        another guard, and for tags that are missing or have the wrong type. `RuntimeError` where
+        the guard is closed, or has no room for a session beside its ancestors.
         """
         name = given.known_as("id", given.text("id", id))
-        above = parent.id if isinstance(parent, Session) else given.known_as("parent", parent)
         with self.lock:
-            known = self._sessions.get(name)
+            known = self.sessions.get(name)
             if known is not None:
                 self.touch(name)
                 return known
+            above = "" if self.closed else parent_of(self, name, parent)
             return self.start(
                 Started(
                     session=name,
@@ -232,56 +235,60 @@ class Guard:
         project that the event does not name is then this session's own.
         """
         with self.lock:
-            known = self._sessions.get(event.session)
+            known = self.sessions.get(event.session)
             if known is not None:
                 return known
             if self.closed:
                 raise RuntimeError("the guard is closed: load another for more sessions")
-            while len(self._sessions) >= self.evaluator.bounds.sessions:
-                next(iter(self._sessions.values())).close()
-            if self.keeper is not None:
-                self._leases[event.session] = self.keeper.store.lease(event.session)
+            self.sessions.hold(event.session)
             try:
-                calls = self._resume(event.session)
+                calls = resume(self, event.session)
                 resumed = event.session in self.world.state.sessions
                 state = start(self.evaluator, self.world.state, event, apart=apart)
-                session = self._sessions[event.session] = Session(self, state, calls)
-                self.latest = event.session
+                above = None if apart else state.parent
+                self.sessions.make_room(self.evaluator.bounds.sessions, above)
+                session = Session(self, state, calls)
+                self.sessions.put(session)
+                self.touch(event.session)
                 if not resumed:
                     self.emit(event, False)
             except BaseException:
                 self.world.rebuild(Closed(session=event.session))  # it may be opened another time
-                self.forget(event.session)
+                self.sessions.forget(event.session)
                 raise
             return session
 
-    def _resume(self, session: str) -> int:
-        """Rebuild a session from its journal, if it has one. Returns its latest call's number.
-
-        A call that could not be written down had one too. Raises `JournalError` where the journal
-        was altered: what it says is not to be built on.
-        """
-        calls = 0
-        for event in self.journal.events(session) if self.journal is not None else ():
-            if isinstance(event, (Admitted, Refused)):
-                calls = max(calls + 1, number(event.call))
-            self.world.rebuild(event)
-        if calls and self.purser is not None:
-            self.purser.doubt()
-        return calls
-
     def touch(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""
-        if session in self._sessions:
+        if self.sessions.use(session):
             self.latest = session
-            self._sessions.move_to_end(session)
 
-    def forget(self, session: str) -> None:
-        """A session is closed: its id may be opened anew."""
-        self._sessions.pop(session, None)
-        lease = self._leases.pop(session, None)
-        if lease is not None:
-            lease.close()
+    def take(self, event: Event) -> None:
+        """Write an event down, let it happen, and tell of it.
+
+        Raises `JournalError` where it cannot be written: then it has not happened, but that a call
+        is over for good, whoever knows. One that is written has happened, anchored or not.
+        """
+        try:
+            if self.journal is not None:
+                self.journal.write(event)
+        except JournalError:
+            if isinstance(event, (Released, Ended)):
+                self.world.fold(event)
+            raise
+        except StoreError as error:
+            warn(f"an event of session {event.session!r} is written, and not anchored: {error}")
+        self.world.fold(event)
+        self._listeners.tell(event)
+
+    def end(self, event: Closed) -> None:
+        """A session is over: write that down, let its id be opened anew, and tell of it."""
+        try:
+            if self.journal is not None:
+                self.journal.write(event)
+        finally:
+            self.sessions.forget(event.session)
+            self._listeners.tell(event)
 
     def constraints(self) -> tuple[Constraint, ...]:
         """What has been learned and holds, the latest confirmed last.
@@ -331,7 +338,7 @@ class Guard:
         with self.lock:
             read = snapshots.read(snapshot)
             if read.key != self._fingerprinter.key:
-                if self.keeper is not None or self._sessions:
+                if self.keeper is not None or self.sessions:
                     raise ValueError(
                         "this guard's fingerprints have a key of their own; "
                         "restore into a guard without a store, before its first session"

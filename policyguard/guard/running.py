@@ -17,8 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from policyguard.guard import given
 from policyguard.guard.deadline import ends_within, error_of, in_task, in_thread, stop
 from policyguard.guard.results import Given, read, told
+from policyguard.guard.warning import warn
+from policyguard.journal.errors import JournalError
 from policyguard.model.errors import CallRefused, ToolTimeoutError
 from policyguard.model.event import Completed, Ended
+from policyguard.model.outcome import Recorded
+from policyguard.store.errors import StoreError
 
 if TYPE_CHECKING:
     from policyguard.guard.session import Session
@@ -124,7 +128,7 @@ class _Call:
         """Report a result, and give it back: if it is text, as the model is to see it."""
         if isinstance(result, _UNBEGUN):
             raise self._unbegun(result)
-        recorded = self._session.record(self.id, result=result, duration=self.took())
+        recorded = self._record(result=result)
         if isinstance(result, str) and (recorded.advice or recorded.outcome.payload is not None):
             return cast("R", recorded.text)  # text for text: the type stays what it was
         return result
@@ -138,24 +142,23 @@ class _Call:
     def misused(self, what: str) -> TypeError:
         """Report a function that does not fit how it is run: it is the program's fault."""
         error = TypeError(f"`{self._decision.tool}` {what}")
-        self._session.record(self.id, error=error, blame="harness", duration=self.took())
+        self._record(error=error, blame="harness")
         return error
 
     def out_of_time(self) -> ToolTimeoutError:
         """Report that the call has used up its time, and goes on."""
         error = ToolTimeoutError(self._decision)
-        self._session.replay(
-            Completed(
-                session=self._session.id,
-                at=self._session.guard.clock(),
-                call=self.id,
-                ok=False,
-                error=str(error),
-                duration=self.took(),
-                timeout_by=self._decision.timeout_by,
-                running=True,
-            )
+        failed = Completed(
+            session=self._session.id,
+            at=self._session.guard.clock(),
+            call=self.id,
+            ok=False,
+            error=str(error),
+            duration=self.took(),
+            timeout_by=self._decision.timeout_by,
+            running=True,
         )
+        self._told(cast("Recorded", self._session.replay(failed)))
         return error
 
     def ended(self, over: Running[Any]) -> None:
@@ -183,10 +186,29 @@ class _Call:
         if error is not None:
             self._failed(error)
         else:
-            self._session.record(self.id, result=over.result(), duration=self.took())
+            self._record(result=over.result())
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, Exception):
-            self._session.record(self.id, error=error, duration=self.took())
+            self._record(error=error)
         else:  # cancelled, or the program is being stopped: nothing to learn from
+            self._release(error)
+
+    def _release(self, error: BaseException) -> None:
+        """Take the call back. Whoever is being stopped is: `error` comes out, whatever fails."""
+        try:
             self._session.release(self.id)
+        except (JournalError, StoreError) as failure:
+            text = f"the release of `{self._decision.tool}` ({self.id}) failed: {failure}"
+            error.add_note(f"policyguard: {text}")
+            warn(text)
+
+    def _record(self, **came: Any) -> Recorded:
+        """Report what came of the call."""
+        return self._told(self._session.record(self.id, duration=self.took(), **came))
+
+    def _told(self, recorded: Recorded) -> Recorded:
+        """What went wrong with the report is the host's to know, who sees the result alone."""
+        for fault in recorded.errors:
+            warn(f"`{self._decision.tool}` ({self.id}), {fault.id}: {fault.error}")
+        return recorded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from policyguard.evaluator.attempt import Attempt
@@ -10,10 +11,10 @@ from policyguard.evaluator.calls import attempted
 from policyguard.evaluator.session import PROGRESSING, SessionState
 from policyguard.guard import given
 from policyguard.guard.answers import tell
-from policyguard.guard.approver import put
+from policyguard.guard.approver import agreed, put
 from policyguard.guard.calls import Calls
 from policyguard.guard.results import read, told
-from policyguard.guard.tool import entered
+from policyguard.guard.tool import entered, left
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.event import (
@@ -21,6 +22,7 @@ from policyguard.model.event import (
     Approved,
     Closed,
     Completed,
+    Drawn,
     Event,
     Granted,
     Refused,
@@ -110,7 +112,8 @@ class Session:
             return decision
         asked = put(self.guard.approver, self, decision)
         with self.guard.lock:
-            if asked is not decision or not self._agreed(decision):
+            now, evaluator = self._now(), self.guard.evaluator
+            if asked is not decision or not agreed(evaluator, self._state, decision, now):
                 return asked
         return self._judge(True, tool, args, at, batch, tags, server, hints, estimate)
 
@@ -183,8 +186,8 @@ class Session:
         `content` and `isError`): its text, its error flag and its `_meta` are read, but for the
         keys that only the host may set (`outcomes.meta.harness`). `meta` is the host's own word.
 
-        `TypeError` for a value of another type, `ValueError` for another word as `blame`; the call
-        may then be reported again.
+        `TypeError` for a value of another type, `ValueError` for another word as `blame` and for a
+        decision of another session; the call may then be reported again.
         """
         if error is not None and type(error) is not str:
             given.failure("error", error)
@@ -213,7 +216,9 @@ class Session:
             Completed(
                 self.id,
                 self.guard.clock() if at is None else given.whole("at", at),
-                decision.id if type(decision) is Decision else given.call(decision),
+                decision.id
+                if type(decision) is Decision and decision.session == self.id
+                else given.call(decision, self.id),
                 False if failed else None,
                 "explicit",
                 text,
@@ -233,10 +238,15 @@ class Session:
         )
 
     def release(self, decision: Decision | str) -> None:
-        """Take an admission back: the call did not run and leaves windows and budgets."""
+        """Take an admission back: the call did not run and leaves windows and budgets.
+
+        Nothing happens where the session is over: its calls were given up. `ValueError` for a
+        decision of another session.
+        """
+        call = given.call(decision, self.id)
         with self.guard.lock:
-            call = given.call(decision)
-            self._calls.fold(Released(session=self.id, at=self._now(), call=call))
+            if not self.closed:
+                self._calls.fold(Released(session=self.id, at=self._now(), call=call))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Say yes to a call that was answered with *ask*: it may be checked once more, and runs.
@@ -249,6 +259,7 @@ class Session:
         Returns whether that is enough: a rule may want several people, people with a label, or an
         answer within a time. A yes that no question of a `check` is waiting for (the call has run
         since, or was only asked about with `decide`) counts nowhere, and is not enough.
+        `RuntimeError` where the session is over.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
@@ -261,22 +272,14 @@ class Session:
                 extend = budgets[charge.budget].extended
                 self._calls.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
             self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
-            return self._agreed(decision)
-
-    def _agreed(self, decision: Decision) -> bool:
-        """Whether enough has been said to what asked about a call."""
-        return all(
-            self.guard.evaluator.waived(self._state, decision.fingerprint, one, self._now())
-            for one in decision.violations
-            if one.effect is Effect.ASK
-        )
+            return agreed(self.guard.evaluator, self._state, decision, at)
 
     def grant(self, budget: str, amount: float | None = None, *, by: str) -> None:
         """Raise a budget where this session draws on it, and lift a halt.
 
         `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
         `KeyError` for an unknown budget, `ValueError` for one without `extend` and no amount, and
-        for an amount that is not finite or below 0.
+        for an amount that is not finite or below 0, `RuntimeError` where the session is over.
         """
         budgets = self.guard.evaluator.budgets
         id_ = budget if budget in budgets else f"budgets/{budget}"
@@ -291,25 +294,35 @@ class Session:
         self._calls.fold(Granted(self.id, self._now(), id_, amount, given.text("by", by)))
 
     def turn(self) -> None:
-        """Begin a new turn: the person has spoken. Lifts a halt; what counts per turn is new."""
+        """Begin a new turn: the person has spoken. Lifts a halt; what counts per turn is new.
+
+        `RuntimeError` where the session is over.
+        """
         self._calls.fold(TurnStarted(session=self.id, at=self._now()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls.
 
-        `ValueError` for what is not finite or below 0.
+        `ValueError` for what is not finite or below 0, `RuntimeError` where the session is over.
         """
         tokens = given.whole("tokens", given.amount("tokens", tokens))
         cost = given.amount("cost", cost)
         self._calls.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
 
     def close(self) -> None:
-        """End the session: what was counted for it alone is forgotten, and it refuses all calls."""
-        self.replay(Closed(session=self.id, at=self._now()))
+        """End the session: what was counted for it alone is forgotten, and it refuses all calls.
+
+        Its sub-agents' sessions are ended first. Raises `JournalError` or `StoreError` where
+        something could not be written down; all of them are over none the less.
+        """
+        with self.guard.lock, ExitStack() as last:
+            last.callback(self.replay, Closed(session=self.id, at=self._now()))
+            for below in self.guard.sessions.of(self.id):
+                last.callback(below.close)
 
     def leave(self) -> None:
         """Refuse all calls from now on: the guard is closed, another may go on with the session."""
-        self._calls.closed = True
+        self._calls.leave()
 
     def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
         """Check a call, run `fn`, record what came of it, and return its result.
@@ -361,7 +374,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        entered.set(entered.get()[:-1])
+        left(self)
 
     def replay(self, event: Event) -> Decision | Recorded | None:
         """Put a recorded event through the same code as a live call, at its own time.
@@ -374,15 +387,13 @@ class Session:
                 return self._calls.judge(attempted(self._state, event, event.at), True)
             case Completed():
                 return self._calls.complete(event)
-            case Spent():
+            case Spent() if not self.closed:
                 self._calls.spend(event)
             case Closed():
-                with self.guard.lock:
-                    if not self.closed:
-                        self._calls.fold(event)
-                        self.guard.forget(self.id)
-                        self._calls.closed = True
-            case _:
+                self._calls.end(event)
+            case Drawn():
+                pass  # the sub-agent's own events say it
+            case _ if not self.closed:
                 self._calls.fold(event)
         return None
 

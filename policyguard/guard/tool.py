@@ -20,6 +20,16 @@ R = TypeVar("R")
 entered: ContextVar[tuple[Session, ...]] = ContextVar("policyguard_sessions", default=())
 """The sessions of the surrounding `with guard.session(...):` blocks, innermost last."""
 
+
+def left(session: Session) -> None:
+    """A `with` block of a session has ended: maybe before one that was entered after it."""
+    inner: list[Session] = []
+    outer = [*entered.get()]
+    while outer and (last := outer.pop()) is not session:
+        inner.insert(0, last)
+    entered.set((*outer, *inner))
+
+
 _RECEIVERS = ("self", "cls")
 """The first parameter of a method, by convention: whose method it is, no argument of the call."""
 

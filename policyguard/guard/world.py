@@ -7,6 +7,7 @@ from policyguard.compiler.redaction import redactor
 from policyguard.evaluator import calls
 from policyguard.evaluator import fold as folding
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.own_book import OwnBook
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.state import State
 from policyguard.guard.convergence import Convergence
@@ -17,7 +18,7 @@ from policyguard.learned.memory import Memory, constraint_id
 from policyguard.model.constraint import Lesson
 from policyguard.model.decision import Violation
 from policyguard.model.errors import ExpressionError
-from policyguard.model.event import Admitted, Charge, Completed, Event, Refused, Released
+from policyguard.model.event import Admitted, Charge, Completed, Drawn, Event, Refused, Released
 from policyguard.model.outcome import Outcome
 
 
@@ -108,11 +109,17 @@ class World:
 
     def rebuild(self, event: Event) -> None:
         """Fold an event of a journal: what it taught has been learned, what it drew is drawn."""
+        book = self.state.book
         self._rebuilding = True
+        self.state.book = OwnBook(book, self.evaluator.budgets, event.session)
         try:
-            self.fold(event)
+            if isinstance(event, Drawn):
+                folding.drawn(self.evaluator, self.state, event)
+            else:
+                self.fold(event)
         finally:
             self._rebuilding = False
+            self.state.book = book
 
     def _learn(self, lesson: Lesson, attempt: Attempt, at: int | None) -> str:
         """The id of the constraint that a lesson has taught or confirmed; empty for none."""

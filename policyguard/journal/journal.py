@@ -88,9 +88,11 @@ class Journal:
         writer = self._latest
         if writer is None or writer.session != event.session:
             writer = self._turned_to(event.session)
-        writer.append(line[:-1].decode(), masked, anchor or kind in _ANCHORED)
-        if kind is Closed:
-            self._drop(writer)
+        try:
+            writer.append(line[:-1].decode(), masked, anchor or kind in _ANCHORED)
+        finally:
+            if kind is Closed:  # also one that could not be anchored: who is next may go on
+                self._drop(writer)
 
     def form(self, event: Event) -> Form | None:
         """What the lines of such events have in common (see `journal.form`), for `fill`.
@@ -169,7 +171,7 @@ class Journal:
     def _drop(self, writer: Writer) -> None:
         """Close a session's file as it is."""
         self._latest = None
-        del self._writers[writer.session]
+        self._writers.pop(writer.session, None)
         writer.close()
 
     def _opened(self, session: str) -> Writer:

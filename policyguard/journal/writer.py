@@ -108,10 +108,13 @@ class Writer:
     def anchor(self) -> None:
         """Tell the store how far the file reaches, where it does not know. Raises `StoreError`."""
         chain = self._chain
-        if chain.count > self._anchored:
-            self._anchors.put(Anchor(self._named, chain.id, chain.count, chain.hash, self._size))
-            self._anchored = chain.count
-        self._due = self._monotonic() + _ANCHOR_EVERY
+        try:
+            if chain.count > self._anchored:
+                anchor = Anchor(self._named, chain.id, chain.count, chain.hash, self._size)
+                self._anchors.put(anchor)
+                self._anchored = chain.count
+        finally:  # a store that has just been waited for in vain is not waited for at once again
+            self._due = self._monotonic() + _ANCHOR_EVERY
 
     def close(self) -> None:
         """Close the file, which unlocks it. Anchors nothing."""

@@ -193,6 +193,19 @@ class Granted(_Event, frozen=True, tag="granted"):
     key: str = ""
 
 
+class Drawn(_Event, frozen=True, tag="drawn"):
+    """What the session `by`, a sub-agent, drew from budgets of this session and of its turns.
+
+    `raised` is by how much it raised them; what is below 0 was given back. The sub-agent's own
+    events have the same, and say what for: this one counts only where this session is rebuilt from
+    its journal, which knows nothing of them. Places in `at_once` budgets are not told of.
+    """
+
+    by: str = ""
+    charges: tuple[Charge, ...] = ()
+    raised: tuple[Charge, ...] = ()
+
+
 class Approved(_Event, frozen=True, tag="approved"):
     """A person or a program said yes to one refused call, known by its fingerprint."""
 
@@ -218,6 +231,7 @@ Event = (
     | Released
     | Spent
     | Granted
+    | Drawn
     | Approved
     | Closed
 )

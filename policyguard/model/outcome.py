@@ -51,8 +51,9 @@ _MARKS = {"success": "SUCCESS", "failure": "FAILED", "pending": "PENDING"}
 class Recorded(msgspec.Struct, frozen=True):
     """The answer to `record`: the outcome, text to add to the result, what was learned.
 
-    `errors` are expressions of the policy that failed on this result. `counted` is False for the
-    result of a call that was not in flight: it was refused, or has been reported before.
+    `errors` are expressions of the policy that failed on this result, and what kept it from being
+    written down. `counted` is False for the result of a call that was not in flight: it was
+    refused, or has been reported before, or its session is over.
     """
 
     outcome: Outcome

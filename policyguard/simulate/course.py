@@ -9,7 +9,7 @@ import msgspec
 from policyguard.guard import Guard
 from policyguard.model.decision import Decision, Fault, Violation
 from policyguard.model.effect import Effect
-from policyguard.model.event import Admitted, Completed, Event, Refused, Spent, Started
+from policyguard.model.event import Admitted, Closed, Completed, Event, Refused, Spent, Started
 from policyguard.model.outcome import Outcome, Recorded
 from policyguard.model.quantity import units
 from policyguard.simulate.answer import ALLOWED, UNKNOWN, Answer
@@ -104,7 +104,7 @@ class Course:
 
     def close(self) -> None:
         """The recording of this session is over."""
-        self._session.close()
+        self._session.replay(Closed(session=self._session.id, at=self.guard.clock()))
 
     def _reopen(self) -> None:
         """Begin anew: a guard closes the session used longest ago where too many are open."""

@@ -6,12 +6,13 @@ import gc
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from policyguard import Guard
+from policyguard import Effect, Guard
 from policyguard.guard.session import Session
 from policyguard.journal.errors import AlteredError, JournalError
-from policyguard.model.event import Admitted, Closed, Completed, Event, Started
+from policyguard.model.event import Admitted, Closed, Completed, Event, Started, TurnStarted
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.protocol import Caps
@@ -26,9 +27,9 @@ budgets:
 CAPS = Caps(constraints=10, evidence=10, anchors=10)
 
 
-def load(folder: Path, store: SqliteStore | None = None) -> Guard:
+def load(folder: Path, store: SqliteStore | None = None, more: str = "") -> Guard:
     file = folder / "policy.yaml"
-    file.write_text(POLICY)
+    file.write_text(POLICY + more)
     return Guard.load(file, store=store or folder / "state" / "store.db")
 
 
@@ -177,3 +178,99 @@ def test_a_session_whose_beginning_could_not_be_written_has_not_begun(tmp_path: 
     assert call(session)
     session.close()
     assert written(guard) == [Started, Admitted, Completed, Closed]
+
+
+def test_what_is_reported_after_the_guard_is_closed_counts_nowhere_and_says_so(
+    tmp_path: Path,
+) -> None:
+    guard = load(tmp_path)
+    session = guard.session("s")
+    decision = session.check("read")
+    guard.close()
+    late = session.record(decision, result="too late")
+    assert not late.counted
+    assert late.outcome.ok
+    assert "the guard is closed: load another guard" in late.errors[0].error
+    session.release(decision)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_nothing_can_be_said_to_a_session_that_is_over(tmp_path: Path, whole: bool) -> None:
+    guard = load(tmp_path)
+    session = guard.session("s")
+    asked = msgspec.structs.replace(session.check("read"), effect=Effect.ASK)
+    (guard if whole else session).close()
+    says = "the guard is closed" if whole else "the session is over: open a new session"
+    for say in (
+        session.turn,
+        lambda: session.spend(tokens=1),
+        lambda: session.grant("own", 1, by="ana"),
+        lambda: session.approve(asked, by="ana"),
+    ):
+        with pytest.raises(RuntimeError, match=says):
+            say()
+
+
+def test_a_session_that_is_over_takes_nothing_more(tmp_path: Path) -> None:
+    guard = load(tmp_path)
+    session = guard.session("s")
+    decision, other = session.check("read"), session.check("read", {"n": 1})
+    session.close()
+    assert not session.record(decision, result="too late").counted
+    session.release(other)
+    assert not session.check("read").allowed
+    assert session.replay(TurnStarted("s")) is None
+    assert written(guard) == [Started, Admitted, Admitted, Closed]
+    assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
+
+
+def test_who_hears_that_a_session_is_over_finds_it_closed(tmp_path: Path) -> None:
+    guard = load(tmp_path)
+    session = guard.session("s")
+    heard: list[tuple[bool, bool]] = []
+
+    def listener(_: Event) -> None:
+        heard.append((session.check("read").allowed, guard.session("s") is session))
+
+    guard.on(listener, Closed)
+    session.close()
+    assert heard == [(False, False)]
+    assert written(guard) == [Started, Closed, Started]
+
+
+@pytest.mark.parametrize("evicted", [True, False])
+def test_a_session_whose_end_cannot_be_written_goes_all_the_same(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, evicted: bool
+) -> None:
+    guard = load(tmp_path, more="bounds: {sessions: 2, in_flight: 1}\n")
+    first, _ = guard.session("s"), guard.session("t")
+    assert guard.journal is not None
+    path = guard.journal.path("s")
+    path.write_bytes(path.read_bytes()[:-30])
+    if evicted:
+        assert guard.session("u").check("read").allowed
+        assert "session 's' had to go" in caplog.text
+        assert "was altered" in caplog.text
+    else:
+        with pytest.raises(AlteredError, match="was altered"):
+            first.close()
+        first.close()
+    assert first.closed
+    assert guard.keeper is not None
+    guard.keeper.store.lease("s").close()
+    for name in "vw":
+        guard.session(name)
+
+
+def test_a_session_whose_end_cannot_be_anchored_leaves_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "store.db"
+    guard = load(tmp_path, SqliteStore(path, caps=CAPS, patience=0.05))
+    session = guard.session("s")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        session.close()
+    other.close()
+    assert session.closed
+    assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
+    assert written(guard) == [Started, Closed]

@@ -42,7 +42,7 @@ def test_a_session_goes_on_where_another_process_left_it(tmp_path: Path) -> None
         session.record(session.check("read", {"path": "x"}), result="same", cost=0.2)
     session.record(session.check("build", {}), error="wrong way")
     before = session.guard.world.state.sessions["s"].facts
-    first._leases["s"].close()  # as the death of the process would
+    first.sessions.forget("s")  # as the death of the process would
     first.journal.close()
 
     second = _guard(tmp_path).session("s")

@@ -378,7 +378,7 @@ def test_a_session_that_is_rebuilt_draws_nothing_twice(tmp_path: Path) -> None:
         one.record(one.check("tool", {}), result="", cost=0.2)
     one.check("tool", {"left": "running"})
     one.grant("b", 1, by="ann")
-    first._leases["one"].close()  # as the death of the process would
+    first.sessions.forget("one")  # as the death of the process would
     first.journal.close()
     del first, one
     gc.collect()

@@ -206,6 +206,17 @@ def test_a_late_or_unknown_result_is_judged_and_not_counted(tmp_path: Path) -> N
     assert session.record("c99", result="?").outcome.ok
 
 
+def test_a_decision_of_another_session_is_no_call_of_this_one(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, LOOP + "budgets: {two: {calls: 2}}\n")
+    one, other = guard.session("a"), guard.session("b")
+    mine, theirs = one.check("x"), other.check("x")
+    for report in (lambda: one.record(theirs, result="ok"), lambda: one.release(theirs)):
+        with pytest.raises(ValueError, match="call `c1` is one of session `b`, not of this"):
+            report()
+    assert one.record(mine, result="ok").counted
+    assert other.record(theirs, result="ok").counted
+
+
 def test_run_checks_runs_and_records(tmp_path: Path) -> None:
     events: list[Event] = []
     session = _guard(tmp_path, listener=events.append).session("a")
@@ -261,6 +272,27 @@ def test_tools_belong_to_the_surrounding_session(tmp_path: Path) -> None:
 
         assert asyncio.run(both()) == [1, 2]
     assert add.__doc__ == "Add."
+
+
+def test_blocks_of_sessions_may_end_in_any_order(tmp_path: Path) -> None:
+    told: list[Event] = []
+    guard = _guard(tmp_path)
+    guard.on(told.append, Admitted)
+
+    @guard.tool
+    def note() -> None:
+        pass
+
+    one, two = guard.session("1"), guard.session("2")
+    for session in (one, two, one, two):
+        session.__enter__()
+    for session, expected in ((one, "2"), (two, "2"), (two, "1")):
+        session.__exit__()
+        note()
+        assert told[-1].session == expected
+    one.__exit__()
+    with pytest.raises(RuntimeError, match="outside a session"):
+        note()
 
 
 def test_a_session_may_be_entered_by_many_threads(tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""The sessions that a guard has open, in the order of their use, and whose sub-agents they are."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from policyguard.evaluator.session import SessionState
+from policyguard.journal.errors import JournalError
+from policyguard.store.errors import StoreError
+from policyguard.store.protocol import Lease, Store
+
+if TYPE_CHECKING:
+    from policyguard.guard.session import Session
+
+
+class Sessions:
+    """The open sessions. One thread at a time may use it.
+
+    One that is used is used with its ancestors: the one that was used longest ago has no
+    sub-agents. In a `store` each is held on lease, so that no other process has it open, too.
+    `states` are what is known of each.
+    """
+
+    __slots__ = ("_leases", "_open", "_states", "_store")
+
+    def __init__(self, states: dict[str, SessionState], store: Store | None) -> None:
+        self._states = states
+        self._store = store
+        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._leases: dict[str, Lease] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def get(self, id_: str) -> Session | None:
+        """The open session of this id."""
+        return self._open.get(id_)
+
+    def hold(self, id_: str) -> None:
+        """Take a session for this process. Raises `SessionBusyError` where another has it."""
+        if self._store is not None:
+            self._leases[id_] = self._store.lease(id_)
+
+    def held(self, id_: str) -> bool:
+        """Whether a session is open, or about to be."""
+        return id_ in self._open or id_ in self._leases
+
+    def put(self, session: Session) -> None:
+        """A session that is held is open now."""
+        self._open[session.id] = session
+
+    def use(self, id_: str) -> bool:
+        """A session is in use: it is the last to go, but for its ancestors. False: not open."""
+        if id_ not in self._open:
+            return False
+        for one in self._states[id_].line():
+            if one in self._open:
+                self._open.move_to_end(one)
+        return True
+
+    def make_room(self, most: int, above: SessionState | None) -> None:
+        """Close those used longest ago, so that with one more there are at most `most`.
+
+        The one more is a sub-agent of `above`, if that is given: `RuntimeError` where it would take
+        the room of one of its own ancestors. What cannot be written down of those that go is
+        logged: it is not the fault of who comes next.
+        """
+        if above is not None:
+            self.use(above.id)
+        while len(self._open) >= most:
+            oldest = next(iter(self._open.values()))
+            if above is not None and oldest.id in above.line():
+                raise RuntimeError(
+                    f"there is no room for a sub-agent of session `{above.id}`: "
+                    f"`bounds.sessions` is {most}, and it would take the place of `{oldest.id}`, "
+                    "which pays for it; allow more"
+                )
+            try:
+                oldest.close()
+            except (JournalError, StoreError):
+                import logging  # which nobody needs whose sessions can be closed
+
+                log = logging.getLogger("policyguard")
+                log.exception("session %r had to go, and its end is not written", oldest.id)
+
+    def of(self, parent: str) -> list[Session]:
+        """The open sessions of a session's sub-agents."""
+        above = self._states.get(parent)
+        if above is None or not above.facts["children"]:
+            return []
+        return [one for id_, one in self._open.items() if self._states[id_].parent is above]
+
+    def forget(self, id_: str) -> None:
+        """A session is closed: its id may be opened anew."""
+        self._open.pop(id_, None)
+        lease = self._leases.pop(id_, None)
+        if lease is not None:
+            lease.close()
+
+    def leave(self, last: ExitStack) -> None:
+        """Let go of all; the leases at the very end."""
+        for lease in self._leases.values():
+            last.callback(lease.close)
+        for session in self._open.values():
+            session.leave()
+        self._leases, self._open = {}, OrderedDict()

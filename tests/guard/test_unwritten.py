@@ -1,0 +1,149 @@
+"""What cannot be written down has not happened; what is written and not anchored has."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard, Session
+from policyguard.journal.errors import JournalError
+from policyguard.journal.writer import Writer
+from policyguard.model.event import Admitted, Event, Released, Started, TurnStarted
+from policyguard.store.durable import SqliteStore
+from policyguard.store.protocol import Caps
+
+POLICY = """
+policyguard: 1
+name: unwritten
+budgets:
+  calls: {calls: 3, per: session, extend: 2}
+  spend: {cost: 1.00, per: session}
+"""
+SHARED = "  all: {calls: 9, per: global, extend: 1}\n"
+CAPS = Caps(constraints=10, evidence=10, anchors=10)
+
+
+def load(folder: Path, more: str = "") -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY + more)
+    store = SqliteStore(folder / "state" / "store.db", caps=CAPS, patience=0.05)
+    return Guard.load(file, store=store)
+
+
+@contextmanager
+def full_disk(session: str = "") -> Iterator[None]:
+    """No line can be written, or none of one session."""
+    whole = Writer.append
+
+    def append(writer: Writer, event: str, masked: bool, anchor: bool) -> None:
+        if writer.session == session or not session:
+            raise JournalError(writer.path, "cannot be written: it is full", "make room")
+        whole(writer, event, masked, anchor)
+
+    with pytest.MonkeyPatch.context() as world:
+        world.setattr(Writer, "append", append)
+        yield
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """The store is held by somebody else."""
+    other = sqlite3.connect(folder / "state" / "store.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield
+    other.close()
+
+
+def kinds(guard: Guard, session: str = "s") -> list[type[Event]]:
+    assert guard.journal is not None
+    return [type(event) for event in guard.journal.events(session)]
+
+
+def made(session: Session) -> int:
+    """How many more calls are let through."""
+    return sum(session.check("x", {"more": number}).allowed for number in range(20))
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda session: session.grant("calls", by="ana"),
+        lambda session: session.grant("all", 20, by="ana"),
+        lambda session: session.spend(cost=0.6),
+        Session.turn,
+    ],
+)
+def test_what_cannot_be_written_has_not_happened(
+    tmp_path: Path, say: Callable[[Session], None]
+) -> None:
+    guard = load(tmp_path, SHARED)
+    session = guard.session("s")
+    told: list[Event] = []
+    guard.on(told.append)
+    with full_disk():
+        for _ in range(3):
+            with pytest.raises(JournalError, match="make room"):
+                say(session)
+    assert told == []
+    assert session._state.turn == 0
+    assert made(session) == 3
+    assert sum(made(guard.session(name)) for name in "tuv") == 6
+
+
+def test_a_call_gives_its_place_back_though_that_cannot_be_written(tmp_path: Path) -> None:
+    session = load(tmp_path).session("s")
+    decision = session.check("x")
+    with full_disk(), pytest.raises(JournalError):
+        session.release(decision)
+    assert made(session) == 3
+
+
+def test_what_is_written_and_not_anchored_has_happened_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = load(tmp_path)
+    session = guard.session("s")
+    with locked(tmp_path):
+        session.turn()
+    assert "is written, and not anchored" in caplog.text
+    assert kinds(guard) == [Started, TurnStarted]
+    assert session._state.turn == 1
+
+
+def test_an_admission_that_is_written_and_refused_all_the_same_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("policyguard.journal.writer._ANCHOR_EVERY", 0)
+    with load(tmp_path) as guard:
+        session = guard.session("s")
+        with locked(tmp_path):
+            decision = session.check("y")
+        assert not decision.allowed
+        assert "locked" in decision.errors[0].error
+        assert kinds(guard) == [Started, Admitted, Released]
+    assert made(load(tmp_path).session("s")) == 3
+
+
+def test_a_sub_agents_call_that_its_payer_cannot_know_of_is_taken_back(tmp_path: Path) -> None:
+    with load(tmp_path) as guard:
+        child = guard.session("child", parent=guard.session("parent"))
+        with full_disk("parent"):
+            assert not child.check("y").allowed
+        assert kinds(guard, "child") == [Started, Admitted, Released]
+    assert made(load(tmp_path).session("child")) == 3
+
+
+def test_a_sub_agents_spending_that_its_payer_cannot_know_of_has_happened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = load(tmp_path)
+    parent = guard.session("parent")
+    child = guard.session("child", parent=parent)
+    with full_disk("parent"):
+        child.spend(cost=1)
+    assert "is not told above" in caplog.text
+    assert not parent.decide("x").allowed

@@ -103,7 +103,7 @@ def test_what_learns_by_tool_searches_by_tool(tmp_path: Path) -> None:
 
 
 def test_a_key_of_the_policys_own_cannot_be_counted_by(tmp_path: Path) -> None:
-    learn = "learn: {corroborate: 1, ban: tool, key: call.tool + call.args.kind}"
+    learn = "learn: {corroborate: 1, key: call.tool + call.args.kind}"
     session = Guard(made(tmp_path, learn), clock=lambda: NOW).session("s")
     fail(session, "test", "a", kind="x")
     session.record(session.check("test", {"kind": "y"}))

@@ -46,6 +46,7 @@ def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
             reads_previous=reads_any(reads, "call.previous"),
             instant=Timestamp.from_ns,
             span=Duration.from_ns,
+            redact=planner.redact,
         ),
         observer=_observer(policy, expressions, fingerprinter),
         budgets=planner.budgets,

@@ -31,6 +31,10 @@ _MOST = 64
 """Numbers of one call that are tolerated; with more of them, they are compared."""
 
 
+_NAMED = 80
+"""Characters of a path in a message."""
+
+
 class NotJson(ArgumentsError, ValueError):  # noqa: N818 - names what the value is
     """A value that JSON cannot hold, or that is too large or too deep."""
 
@@ -154,7 +158,7 @@ class Fingerprinter:
             return _folded(value) if self._fold_all else value
         if kind is float:
             if not math.isfinite(value):
-                raise NotJson(f"`{path or 'a value'}` is {value}, which JSON does not know")
+                raise NotJson(f"{_at(path)} is {value}, which JSON does not know")
             return value
         if depth > self._depth:
             raise NotJson(f"they are nested deeper than {self._depth} levels")
@@ -190,20 +194,20 @@ class Fingerprinter:
             try:
                 return float(value)
             except OverflowError:
-                raise NotJson(f"`{path or 'a value'}` is beyond all numbers of JSON") from None
+                raise NotJson(f"{_at(path)} is beyond all numbers of JSON") from None
         if depth > self._depth:
             raise NotJson(f"they are nested deeper than {self._depth} levels")
         if isinstance(value, Mapping):
             told = {}
             for name, item in value.items():
                 if not isinstance(name, str):
-                    raise NotJson(f"the key {name!r:.40} is not a string")
+                    raise NotJson(f"a key is a Python `{type(name).__name__}`, not a string")
                 inner = f"{path}.{name}" if path else name
                 told[str.__str__(name)] = self._plain(item, depth + 1, inner)
             return told
         if isinstance(value, (list, tuple)):
             return [self._plain(item, depth + 1, path) for item in value]
-        raise NotJson(f"`{path or 'a value'}` is a Python `{type(value).__name__}`, not JSON")
+        raise NotJson(f"{_at(path)} is a Python `{type(value).__name__}`, not JSON")
 
 
 def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
@@ -214,6 +218,11 @@ def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
     """
     drawn = hashlib.blake2b(kind, digest_size=32, key=key).digest()
     return hashlib.blake2b(digest_size=_BYTES, salt=drawn[:16], person=drawn[16:])
+
+
+def _at(path: str) -> str:
+    """Where a value stands; not half of a name, which may be a secret."""
+    return f"`{path}`" if 0 < len(path) <= _NAMED else "a value"
 
 
 def _folded(value: Any) -> Any:

@@ -16,7 +16,7 @@ class Ground(msgspec.Struct, frozen=True):
 
     `derive` computes what expressions read of a call beyond its plain fields, `targets` what it
     touches (None: nobody asks); `instant` and `span` turn nanoseconds into what expressions see as
-    times.
+    times; `redact` blots out of a text what nobody may see.
     """
 
     lists: dict[str, Any]
@@ -26,6 +26,7 @@ class Ground(msgspec.Struct, frozen=True):
     reads_previous: bool
     instant: Callable[[int], Any]
     span: Callable[[int], Any]
+    redact: Callable[[str], str]
 
 
 WHERE = {

@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from policyguard.model.text import printable
+
 NEVER = "this call may not be made even once"
 """What a limit of 0 says."""
 
@@ -54,9 +56,7 @@ def show(value: Any, redact: Callable[[str], str] | None = None) -> str:
     text = value if isinstance(value, str) else _json(value)
     if redact is not None:
         text = redact(text[: CUT * CUT])  # before it is cut, or half a secret would not be seen
-    text = text[: CUT + 1]
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else " " for c in text)
+    text = printable(text[: CUT + 1])
     return text if len(text) <= CUT else text[:CUT] + "…"
 
 

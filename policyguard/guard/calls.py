@@ -74,7 +74,7 @@ class Calls:
                 if self.closed:
                     verdict = answers.LEFT if guard.closed else answers.CLOSED
                 elif unfit:
-                    verdict = answers.unfit(unfit)
+                    verdict = answers.unfit(attempt, unfit)
                 else:
                     if guard.keeper is not None:
                         guard.keeper.look()
@@ -92,10 +92,10 @@ class Calls:
                         again = repeatable(attempt, walk.plan, learned, judge)
                         verdict = purser.judge(attempt, again, admit=admit)
             except ArgumentsError as error:
-                verdict = answers.unfit(str(error))
+                verdict = answers.unfit(attempt, str(error))
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = guard.evaluator.allow_on_internal_error
-                verdict = answers.broken(error, allow=allow)
+                verdict = answers.broken(attempt, error, allow=allow)
             if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
                 own = attempt.exact or attempt.fingerprint
                 decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
@@ -127,7 +127,7 @@ class Calls:
         fault = Fault("journal", str(error))
         if decision.allowed and not self._guard.evaluator.allow_on_internal_error:
             self._guard.world.fold(Released(session=self._state.id, call=decision.id))
-            refused = answers.broken(error, allow=False)
+            refused = answers.broken(attempt, error, allow=False)
             verdict = msgspec.structs.replace(refused, faults=(fault,))
             return answers.decision(self._state.id, verdict, attempt)
         return msgspec.structs.replace(decision, errors=(*decision.errors, fault))

@@ -14,7 +14,7 @@ from policyguard.evaluator.wording import show, times
 from policyguard.learned.binding import ask
 from policyguard.learned.memory import Memory
 from policyguard.model.constraint import Constraint, Lesson
-from policyguard.model.decision import Fault, Violation
+from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 from policyguard.model.outcome import Outcome
@@ -154,8 +154,7 @@ class Learner:
             try:
                 found = list(self._of(entry, attempt, entry.parameters))
             except ExpressionError as error:
-                if Fault("learn", str(error)) not in attempt.faults:
-                    attempt.fault("learn", error)  # entries inherit their keys from one another
+                attempt.fault("learn", error)
                 continue
             for bound in found:
                 place = (entry.name, bound.scope, bound.key)

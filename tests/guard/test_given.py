@@ -297,14 +297,15 @@ def test_arguments_in_types_of_the_programs_own_are_what_they_say(
     [
         ({"when": object()}, "`when` is a Python `object`, not JSON"),
         ({"deep": {"cost": Decimal(1)}}, "`deep.cost` is a Python `Decimal`, not JSON"),
-        ({"in": {3: "x"}}, "the key 3 is not a string"),
-        ({3: "x"}, "the key 3 is not a string"),
+        ({"in": {3: "x"}}, "a key is a Python `int`, not a string"),
+        ({10**5000: "x"}, "a key is a Python `int`, not a string"),
+        ({"x" * 81: math.nan}, "judged: a value is nan"),
         ({"n": Ratio(math.nan)}, "`n` is nan, which JSON does not know"),
         ({"n": Fraction(10**400)}, "`n` is beyond all numbers of JSON"),
         ({"x": Mode.FAST, "deep": DEEP}, "nested deeper than 64 levels"),
         ({"x": Mode.FAST, "deep": ENDLESS}, "nested deeper than 64 levels"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_arguments_that_are_no_json_are_refused(
     session: Session, args: dict[Any, Any], reason: str

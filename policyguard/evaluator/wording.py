@@ -52,8 +52,9 @@ def show(value: Any, redact: Callable[[str], str] | None = None) -> str:
     if value is None:
         return "(absent)"
     if isinstance(value, float):
-        return f"{value:g}"
-    text = value if isinstance(value, str) else _json(value)
+        text = f"{value:g}"
+    else:
+        text = value if isinstance(value, str) else _json(value)
     if redact is not None:
         text = redact(text[: CUT * CUT])  # before it is cut, or half a secret would not be seen
     text = printable(text[: CUT + 1])

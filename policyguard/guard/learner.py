@@ -186,7 +186,7 @@ class Learner:
         attempt: Attempt,
         signatures: Iterable[str],
     ) -> Iterator[Bound]:
-        scope = _scope(entry, attempt)
+        scope = self._scope(entry, attempt)
         for signature in signatures:
             names = entry.parameters.get(signature, ())
             point = {name: attempt.args[name] for name in names if name in attempt.args}
@@ -213,6 +213,12 @@ class Learner:
             for target in attempt.targets:
                 yield f"target:{self._digest(target)}", {}, target
 
+    def _scope(self, entry: LearnEntry, attempt: Attempt) -> str:
+        scope = _scope_of(entry.scope, attempt.session)
+        if entry.scope_key is None:
+            return scope
+        return f"{scope}\x1f{self._digest(str(entry.scope_key(attempt.view)))}"
+
     def _counted(self, entry: LearnEntry, bound: Bound, attempt: Attempt) -> str:
         if entry.count_by is None:
             return bound.key
@@ -221,11 +227,6 @@ class Learner:
         except ExpressionError as error:
             attempt.fault("learn/count_by", error)
             return bound.key
-
-
-def _scope(entry: LearnEntry, attempt: Attempt) -> str:
-    scope = _scope_of(entry.scope, attempt.session)
-    return scope if entry.scope_key is None else f"{scope}\x1f{entry.scope_key(attempt.view)}"
 
 
 def _scope_of(kind: str, session: SessionState) -> str:

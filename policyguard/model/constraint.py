@@ -18,8 +18,8 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     `parameters:…`), `counted` what failures are counted by. `point` holds the values of the
     parameters that a parameter ban is about. `since` is the number of the session's last change
     by another call, `seq` that of this outcome. `batch` is shared by one message's calls.
-    `failure` is the fingerprint of the error with its accidents masked. `key` and `counted` hold
-    digests of what the call says; `label` is that itself, for people.
+    `failure` is the fingerprint of the error with its accidents masked. `scope`, `key` and
+    `counted` hold digests of what the call says; `label` is what the key says, for people.
     """
 
     learn: str

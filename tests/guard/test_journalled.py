@@ -135,20 +135,28 @@ signatures:
   - {id: oom, pattern: oom, blame: agent}
 limits: {default: {repeat: {max: 5, same: target}}}
 budgets: {each: {calls: 5, per: [session, call.args.path]}}
-learn: {corroborate: 1, parameters: {oom: {of: [size], direction: up}}}
+learn: {corroborate: 1, scope_key: call.args.where, parameters: {oom: {of: [size], direction: up}}}
 """)
     guard = Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
     session = guard.session("s")
-    session.record(session.check("read", {"path": "my-secret", "size": 1}), error="lost my-secret")
-    session.record(session.check("fit", {"path": "my-other", "size": 424242}), error="oom")
-    assert not session.check("read", {"path": "my-secret"}).allowed
-    assert not session.check("fit", {"path": "x", "size": 500000}).allowed
+    session.record(
+        session.check("read", {"path": "my-secret", "size": 1, "where": "my-place"}),
+        error="lost my-secret",
+    )
+    session.record(
+        session.check("fit", {"path": "my-other", "size": 424242, "where": "my-place"}), error="oom"
+    )
+    assert not session.check("read", {"path": "my-secret", "where": "my-place"}).allowed
+    assert not session.check("fit", {"path": "x", "size": 500000, "where": "my-place"}).allowed
+    assert session.check("fit", {"path": "x", "size": 500000, "where": "elsewhere"}).allowed
     assert {one.label for one in guard.constraints()} == {"my-secret", ""}
     session.close()
     (file,) = (tmp_path / "state" / "journal").iterdir()
     written = file.read_text()
-    for hidden in ("my-secret", "my-other", "424242"):
+    for hidden in ("my-secret", "my-other", "424242", "my-place"):
         assert hidden not in written
+    guard.close()
+    assert b"my-place" not in (tmp_path / "state" / "store.db").read_bytes()
 
 
 def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:

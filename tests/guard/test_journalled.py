@@ -250,6 +250,27 @@ for number in range(1000):
     assert session.check("read", {"n": -1}).violations[0].id == "budgets/calls"
 
 
+def test_more_sessions_than_the_process_may_open_files(tmp_path: Path) -> None:
+    _guard(tmp_path)
+    script = """
+import os, resource, sys
+from policyguard import Guard
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+guard = Guard.load(sys.argv[1], store=sys.argv[2])
+sessions = [guard.session(f"s{number}") for number in range(100)]
+for turn in range(2):
+    decisions = [session.check("read", {"n": turn}) for session in sessions]
+    assert all(decision.allowed for decision in decisions), decisions
+for number in range(20):
+    os.dup(0)  # the host has files of its own
+"""
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    done = subprocess.run(
+        [sys.executable, "-c", script, policy, store], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_journals_go_when_they_have_been_kept_long_enough(tmp_path: Path) -> None:
     kept = "journal: {keep_for: 30d}\n"
     for name in ("old", "new"):

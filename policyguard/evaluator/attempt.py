@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from policyguard.evaluator.walk import Walk
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+LOST: dict[str, Any] = {}
+"""The arguments of a call that was written down without them, rebuilt: whatever they were."""
 
 
 class Call(msgspec.Struct, eq=False, gc=False):

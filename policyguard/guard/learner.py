@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from policyguard.compiler.learning import LearnEntry
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import LOST, Attempt
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.wording import show, times
 from policyguard.learned.binding import ask
@@ -47,11 +47,7 @@ class Learner:
     ) -> None:
         self._entries = entries
         # Where calls alone are banned, one look-up tells that nothing is known of one.
-        self._plain = all(
-            entry.ban == "call"
-            and not (entry.key or entry.scope_key or entry.count_by or entry.parameters)
-            for entry in entries.values()
-        )
+        self._plain = all(entry.ban == "call" and entry.plain for entry in entries.values())
         self._alone = True
         self._patience = patience
         self._digest = digest
@@ -186,6 +182,11 @@ class Learner:
         attempt: Attempt,
         signatures: Iterable[str],
     ) -> Iterator[Bound]:
+        if attempt.args is LOST and not entry.plain:
+            raise ExpressionError(
+                "nothing is learned by the arguments of a call that was made before the session "
+                "was rebuilt: the journal did not keep them (`journal: {args: keep}` does)"
+            )
         scope = self._scope(entry, attempt)
         for signature in signatures:
             names = entry.parameters.get(signature, ())

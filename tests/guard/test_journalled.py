@@ -159,6 +159,51 @@ learn: {corroborate: 1, scope_key: call.args.where, parameters: {oom: {of: [size
     assert b"my-place" not in (tmp_path / "state" / "store.db").read_bytes()
 
 
+@pytest.mark.parametrize("args", ["keep", "mask", "hash", "drop"])
+@pytest.mark.parametrize(
+    ("learn", "plain"),
+    [
+        ("ban: call", True),
+        ("ban: tool", True),
+        ("ban: target", False),
+        ("key: call.args.path", False),
+        ("ban: tool, scope_key: call.args.path", False),
+        ("parameters: {lost: {of: [n], direction: up}}", False),
+    ],
+)
+@pytest.mark.parametrize("error", ["lost", None])
+def test_what_is_not_there_any_more_teaches_nothing(
+    tmp_path: Path, args: str, learn: str, plain: bool, error: str | None
+) -> None:
+    (tmp_path / "policy.yaml").write_text(f"""
+policyguard: 1
+name: hidden
+classify: {{targets: [path]}}
+signatures: [{{id: lost, pattern: lost, blame: agent}}]
+journal: {{args: {args}}}
+learn: {{corroborate: 1, {learn}}}
+""")
+
+    def opened() -> Guard:
+        return Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
+
+    with opened() as guard:
+        session = guard.session("s")
+        session.record(session.check("move", {"path": "b", "n": 9}), error="lost")
+        decision = session.check("read", {"path": "a", "n": 1})
+        known = len(guard.constraints())
+    with opened() as guard:
+        session = guard.session("s")
+        recorded = session.record(decision.id, result="found", error=error)
+        assert recorded.counted
+        taught = error is not None and (plain or args == "keep")
+        assert len(guard.constraints()) == known + taught
+        said = [fault.error for fault in recorded.errors]
+        assert [bool(one) for one in said] == ([] if plain or args == "keep" else [True])
+        assert all("the journal did not keep them" in one for one in said)
+        assert session.check("read", {"path": "a", "n": 1}).allowed is not taught
+
+
 def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:
     guard = _guard(tmp_path, "journal: {args: keep, results: keep}\n")
     session = guard.session("s")

@@ -20,6 +20,7 @@ from policyguard.model.errors import ArgumentsError, OddArgumentsError
 
 _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 _FLAT = frozenset({str, int, bool, type(None)})
+_SINGLE = _FLAT | {float}
 _BYTES = 12
 """Of a fingerprint. A million sessions of a thousand calls have two alike by chance once in 10¹¹
 times, and who does not know the key cannot make two alike."""
@@ -88,6 +89,8 @@ class Fingerprinter:
     ) -> tuple[str, str, tuple[float, ...]]:
         """The fingerprint of a call; without its tolerant numbers, where it has any; and these.
 
+        `args` belongs to the call; the lists and objects in it give way to copies, which whoever
+        made them cannot change any more. Few calls have any, and most cost nothing by it.
         Raises `NotJson` with the reason, and `OddArgumentsError` for what is JSON but in other
         types than Python's own.
         """
@@ -97,6 +100,7 @@ class Fingerprinter:
             for name, value in args.items():
                 if type(value) not in as_is or name in names:
                     told = self._tidy(args, 1, "")
+                    _keep(args)
                     break
             if self._tolerates:
                 return self._tolerant(tool, server, told)
@@ -218,6 +222,13 @@ def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
     """
     drawn = hashlib.blake2b(kind, digest_size=32, key=key).digest()
     return hashlib.blake2b(digest_size=_BYTES, salt=drawn[:16], person=drawn[16:])
+
+
+def _keep(args: dict[str, Any]) -> None:
+    """Put copies in the place of what its owner may go on to change."""
+    for name, value in args.items():
+        if value.__class__ not in _SINGLE:
+            args[name] = msgspec.to_builtins(value)
 
 
 def _at(path: str) -> str:

@@ -292,6 +292,32 @@ def test_arguments_in_types_of_the_programs_own_are_what_they_say(
     assert event.args == plain
 
 
+@pytest.mark.parametrize("place", ["of.path", "of.deep[0].path", "all[0].path"])
+def test_a_call_is_what_it_was_when_it_was_checked(tmp_path: Path, place: str) -> None:
+    """A tool may work on its own arguments: what it teaches is about the call that was made."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: kept\nclassify: {fingerprint: {ignore: [id]}}\n"
+        f'learn: {{corroborate: 1, blame: [unknown], key: "string(call.args.{place})"}}\n'
+    )
+    session = Guard.load(file).session("s")
+    inner: dict[str, Any] = {"path": "/bad"}
+    inner["deep"] = [{"path": "/bad"}]
+    listed = [{"path": "/bad"}]
+
+    def fails() -> None:
+        inner["path"] = inner["deep"][0]["path"] = listed[0]["path"] = "/other"
+        raise ValueError("wrong")
+
+    args = {"id": 1, "of": inner, "all": listed}
+    with pytest.raises(ValueError, match="wrong"):
+        session.run("read", args, fails)
+    assert args["of"] is inner
+    assert session.decide("read", args).allowed
+    inner["path"] = inner["deep"][0]["path"] = listed[0]["path"] = "/bad"
+    assert not session.decide("read", args).allowed
+
+
 @pytest.mark.parametrize(
     ("args", "reason"),
     [

@@ -248,7 +248,7 @@ def test_a_budget_of_money_takes_decimals(session: Session) -> None:
     assert session.check("read").violations[0].id == "budgets/spend"
 
 
-@pytest.mark.parametrize("args", ["{}", ["a"], 3, True, ("a",), b"x", object()])
+@pytest.mark.parametrize("args", ["{}", "", ["a"], [], 3, 0, True, False, ("a",), b"x", object()])
 def test_arguments_that_are_no_object_are_refused(session: Session, args: Any) -> None:
     """They are the model's, not the program's: the answer is a decision."""
     for ask in (session.decide, session.check):

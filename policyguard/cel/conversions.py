@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any, Final
 
-from policyguard.cel.errors import OperationError
+from policyguard.cel.errors import OperationError, quoted
 from policyguard.cel.times import (
     SECOND,
     Duration,
@@ -49,7 +49,7 @@ def _out_of_range(what: str) -> OperationError:
 
 
 def _not_a(what: str, text: str) -> OperationError:
-    return OperationError("invalid-argument", f"`{text[:50]}` is not {what}")
+    return OperationError("invalid-argument", f"{quoted(text)} is not {what}")
 
 
 def to_int(value: Any) -> int:

@@ -21,7 +21,16 @@ __all__ = [
     "CelLimitError",
     "OperationError",
     "Problem",
+    "quoted",
 ]
+
+
+_QUOTED = 80
+
+
+def quoted(text: str) -> str:
+    """A value in a message: whole or not at all, since half a secret looks like none."""
+    return f"`{text if len(text) <= _QUOTED else '…'}`"
 
 
 class Problem(msgspec.Struct, frozen=True):

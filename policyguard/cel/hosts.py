@@ -13,6 +13,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from policyguard.cel.errors import quoted
+
 __all__ = ["HostError", "is_private", "matches_host", "normal_host", "normal_host_pattern"]
 
 _LONGEST: Final = 1000
@@ -85,7 +87,7 @@ def normal_host(host: str) -> str:
     if len(labels) > 1 and not labels[-1]:
         labels.pop()
     if not all(labels) or sum(map(len, labels)) + len(labels) > 254:
-        raise HostError(f"`{host[:80]}` is not a host")
+        raise HostError(f"{quoted(host)} is not a host")
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(labels)
     return ".".join(labels)
@@ -103,7 +105,7 @@ def _label(label: str) -> str:
             raise HostError("the host is not a valid international name") from None
     label = label.lower()
     if label and not _LABEL.fullmatch(label):
-        raise HostError(f"`{label[:80]}` cannot be part of a host")
+        raise HostError("a part of the host cannot stand in one")
     return label
 
 

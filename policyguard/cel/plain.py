@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import UnionType
 from typing import Any
 
 from policyguard.cel.declarations import Declarations
@@ -55,12 +56,19 @@ DEEPEST = 256
 def declare(declarations: Declarations | Mapping[str, Named]) -> Declarations:
     """Declarations out of `{"x": "int", "call": {"tool": "string", "args": "dyn"}}`.
 
-    `ValueError` for a name that is no type. In a record a field whose name ends in `?` may be
-    absent.
+    `ValueError` for a name that is no type, `TypeError` for what is no name. In a record a field
+    whose name ends in `?` may be absent.
     """
     if isinstance(declarations, Declarations):
         return declarations
+    fit("declarations", declarations, Mapping, "a mapping of names to types")
     return Declarations({name: _type(named, name) for name, named in declarations.items()})
+
+
+def fit(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
+    """`TypeError` where a program gives something else than what is wanted as `name`."""
+    if not isinstance(value, kind):
+        raise TypeError(f"`{name}` is of type `{type(value).__name__}`, not {wanted}")
 
 
 def _type(named: Named, name: str) -> Type:
@@ -70,6 +78,7 @@ def _type(named: Named, name: str) -> Type:
         fields = {field.removesuffix("?"): _type(of, field) for field, of in named.items()}
         optional = frozenset(field[:-1] for field in named if field.endswith("?"))
         return record(fields, optional, name)
+    fit(f"declarations: {name}", named, str, "the name of a type")
     text = named.strip()
     if text in _SIMPLE:
         return _SIMPLE[text]

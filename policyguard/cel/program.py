@@ -12,7 +12,7 @@ from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import CelError, Problem
 from policyguard.cel.generate import generate, generate_sieve
 from policyguard.cel.logic import TooManyBlocksError
-from policyguard.cel.plain import Named, declare, inward, outward
+from policyguard.cel.plain import Named, declare, fit, inward, outward
 from policyguard.cel.problems import Problems
 from policyguard.cel.tree import Logic, Node, Span
 from policyguard.cel.types import DYN, Type, accepts
@@ -84,7 +84,11 @@ def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as i
 
     `tree` is the source's syntax tree where it is known, as `Program.tree` of another compilation:
     then nothing is parsed.
+
+    `TypeError` for a value of another type, `ValueError` for a name that is no type.
     """
+    fit("source", source, str, "a text")
+    fit("expect", expect, Type | None, "a `Type` such as `cel.BOOL`")
     return _compile(source, tree, declare(declarations), check, expect)
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from policyguard.cel import containers, operators, strings
-from policyguard.cel.errors import CelLimitError, OperationError
+from policyguard.cel.errors import CelLimitError, OperationError, quoted
 from policyguard.cel.meter import Meter
 from policyguard.cel.values import describe
 
@@ -39,7 +39,7 @@ def reason(error: Exception) -> tuple[str, str]:
         return error.kind, str(error)
     if isinstance(error, KeyError):
         key = error.args[0] if error.args else ""
-        return "no-such-key", f"there is no `{str(key)[:80]}`"
+        return "no-such-key", f"there is no {quoted(str(key))}"
     if isinstance(error, AttributeError) and error.name in _METHODS:
         message = f"`{_METHODS[error.name]}` is not defined for {describe(error.obj)}"
         return "no-such-overload", message

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any, Final, Self
 
-from policyguard.cel.errors import OperationError
+from policyguard.cel.errors import OperationError, quoted
 from policyguard.cel.uint import INT_MAX, INT_MIN
 
 __all__ = [
@@ -174,7 +174,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def _invalid(text: str, what: str) -> OperationError:
-    return OperationError("invalid-argument", f"`{text[:50]}` is not a {what}")
+    return OperationError("invalid-argument", f"{quoted(text)} is not a {what}")
 
 
 # Time zones and parts of a time
@@ -198,7 +198,7 @@ def _zone(name: str) -> tzinfo:
             return ZoneInfo(name)
         except (KeyError, ValueError, OSError):
             pass
-    raise OperationError("invalid-argument", f"`{name[:50]}` is not a time zone")
+    raise OperationError("invalid-argument", f"{quoted(name)} is not a time zone")
 
 
 def zone(name: Any) -> tzinfo:

@@ -47,6 +47,7 @@ def build(policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
             instant=Timestamp.from_ns,
             span=Duration.from_ns,
             tags=seen(policy),
+            redact=planner.redact,
         ),
         observer=_observer(policy, expressions, fingerprinter),
         budgets=planner.budgets,

@@ -42,6 +42,12 @@ class LearnEntry(msgspec.Struct, frozen=True):
     by_outcome: bool
     parameters: dict[str, tuple[str, ...]]
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is about calls, tools or classes as they are, and looks at no arguments."""
+        looks = self.key or self.scope_key or self.count_by or self.parameters
+        return self.ban != "target" and not looks
+
 
 def entries(policy: Policy, expressions: Expressions) -> dict[str, LearnEntry]:
     """The entries by signature; empty where the policy does not learn."""

@@ -48,7 +48,7 @@ class Planner:
         self, policy: Policy, expressions: Expressions, digest: Callable[[str], str]
     ) -> None:
         self._digest = digest
-        self._redact = redactor(policy)
+        self.redact = redactor(policy)
         self._policy = policy
         self._expressions = expressions
         self._limits = {
@@ -260,8 +260,8 @@ class Planner:
             ),
             reserve=round((entry.reserve or 0) * UNIT),
             extend=None if entry.extend is None else round(entry.extend * unit),
-            message=message(entry.message, self._redact),
-            instead=message(entry.instead, self._redact),
+            message=message(entry.message, self.redact),
+            instead=message(entry.instead, self.redact),
             observe=_observed(entry),
             reads_time=_reads_time(when | total),
             digest=self._digest,
@@ -277,8 +277,8 @@ class Planner:
             unless=self._expressions.get(*path, "unless"),
             effect=entry.effect,
             on_error=entry.on_error,
-            message=message(entry.message, self._redact),
-            instead=message(entry.instead, self._redact),
+            message=message(entry.message, self.redact),
+            instead=message(entry.instead, self.redact),
             observe=_observed(entry),
             reads_time=_reads_time(
                 self._expressions.reads(*path, "when") | self._expressions.reads(*path, "unless")

@@ -20,6 +20,7 @@ from policyguard.model.errors import ArgumentsError, OddArgumentsError
 
 _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 _FLAT = frozenset({str, int, bool, type(None)})
+_SINGLE = _FLAT | {float}
 _BYTES = 12
 """Of a fingerprint. A million sessions of a thousand calls have two alike by chance once in 10¹¹
 times, and who does not know the key cannot make two alike."""
@@ -29,6 +30,10 @@ _LARGE = 2**1023
 """Integers beyond are no floats, and are not tolerated but compared."""
 _MOST = 64
 """Numbers of one call that are tolerated; with more of them, they are compared."""
+
+
+_NAMED = 80
+"""Characters of a path in a message."""
 
 
 class NotJson(ArgumentsError, ValueError):  # noqa: N818 - names what the value is
@@ -85,6 +90,8 @@ class Fingerprinter:
     ) -> tuple[str, str, tuple[float, ...]]:
         """The fingerprint of a call; without its tolerant numbers, where it has any; and these.
 
+        `args` belongs to the call; the lists and objects in it give way to copies, which whoever
+        made them cannot change any more. Few calls have any, and most cost nothing by it.
         Raises `NotJson` with the reason, and `OddArgumentsError` for what is JSON but in other
         types than Python's own.
         """
@@ -96,6 +103,7 @@ class Fingerprinter:
                     told = self._tidy(args, 1, "")
                     if told != args:
                         self.value((tool, server, args))  # what is left out is not too large either
+                    _keep(args)
                     break
             if self._tolerates:
                 return self._tolerant(tool, server, told)
@@ -188,7 +196,7 @@ class Fingerprinter:
             return _folded(value) if self._fold_all else value
         if kind is float:
             if not math.isfinite(value):
-                raise NotJson(f"`{path or 'a value'}` is {value}, which JSON does not know")
+                raise NotJson(f"{_at(path)} is {value}, which JSON does not know")
             return value
         if depth > self._depth:
             raise NotJson(f"they are nested deeper than {self._depth} levels")
@@ -224,20 +232,20 @@ class Fingerprinter:
             try:
                 return float(value)
             except OverflowError:
-                raise NotJson(f"`{path or 'a value'}` is beyond all numbers of JSON") from None
+                raise NotJson(f"{_at(path)} is beyond all numbers of JSON") from None
         if depth > self._depth:
             raise NotJson(f"they are nested deeper than {self._depth} levels")
         if isinstance(value, Mapping):
             told = {}
             for name, item in value.items():
                 if not isinstance(name, str):
-                    raise NotJson(f"the key {name!r:.40} is not a string")
+                    raise NotJson(f"a key is a Python `{type(name).__name__}`, not a string")
                 inner = f"{path}.{name}" if path else name
                 told[str.__str__(name)] = self._plain(item, depth + 1, inner)
             return told
         if isinstance(value, (list, tuple)):
             return [self._plain(item, depth + 1, path) for item in value]
-        raise NotJson(f"`{path or 'a value'}` is a Python `{type(value).__name__}`, not JSON")
+        raise NotJson(f"{_at(path)} is a Python `{type(value).__name__}`, not JSON")
 
 
 def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
@@ -248,6 +256,18 @@ def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
     """
     drawn = hashlib.blake2b(kind, digest_size=32, key=key).digest()
     return hashlib.blake2b(digest_size=_BYTES, salt=drawn[:16], person=drawn[16:])
+
+
+def _keep(args: dict[str, Any]) -> None:
+    """Put copies in the place of what its owner may go on to change."""
+    for name, value in args.items():
+        if value.__class__ not in _SINGLE:
+            args[name] = msgspec.to_builtins(value)
+
+
+def _at(path: str) -> str:
+    """Where a value stands; not half of a name, which may be a secret."""
+    return f"`{path}`" if 0 < len(path) <= _NAMED else "a value"
 
 
 def _folded(value: Any) -> Any:

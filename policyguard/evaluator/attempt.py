@@ -11,12 +11,15 @@ import msgspec
 from policyguard.evaluator.view import View
 from policyguard.model.decision import Fault
 from policyguard.model.event import Charge
+from policyguard.model.text import printable
 
 if TYPE_CHECKING:
     from policyguard.evaluator.session import SessionState
     from policyguard.evaluator.walk import Walk
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+LOST: dict[str, Any] = {}
+"""The arguments of a call that was written down without them, rebuilt: whatever they were."""
 
 
 class Call(msgspec.Struct, eq=False, gc=False):
@@ -116,9 +119,17 @@ class Attempt(msgspec.Struct, eq=False):
         if self.faults:
             self.faults = ()
 
-    def fault(self, entry: str, error: Exception | str) -> None:
-        """An expression of an entry failed on this call."""
-        self.faults = (*self.faults, Fault(entry, str(error)))
+    def told(self, reason: Exception | str) -> str:
+        """Why something is so with this call, as it may be told: a reason quotes arguments."""
+        return printable(self.session.ground.redact(str(reason)))
+
+    def fault(self, entry: str, error: Exception | str) -> str:
+        """An expression of an entry failed on this call. Returns what is told of it, once."""
+        told = self.told(error)
+        fault = Fault(entry, told)
+        if fault not in self.faults:
+            self.faults = (*self.faults, fault)
+        return told
 
     def mark(self, entry: str, mark: object) -> None:
         """Note what a limit remembers of this call until it has its result."""

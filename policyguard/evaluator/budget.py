@@ -128,8 +128,7 @@ class Budget:
             amount = self._ahead(attempt)
             suffix = self._suffix(attempt)
         except ExpressionError as error:
-            attempt.fault(self.id, error)
-            text = f"the budget cannot be reckoned: {error}"
+            text = f"the budget cannot be reckoned: {attempt.fault(self.id, error)}"
             return self._violation(attempt, None, 0, self.ladder.effect, text)
         found: Violation | None = None
         for owner, scope in self.scopes(attempt.session):

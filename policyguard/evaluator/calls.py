@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from policyguard.evaluator.approvals import Asked
-from policyguard.evaluator.attempt import Attempt, Call
+from policyguard.evaluator.attempt import LOST, Attempt, Call
 from policyguard.evaluator.bans import Ban
 from policyguard.evaluator.evaluator import HALTED, Evaluator
 from policyguard.evaluator.limits import Limit
@@ -39,6 +39,8 @@ def attempted(session: SessionState, event: Admitted | Refused, at: int | None) 
 def rebuild(session: SessionState, event: Admitted | Refused, plan: Plan) -> Attempt:
     """The attempt that was recorded as admitted or refused."""
     attempt = attempted(session, event, session.clamp(event.at))
+    if event.args is None:
+        attempt.args = LOST
     attempt.walk = session.walk(plan)
     attempt.class_ = event.class_
     attempt.fingerprint = event.fingerprint

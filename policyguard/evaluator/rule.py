@@ -88,7 +88,7 @@ class Rule:
                     error = error or "`unless` is not a bool"
         effect = self.effect
         if error:
-            attempt.fault(self.id, error)
+            error = attempt.fault(self.id, error)
             effect = self.on_error
             if effect is Effect.ALLOW:
                 return None

@@ -16,7 +16,8 @@ class Ground(msgspec.Struct, frozen=True):
 
     `derive` computes what expressions read of a call beyond its plain fields, `targets` what it
     touches (None: nobody asks); `instant` and `span` turn nanoseconds into what expressions see as
-    times, `tags` the facts that the host gave into what they see as these.
+    times, `tags` the facts that the host gave into what they see as these; `redact` blots out of a
+    text what nobody may see.
     """
 
     lists: dict[str, Any]
@@ -27,6 +28,7 @@ class Ground(msgspec.Struct, frozen=True):
     instant: Callable[[int], Any]
     span: Callable[[int], Any]
     tags: Callable[[Mapping[str, Any]], dict[str, Any]]
+    redact: Callable[[str], str]
 
 
 WHERE = {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from policyguard.model.quantity import figure
+from policyguard.model.text import printable
 
 NEVER = "this call may not be made even once"
 """What a limit of 0 says."""
@@ -54,13 +55,12 @@ def show(value: Any, redact: Callable[[str], str] | None = None) -> str:
     if value is None:
         return "(absent)"
     if isinstance(value, float):
-        return figure(value)
-    text = _json(value) if isinstance(value, _OF_JSON) else str(value)
+        text = figure(value)
+    else:
+        text = _json(value) if isinstance(value, _OF_JSON) else str(value)
     if redact is not None:
         text = redact(text[: CUT * CUT])  # before it is cut, or half a secret would not be seen
-    text = text[: CUT + 1]
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else " " for c in text)
+    text = printable(text[: CUT + 1])
     return text if len(text) <= CUT else text[:CUT] + "…"
 
 

@@ -68,7 +68,7 @@ LEFT = _closed("the guard is closed", "load another guard, and open a session th
 """To a call in a session whose guard is closed."""
 
 
-def unfit(reason: str, *, observe: bool) -> Verdict:
+def unfit(attempt: Attempt, reason: str, *, observe: bool) -> Verdict:
     """To a call with arguments that cannot be judged.
 
     With `observe` it runs, and is counted nowhere: which call it was cannot be told.
@@ -77,15 +77,15 @@ def unfit(reason: str, *, observe: bool) -> Verdict:
         "bounds/arguments",
         Effect.BLOCK,
         "arguments",
-        f"the arguments cannot be judged: {reason}",
+        f"the arguments cannot be judged: {attempt.told(reason)}",
         "call the tool with plain JSON arguments of ordinary size",
     )
     return Verdict(Effect.ALLOW, (), (violation,), ()) if observe else _blocked(violation)
 
 
-def broken(error: Exception, *, allow: bool) -> Verdict:
+def broken(attempt: Attempt, error: Exception, *, allow: bool) -> Verdict:
     """To a call that policyguard itself failed on."""
-    fault = Fault("internal", f"{type(error).__name__}: {error}")
+    fault = Fault("internal", attempt.told(f"{type(error).__name__}: {error}"))
     if allow:
         return Verdict(Effect.ALLOW, (), (), (fault,))
     text = "policyguard could not judge this call"

@@ -87,7 +87,7 @@ class Calls:
                     verdict = answers.LEFT if guard.closed else answers.CLOSED
                     admit = False  # its journal has ended, or is another's by now
                 elif unfit:
-                    verdict = answers.unfit(unfit, observe=guard.stance.observe)
+                    verdict = answers.unfit(attempt, unfit, observe=guard.stance.observe)
                 else:
                     if guard.keeper is not None:
                         guard.keeper.look()
@@ -105,10 +105,10 @@ class Calls:
                         again = repeatable(attempt, walk.plan, learned, judge)
                         verdict = purser.judge(attempt, again, admit=admit)
             except ArgumentsError as error:
-                verdict = answers.unfit(str(error), observe=guard.stance.observe)
+                verdict = answers.unfit(attempt, str(error), observe=guard.stance.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = guard.evaluator.allow_on_internal_error
-                verdict = answers.broken(error, allow=allow)
+                verdict = answers.broken(attempt, error, allow=allow)
             if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
                 own = attempt.exact or attempt.fingerprint
                 decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
@@ -144,7 +144,7 @@ class Calls:
         fault = Fault("journal", str(error))
         if decision.allowed and not self._guard.evaluator.allow_on_internal_error:
             self._undo(Released(self._state.id, attempt.at, decision.id), error)
-            refused = answers.broken(error, allow=False)
+            refused = answers.broken(attempt, error, allow=False)
             verdict = replace(refused, faults=(fault,))
             return answers.decision(self._state.id, verdict, attempt, observe=False)
         return replace(decision, errors=(*decision.errors, fault))

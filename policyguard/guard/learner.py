@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from policyguard.compiler.learning import LearnEntry
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import LOST, Attempt
 from policyguard.evaluator.session import SessionState
 from policyguard.evaluator.wording import show, times
 from policyguard.learned.binding import ask
 from policyguard.learned.memory import Memory
 from policyguard.model.constraint import Constraint, Lesson
-from policyguard.model.decision import Fault, Violation
+from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 from policyguard.model.outcome import Outcome
@@ -47,11 +47,7 @@ class Learner:
     ) -> None:
         self._entries = entries
         # Where calls alone are banned, one look-up tells that nothing is known of one.
-        self._plain = all(
-            entry.ban == "call"
-            and not (entry.key or entry.scope_key or entry.count_by or entry.parameters)
-            for entry in entries.values()
-        )
+        self._plain = all(entry.ban == "call" and entry.plain for entry in entries.values())
         self._alone = True
         self._patience = patience
         self._digest = digest
@@ -155,8 +151,7 @@ class Learner:
             try:
                 found = list(self._of(entry, attempt, entry.parameters))
             except ExpressionError as error:
-                if Fault("learn", str(error)) not in attempt.faults:
-                    attempt.fault("learn", error)  # entries inherit their keys from one another
+                attempt.fault("learn", error)
                 continue
             for bound in found:
                 place = (entry.name, bound.scope, bound.key)
@@ -188,7 +183,12 @@ class Learner:
         attempt: Attempt,
         signatures: Iterable[str],
     ) -> Iterator[Bound]:
-        scope = _scope(entry, attempt)
+        if attempt.args is LOST and not entry.plain:
+            raise ExpressionError(
+                "nothing is learned by the arguments of a call that was made before the session "
+                "was rebuilt: the journal did not keep them (`journal: {args: keep}` does)"
+            )
+        scope = self._scope(entry, attempt)
         for signature in signatures:
             names = entry.parameters.get(signature, ())
             point = {name: attempt.args[name] for name in names if name in attempt.args}
@@ -215,6 +215,12 @@ class Learner:
             for target in dict.fromkeys(attempt.targets):
                 yield f"target:{self._digest(target)}", {}, target
 
+    def _scope(self, entry: LearnEntry, attempt: Attempt) -> str:
+        scope = _scope_of(entry.scope, attempt.session)
+        if entry.scope_key is None:
+            return scope
+        return f"{scope}\x1f{self._digest(str(entry.scope_key(attempt.view)))}"
+
     def _counted(self, bound: Bound, attempt: Attempt, *, ok: bool) -> str:
         """By what an outcome is counted: what would be banned, or what `count_by` says."""
         entry = bound.entry
@@ -240,11 +246,6 @@ def _changed(attempt: Attempt, constraint: Constraint) -> bool:
         return False
     at, confirmed = changes.since_at(fingerprint), constraint.confirmed_at
     return at is None or confirmed is None or at >= confirmed
-
-
-def _scope(entry: LearnEntry, attempt: Attempt) -> str:
-    scope = _scope_of(entry.scope, attempt.session)
-    return scope if entry.scope_key is None else f"{scope}\x1f{entry.scope_key(attempt.view)}"
 
 
 def _scope_of(kind: str, session: SessionState) -> str:

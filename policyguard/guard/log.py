@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+import sys
 from pathlib import Path
 
 from policyguard.compiler import Compiled
@@ -54,6 +56,16 @@ def journal_of(compiled: Compiled, store: Store, now: int, key: bytes | None) ->
         ).by_kind,
         sync=settings.durability == "fsync",
         largest=policy.bounds.argument_bytes,
-        open_files=policy.bounds.in_flight,
+        open_files=min(policy.bounds.sessions, _files()),
         key=key,
     )
+
+
+def _files() -> int:
+    """How many files journals may have open: half of what the process may, the rest is the host's.
+
+    A journal that is closed for another's sake is opened again when its session goes on, for a
+    tenth of a millisecond.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if most == resource.RLIM_INFINITY else max(1, most // 2)

@@ -29,9 +29,27 @@ class Given(msgspec.Struct, frozen=True):
 
 
 def read(result: Any, harness: Sequence[str]) -> Given:
-    """Read a result. `harness` are the keys of `_meta` that only the host may set."""
+    """Read a result. `harness` are the keys of `_meta` that only the host may set.
+
+    One that raises when its parts are looked at, such as a proxy or a model that cannot be written
+    as JSON, is its text.
+    """
     if result is None or isinstance(result, (str, bytes, bytearray)):
         return Given(text_of(result))
+    try:
+        return _of_parts(result, harness)
+    except Exception:  # noqa: BLE001 - a stranger's object, and whatever it raises when it is read
+        return Given(text_of(result))
+
+
+def told(error: object) -> str:
+    """What was raised or said, as text."""
+    if not isinstance(error, BaseException):
+        return text_of(error)
+    return f"{type(error).__name__}: {shown(error)}".removesuffix(": ")
+
+
+def _of_parts(result: Any, harness: Sequence[str]) -> Given:
     parts = _parts(result)
     if parts is None:
         return Given(text_of(result))
@@ -46,13 +64,6 @@ def read(result: Any, harness: Sequence[str]) -> Given:
         pending=status in _RUNNING,
         meta={key: value for key, value in _meta(parts).items() if key not in harness},
     )
-
-
-def told(error: object) -> str:
-    """What was raised or said, as text."""
-    if not isinstance(error, BaseException):
-        return text_of(error)
-    return f"{type(error).__name__}: {shown(error)}".removesuffix(": ")
 
 
 def _parts(result: Any) -> Mapping[str, Any] | None:

@@ -147,7 +147,7 @@ class Session:
     ) -> Decision:
         tool, unfit = given.text("tool", tool), ""
         try:
-            attempt = Attempt(tool, {**args} if args else {}, at, self._state)
+            attempt = Attempt(tool, {} if args is None else {**args}, at, self._state)
         except TypeError:
             attempt = Attempt(tool, {}, at, self._state)
             unfit = f"they are of type `{type(args).__name__}`, not an object"

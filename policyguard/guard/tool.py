@@ -49,7 +49,7 @@ def guarded(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
                 f"`{name}` was called outside a session of its guard; "
                 "put `with guard.session(...):` around the agent's run"
             )
-        named = signature.bind(*args, **kwargs).arguments
+        named = _arguments(signature.bind(*args, **kwargs))
         if first in _RECEIVERS:
             named.pop(first, None)
         return session, {name: _json_like(value) for name, value in named.items()}
@@ -86,6 +86,23 @@ def _signature(fn: Callable[..., Any]) -> inspect.Signature:
         raise TypeError(
             f"the parameters of `{_name(fn)}` are not known; wrap it in a function of yours"
         ) from None
+
+
+def _arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """What a function is called with, by name: defaults too, and each of `**kwargs` for itself."""
+    bound.apply_defaults()
+    named = bound.arguments
+    for name, parameter in bound.signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            more = named.pop(name)
+            # Beside parameters that are given by place alone, the same name may be given once more.
+            again = {one: more.pop(one) for one in tuple(more) if one in named}
+            if again:
+                if name in more:
+                    again[name] = more.pop(name)
+                named[name] = again
+            named |= more
+    return named
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -74,7 +74,7 @@ class Redaction:
                 args = self._hide_args(args)
         targets = self._targets(event.targets) if event.targets else event.targets
         like, numbers = event.like, event.numbers
-        if like and self._args != "keep":
+        if like and (self._args != "keep" or self._blotted(numbers) is not numbers):
             # Tolerant numbers are arguments too. Whoever goes on from this journal takes a call
             # with close numbers for a new one.
             like, numbers = "", ()
@@ -141,7 +141,7 @@ class Redaction:
     def _kept(self, value: Object) -> Any:
         try:
             return self._blotted(value)
-        except RecursionError:
+        except (RecursionError, ValueError):  # Python writes no integer of more than 4,300 digits
             return None
 
     def _masked(self, value: Object) -> Any:
@@ -168,8 +168,12 @@ class Redaction:
             for blot, replace in self._patterns:
                 value = replace(value, blot)
             return value
+        if value.__class__ is int or value.__class__ is float:
+            digits = str(value)  # as a line would hold them
+            told = self._blotted(digits)
+            return value if told is digits else told
         if isinstance(value, dict):
-            told = {self._blotted(name): self._blotted(item) for name, item in value.items()}
+            told = self._each(value, self._blotted)
             same = told.keys() == value.keys() and all(told[k] is value[k] for k in value)
             return value if same else told
         if isinstance(value, (list, tuple)):
@@ -178,9 +182,21 @@ class Redaction:
             return value if same else items
         return value
 
+    def _each(self, value: Object, hide: Callable[[Any], Any]) -> Object:
+        """An object with its values hidden and its names blotted, each still a name of its own."""
+        told: Object = {}
+        for name, item in value.items():
+            name = self._blotted(name)
+            if name in told:
+                name = f"{name} {len(told) + 1}"
+            while name in told:
+                name += "'"
+            told[name] = hide(item)
+        return told
+
     def _shape(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {self._blotted(name): self._shape(item) for name, item in value.items()}
+            return self._each(value, self._shape)
         if isinstance(value, (list, tuple)):
             return [self._shape(item) for item in value]
         if isinstance(value, str):

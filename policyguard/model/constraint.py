@@ -19,8 +19,8 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters that a parameter ban is about. `tool` is what failed, on `server` where the call
     names one. `since` is the number of the session's last change by another call, `seq` that of
     this outcome. `batch` is shared by one message's calls. `failure` is the fingerprint of the
-    error with its accidents masked. `key` and `counted` hold digests of what the call says; `label`
-    is that itself, for people.
+    error with its accidents masked. `scope`, `key` and `counted` hold digests of what the call
+    says; `label` is what the key says, for people.
     """
 
     learn: str

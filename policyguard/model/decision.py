@@ -8,6 +8,7 @@ import msgspec
 
 from policyguard.model.effect import Effect
 from policyguard.model.quantity import figure
+from policyguard.model.text import printable
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -81,7 +82,7 @@ class Decision(msgspec.Struct, frozen=True):
         if not self.violations:
             return ""
         head = _HEADS[self.effect] if not self.allowed else _RUNS[self.effect]
-        text = head.format(tool=_cut(self.tool, _NAME))
+        text = head.format(tool=printable(_cut(self.tool, _NAME)))
         first, *others = self.violations
         text += _line(first, MESSAGE - len(text) - (_MORE if others else 0))
         rest = len(others)

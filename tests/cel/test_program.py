@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
@@ -24,6 +25,23 @@ def test_calling_it() -> None:
     assert program.function(CALL, cel.Timestamp(0)) is False
     with pytest.raises(TypeError, match="reads `now`"):
         program(call=CALL)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"source": None}, "`source` is of type `NoneType`, not a text"),
+        ({"source": b"x"}, "`source` is of type `bytes`"),
+        ({"declarations": None}, "`declarations` is of type `NoneType`, not a mapping"),
+        ({"declarations": ["x"]}, "`declarations` is of type `list`"),
+        ({"declarations": {"x": 5}}, "`declarations: x` is of type `int`, not the name of a type"),
+        ({"declarations": {"x": {"y": None}}}, "`declarations: y` is of type `NoneType`"),
+        ({"expect": "int"}, "`expect` is of type `str`, not a `Type` such as `cel.BOOL`"),
+    ],
+)
+def test_values_of_another_type_are_named(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(says)):
+        cel.compile(**{"source": "x == 1", "declarations": {"x": "int"}, **given})
 
 
 def test_parameters_are_what_it_reads_in_the_order_of_declaration() -> None:

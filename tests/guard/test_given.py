@@ -248,7 +248,7 @@ def test_a_budget_of_money_takes_decimals(session: Session) -> None:
     assert session.check("read").violations[0].id == "budgets/spend"
 
 
-@pytest.mark.parametrize("args", ["{}", ["a"], 3, True, ("a",), b"x", object()])
+@pytest.mark.parametrize("args", ["{}", "", ["a"], [], 3, 0, True, False, ("a",), b"x", object()])
 def test_arguments_that_are_no_object_are_refused(session: Session, args: Any) -> None:
     """They are the model's, not the program's: the answer is a decision."""
     for ask in (session.decide, session.check):
@@ -292,19 +292,46 @@ def test_arguments_in_types_of_the_programs_own_are_what_they_say(
     assert event.args == plain
 
 
+@pytest.mark.parametrize("place", ["of.path", "of.deep[0].path", "all[0].path"])
+def test_a_call_is_what_it_was_when_it_was_checked(tmp_path: Path, place: str) -> None:
+    """A tool may work on its own arguments: what it teaches is about the call that was made."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: kept\nclassify: {fingerprint: {ignore: [id]}}\n"
+        f'learn: {{corroborate: 1, blame: [unknown], key: "string(call.args.{place})"}}\n'
+    )
+    session = Guard.load(file).session("s")
+    inner: dict[str, Any] = {"path": "/bad"}
+    inner["deep"] = [{"path": "/bad"}]
+    listed = [{"path": "/bad"}]
+
+    def fails() -> None:
+        inner["path"] = inner["deep"][0]["path"] = listed[0]["path"] = "/other"
+        raise ValueError("wrong")
+
+    args = {"id": 1, "of": inner, "all": listed}
+    with pytest.raises(ValueError, match="wrong"):
+        session.run("read", args, fails)
+    assert args["of"] is inner
+    assert session.decide("read", args).allowed
+    inner["path"] = inner["deep"][0]["path"] = listed[0]["path"] = "/bad"
+    assert not session.decide("read", args).allowed
+
+
 @pytest.mark.parametrize(
     ("args", "reason"),
     [
         ({"when": object()}, "`when` is a Python `object`, not JSON"),
         ({"deep": {"cost": Decimal(1)}}, "`deep.cost` is a Python `Decimal`, not JSON"),
-        ({"in": {3: "x"}}, "the key 3 is not a string"),
-        ({3: "x"}, "the key 3 is not a string"),
+        ({"in": {3: "x"}}, "a key is a Python `int`, not a string"),
+        ({10**5000: "x"}, "a key is a Python `int`, not a string"),
+        ({"x" * 81: math.nan}, "judged: a value is nan"),
         ({"n": Ratio(math.nan)}, "`n` is nan, which JSON does not know"),
         ({"n": Fraction(10**400)}, "`n` is beyond all numbers of JSON"),
         ({"x": Mode.FAST, "deep": DEEP}, "nested deeper than 64 levels"),
         ({"x": Mode.FAST, "deep": ENDLESS}, "nested deeper than 64 levels"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_arguments_that_are_no_json_are_refused(
     session: Session, args: dict[Any, Any], reason: str

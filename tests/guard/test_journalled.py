@@ -135,20 +135,73 @@ signatures:
   - {id: oom, pattern: oom, blame: agent}
 limits: {default: {repeat: {max: 5, same: target}}}
 budgets: {each: {calls: 5, per: [session, call.args.path]}}
-learn: {corroborate: 1, parameters: {oom: {of: [size], direction: up}}}
+learn: {corroborate: 1, scope_key: call.args.where, parameters: {oom: {of: [size], direction: up}}}
 """)
     guard = Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
     session = guard.session("s")
-    session.record(session.check("read", {"path": "my-secret", "size": 1}), error="lost my-secret")
-    session.record(session.check("fit", {"path": "my-other", "size": 424242}), error="oom")
-    assert not session.check("read", {"path": "my-secret"}).allowed
-    assert not session.check("fit", {"path": "x", "size": 500000}).allowed
+    session.record(
+        session.check("read", {"path": "my-secret", "size": 1, "where": "my-place"}),
+        error="lost my-secret",
+    )
+    session.record(
+        session.check("fit", {"path": "my-other", "size": 424242, "where": "my-place"}), error="oom"
+    )
+    assert not session.check("read", {"path": "my-secret", "where": "my-place"}).allowed
+    assert not session.check("fit", {"path": "x", "size": 500000, "where": "my-place"}).allowed
+    assert session.check("fit", {"path": "x", "size": 500000, "where": "elsewhere"}).allowed
     assert {one.label for one in guard.constraints()} == {"my-secret", ""}
     session.close()
     (file,) = (tmp_path / "state" / "journal").iterdir()
     written = file.read_text()
-    for hidden in ("my-secret", "my-other", "424242"):
+    for hidden in ("my-secret", "my-other", "424242", "my-place"):
         assert hidden not in written
+    guard.close()
+    assert b"my-place" not in (tmp_path / "state" / "store.db").read_bytes()
+
+
+@pytest.mark.parametrize("args", ["keep", "mask", "hash", "drop"])
+@pytest.mark.parametrize(
+    ("learn", "plain"),
+    [
+        ("ban: call", True),
+        ("ban: tool", True),
+        ("ban: target", False),
+        ("key: call.args.path", False),
+        ("ban: tool, scope_key: call.args.path", False),
+        ("parameters: {lost: {of: [n], direction: up}}", False),
+    ],
+)
+@pytest.mark.parametrize("error", ["lost", None])
+def test_what_is_not_there_any_more_teaches_nothing(
+    tmp_path: Path, args: str, learn: str, plain: bool, error: str | None
+) -> None:
+    (tmp_path / "policy.yaml").write_text(f"""
+policyguard: 1
+name: hidden
+classify: {{targets: [path]}}
+signatures: [{{id: lost, pattern: lost, blame: agent}}]
+journal: {{args: {args}}}
+learn: {{corroborate: 1, {learn}}}
+""")
+
+    def opened() -> Guard:
+        return Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
+
+    with opened() as guard:
+        session = guard.session("s")
+        session.record(session.check("move", {"path": "b", "n": 9}), error="lost")
+        decision = session.check("read", {"path": "a", "n": 1})
+        known = len(guard.constraints())
+    with opened() as guard:
+        session = guard.session("s")
+        recorded = session.record(decision.id, result="found", error=error)
+        assert recorded.counted
+        taught = error is not None and (plain or args == "keep")
+        assert len(guard.constraints()) == known + taught
+        said = [fault.error for fault in recorded.errors]
+        assert [bool(one) for one in said] == ([] if plain or args == "keep" else [True])
+        assert all("the journal did not keep them" in one for one in said)
+        assert session.check("read", {"path": "a", "n": 1}).allowed is not taught
 
 
 def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:
@@ -240,6 +293,27 @@ for number in range(1000):
     assert len(admitted) == 6
     session = _guard(tmp_path).session("s")
     assert session.check("read", {"n": -1}).violations[0].id == "budgets/calls"
+
+
+def test_more_sessions_than_the_process_may_open_files(tmp_path: Path) -> None:
+    _guard(tmp_path)
+    script = """
+import os, resource, sys
+from policyguard import Guard
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+guard = Guard.load(sys.argv[1], store=sys.argv[2])
+sessions = [guard.session(f"s{number}") for number in range(100)]
+for turn in range(2):
+    decisions = [session.check("read", {"n": turn}) for session in sessions]
+    assert all(decision.allowed for decision in decisions), decisions
+for number in range(20):
+    os.dup(0)  # the host has files of its own
+"""
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    done = subprocess.run(
+        [sys.executable, "-c", script, policy, store], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_journals_go_when_they_have_been_kept_long_enough(tmp_path: Path) -> None:

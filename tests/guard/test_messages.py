@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard import Guard
-from policyguard.model.decision import MESSAGE
+from policyguard.model.decision import MESSAGE, Decision
 
 POLICY = """
 policyguard: 1
@@ -22,8 +24,14 @@ limits:
 budgets:
   calls: {calls: 3, per: turn}
   money: {cost: 2.5}
+  each: {calls: 9, per: [session, "string(int(call.args.to))"], tools: [pay]}
 rules:
   long: {tools: [long], message: "LONG", instead: "INSTEAD"}
+  lost: {tools: [lookup], when: "{'a': 1}[call.args.to] == 1"}
+  number: {tools: [number], unless: "int(call.args.to) > 1"}
+  span: {tools: [span], when: "duration(call.args.to) > duration('1s')", mode: observe}
+  zone: {tools: [zone], when: "now.getHours(call.args.to) > 1"}
+  host: {tools: [host], when: "('http://' + call.args.to).host() == 'x'"}
   told: {tools: [send], message: "no {call.args.to}, {call.args}", instead: "{call.args.to}?"}
 """
 
@@ -36,6 +44,9 @@ def _guard(long: str = "x", instead: str = "y") -> Guard:
 
 
 GUARD = _guard()
+
+FORGING = "a`\n\r\x1b\x7f\x85\u2028\u2029\u202e\u2066\ufeff\ud800"
+"""Controls, ends of lines, marks of direction, and what no encoding has."""
 
 
 @given(
@@ -69,6 +80,48 @@ def test_no_message_shows_what_redaction_hides(key: str, before: str, deep: bool
     assert not decision.allowed
     assert key[:10] not in decision.message
     assert "411111" not in decision.message
+
+
+UNDECIDED = ["lookup", "number", "span", "zone", "host", "pay"]
+"""Tools with an entry that has no value for most texts, and says so by quoting them."""
+
+
+def _said(decision: Decision) -> Iterator[str]:
+    """All that a decision says to whoever reads it."""
+    yield decision.message
+    yield from (str(told) for told in decision.structured.values())
+    for violation in (*decision.violations, *decision.would):
+        yield from (violation.text, violation.instead)
+    yield from (fault.error for fault in decision.errors)
+
+
+@given(
+    tool=st.sampled_from([*UNDECIDED, "unfit"]),
+    key=st.from_regex(r"\Ask-[a-z0-9]{8,40}\Z"),
+    before=st.text("ab./: \n\x1b", max_size=90),
+)
+def test_no_reason_shows_what_redaction_hides(tool: str, key: str, before: str) -> None:
+    secret = f"{before} {key}"
+    session = GUARD.session("s")
+    decision = session.check(tool, {"to": secret} if tool in UNDECIDED else {secret: math.nan})
+    session.close()
+    assert decision.errors or not decision.allowed
+    assert not any(key[:10] in said for said in _said(decision))
+
+
+@given(
+    tool=st.sampled_from(UNDECIDED) | st.text(min_size=1, max_size=100),
+    to=st.text(FORGING, min_size=1, max_size=60),
+    unfit=st.booleans(),
+)
+def test_nothing_that_a_call_says_forges_a_line(tool: str, to: str, unfit: bool) -> None:
+    session = GUARD.session("s")
+    decision = session.check(tool + to if unfit else tool, {to: math.nan} if unfit else {"to": to})
+    session.close()
+    lines = decision.message.split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert not unfit or len(lines) <= 3
+    assert all(said.isprintable() for said in _said(decision) if said != decision.message)
 
 
 def test_what_is_left_stands_in_every_refusal() -> None:

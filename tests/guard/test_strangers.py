@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 from click.testing import CliRunner
 
@@ -38,6 +40,45 @@ class MuteError(Exception):
         raise RuntimeError("no text")
 
 
+class Proxy:
+    """Something that is looked up when it is used, and cannot be now."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("working outside of request context")
+
+
+class Message(pydantic.BaseModel):
+    """A result with what no JSON can hold beside its text."""
+
+    content: str
+    artifact: Any = None
+
+
+class Dumping:
+    """Something with a method of its own that is called as a model's."""
+
+    content = "hi"
+
+    def model_dump(self) -> dict[str, Any]:
+        return {"content": []}
+
+
+class Closed(dict[str, Any]):
+    def get(self, *_: Any) -> Any:
+        raise RuntimeError("closed")
+
+
+class Lazy(Mapping[str, Any]):
+    def __getitem__(self, name: str) -> Any:
+        raise RuntimeError("closed")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["content"])
+
+    def __len__(self) -> int:
+        return 1
+
+
 def _nested(depth: int) -> Any:
     value: Any = {}
     for _ in range(depth):
@@ -68,6 +109,21 @@ def test_a_result_without_a_text_is_recorded(guard: Guard, result: object) -> No
     assert recorded.outcome.ok
     assert len(recorded.outcome.text) < 100_000
     assert session.check("t", {"n": 1}).allowed
+
+
+ODD = [Proxy(), Message(content="x", artifact=object()), Dumping(), Closed(content=[]), Lazy()]
+
+
+@pytest.mark.parametrize("result", ODD, ids=lambda odd: type(odd).__name__)
+def test_a_result_that_raises_when_it_is_read_comes_back_and_is_recorded(
+    guard: Guard, result: object
+) -> None:
+    session = guard.session("s")
+    assert session.run("t", {}, lambda: result) is result
+    decision = session.check("t", {"n": 1})
+    recorded = session.record(decision, result=result)
+    assert (recorded.counted, recorded.outcome.ok, recorded.errors) == (True, True, ())
+    assert recorded.outcome.text
 
 
 def test_an_exception_without_a_text_is_recorded_and_raised_as_it_is(guard: Guard) -> None:

@@ -125,6 +125,44 @@ def test_patterns_blot_out_what_they_find_wherever_it_stands() -> None:
     assert (result.text, result.error, result.meta) == ("for [mail]", "[secret]", {"k": "[secret]"})
 
 
+CARD = 4111111111111111
+
+
+@pytest.mark.parametrize("card", [CARD, float(CARD), str(CARD), [CARD], {"x": {"no": CARD}}])
+def test_numbers_are_blotted_as_texts_are(card: Any) -> None:
+    patterns = [("card", Regex(r"\b[0-9]{16}\b").replace)]
+    hide = hiding(args="keep", results="keep", patterns=patterns)
+    lesson = Lesson("", "p", "call:f", "call:f", ok=False, point={"card": card})
+    for event in (
+        msgspec.structs.replace(attempt(card=card, n=1), numbers=(1.0, float(CARD))),
+        Completed("s", meta={"card": card}, lessons=(lesson,)),
+    ):
+        told = hide(event)
+        assert str(CARD) not in repr(told)
+        assert "[card]" in repr(told)
+        assert hide(told) is told
+    short = attempt(n=123, on=True, x=1.5)
+    assert hide(short) is short
+
+
+def test_names_that_are_blotted_stay_apart() -> None:
+    args = {"sk-1": 1, "[secret] 2": 2, "sk-2": {"sk-3": 3}, "[secret]": 4, "x": 5}
+    told = redaction("keep")(attempt(**args))
+    assert isinstance(told, Admitted)
+    assert told.args is not None
+    assert [*told.args.values()] == [1, 2, {"[secret]": 3}, 4, 5]
+    masked = redaction("mask")(attempt(**args))
+    assert isinstance(masked, Admitted)
+    assert masked.args is not None
+    assert [*masked.args] == [*told.args]
+
+
+def test_what_no_line_can_hold_is_left_out() -> None:
+    told = redaction("keep")(attempt(n=10**5000))
+    assert isinstance(told, Admitted)
+    assert told.args is None
+
+
 def test_mask_leaves_the_shape() -> None:
     told = redaction("mask")(attempt(path="a", n=1, x=1.5, on=True, none=None, l=["a", {"b": 1}]))
     assert isinstance(told, Admitted)

@@ -90,9 +90,55 @@ def test_what_can_be_called_can_be_a_tool(session: Session, told: Told) -> None:
         assert tool(engine)("b") == "b"
         assert tool(engine.__call__)("c") == "c"
         assert asyncio.run(tool(functools.partial(AsyncEngine()))(query="d")) == "d"
-    names = ["search", "Engine", "__call__", "AsyncEngine"]
-    assert admitted(told) == [(n, {"query": q}) for n, q in zip(names, "abcd", strict=True)]
+    names = ["Engine", "__call__", "AsyncEngine"]
+    assert admitted(told) == [
+        ("search", {"query": "a", "where": "there "}),
+        *((n, {"query": q}) for n, q in zip(names, "bcd", strict=True)),
+    ]
     assert engine.calls == 2
+
+
+def refund(order: str, amount: int = 500) -> None: ...
+
+
+def extra(**kwargs: Any) -> None: ...
+
+
+def several(*args: Any, **kwargs: Any) -> None: ...
+
+
+def placed(amount: int, /, **kwargs: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "kwargs", "named"),
+    [
+        (refund, ("A1",), {}, {"order": "A1", "amount": 500}),
+        (refund, ("A1", 500), {}, {"order": "A1", "amount": 500}),
+        (refund, (), {"amount": 9, "order": "A1"}, {"order": "A1", "amount": 9}),
+        (extra, (), {}, {}),
+        (extra, (), {"amount": 9, "kwargs": 1}, {"amount": 9, "kwargs": 1}),
+        (several, (1, 2), {"amount": 9}, {"args": (1, 2), "amount": 9}),
+        (
+            several,
+            (1,),
+            {"args": 3, "kwargs": 4, "amount": 9},
+            {"args": (1,), "amount": 9, "kwargs": {"args": 3, "kwargs": 4}},
+        ),
+        (placed, (5,), {"amount": 9, "n": 1}, {"amount": 5, "n": 1, "kwargs": {"amount": 9}}),
+    ],
+)
+def test_rules_see_every_argument_by_its_name(
+    session: Session,
+    told: Told,
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    named: dict[str, Any],
+) -> None:
+    with session:
+        session.guard.tool(fn)(*args, **kwargs)
+    assert admitted(told) == [(fn.__name__, named)]
 
 
 @pytest.mark.parametrize(

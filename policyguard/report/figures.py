@@ -53,12 +53,12 @@ class CallFigures(msgspec.Struct, omit_defaults=True):
     call: str
     tool: str
     effect: Verdict
+    recorded: Recorded
     at: int | None = None
     args: str | None = None
     rule: str | None = None
     message: str | None = None
     counterfactual: bool = False
-    recorded: Recorded = "none"
     error: str | None = None
     signature: str | None = None
     baseline: Verdict | None = None

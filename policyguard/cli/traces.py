@@ -29,11 +29,14 @@ def traces() -> None:
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def stats(paths: tuple[str, ...], form: str) -> None:
-    """Sessions, calls, results and errors of each format and file, and what was skipped."""
+    """Sessions, calls, results and errors of each format and file, and what was skipped.
+
+    Exits with 2 where nothing given is a trace.
+    """
     figures = counted(_files(_expanded(paths)))
     click.echo(msgspec.json.encode(figures) if form == "json" else render_text(figures))
     if not figures.formats:
-        say("no trace among the files given")
+        misuse("no trace among the files given")
 
 
 @traces.command()

@@ -131,8 +131,11 @@ def test_long_lists_of_what_is_skipped_are_cut_in_text_only(tmp_path: Path) -> N
     result = run("stats", tmp_path)
     assert result.stdout.count("no JSON") == 20
     assert "and 5 more: --format json lists all" in result.stdout
+    assert result.exit_code == 2
     assert "no trace among the files given" in result.stderr
-    assert len(counted(tmp_path)["skips"]) == 25
+    listed = run("stats", tmp_path, "--format", "json")
+    assert listed.exit_code == 2
+    assert len(json.loads(listed.stdout)["skips"]) == 25
 
 
 def test_hostile_text_cannot_reach_the_terminal(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class RunFigures(msgspec.Struct):
 
 
 class RuleFigures(msgspec.Struct):
-    """One entry of the policy: how often it fired with an effect, in how many sessions.
+    """One entry of the policy: of how many calls (`hits`) and sessions it fired with an effect.
 
     `observed`: the entry itself is in observe mode; it refuses nothing. `first` counts sessions
     whose first refusal it gave; `succeeded` and `failed` those of the sessions whose outcome is

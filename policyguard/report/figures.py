@@ -199,7 +199,9 @@ class TraceFigures(msgspec.Struct):
     `given` counts files that were named, `files` those read (members of archives too), `events`
     what stands in them. `untimed` counts calls without a time: time rules were not asked of them;
     `unknown` calls to which the policy's answer is not known. `without_calls` counts sessions that
-    have none: no share is of them. `unlabelled` are the sessions with a call whose outcome is not
+    have none: no share is of them; `orphans` those of sub-agents whose parent is not at work in
+    these files when they begin: they are replayed by themselves, and what they draw is not the
+    parent's. `unlabelled` are the sessions with a call whose outcome is not
     known: they count in neither harm nor catch. `skips` names the first of what was skipped.
     """
 
@@ -217,6 +219,7 @@ class TraceFigures(msgspec.Struct):
     hidden: HiddenFigures = msgspec.field(default_factory=HiddenFigures)
     unlabelled: Share = msgspec.field(default_factory=Share)
     without_calls: int = 0
+    orphans: int = 0
 
 
 class FaultFigures(msgspec.Struct):

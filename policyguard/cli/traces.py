@@ -12,6 +12,8 @@ from policyguard.cli.aside import misuse, say
 from policyguard.journal.format import encode
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, among, expand
 from policyguard.traces.convert import Renamed, converted
+from policyguard.traces.family import families
+from policyguard.traces.merged import Merged
 from policyguard.traces.stats import stats as counted
 from policyguard.traces.stats_text import render_text
 
@@ -52,7 +54,9 @@ def stats(paths: tuple[str, ...], form: str) -> None:
 def convert(context: click.Context, paths: tuple[str, ...], output: str) -> None:
     """Write all sessions as events of policyguard's own format, which simulate reads fastest.
 
-    A session whose id an earlier file has had becomes `id#1`. Exits with 1 where there is none.
+    A session whose id an earlier file has had becomes `id#1`. Sub-agents' sessions are put among
+    their parents', in the order of their times. Labels that name a `file` do not match what is
+    converted, but where the output has the name of that file. Exits with 1 where there is none.
     """
     files = _expanded(paths)
     if among(Path(output), files):
@@ -60,7 +64,7 @@ def convert(context: click.Context, paths: tuple[str, ...], output: str) -> None
     events = skipped = 0
     try:
         with click.open_file(output, "wb", atomic=True) as file:
-            for item in converted(_files(files)):
+            for item in converted(_together(files)):
                 if isinstance(item, Skipped):
                     skipped += 1
                     place = item.file if item.line is None else f"{item.file}:{item.line}"
@@ -88,3 +92,14 @@ def _files(paths: list[Path]) -> Iterator[TraceFile]:
     reader = Reader()
     for path in paths:
         yield from reader.files(path)
+
+
+def _together(files: list[Path]) -> Iterator[TraceFile]:
+    """The files, those of a family as one."""
+    reader = Reader()
+    for family in families(files):
+        first, *others = family.places
+        if others:
+            yield TraceFile(files[first], None, iter(Merged(reader, files, family)))
+        else:
+            yield from reader.files(files[first])

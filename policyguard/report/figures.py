@@ -199,10 +199,9 @@ class TraceFigures(msgspec.Struct):
     `given` counts files that were named, `files` those read (members of archives too), `events`
     what stands in them. `untimed` counts calls without a time: time rules were not asked of them;
     `unknown` calls to which the policy's answer is not known. `without_calls` counts sessions that
-    have none: no share is of them; `orphans` those of sub-agents whose parent is not at work in
-    these files when they begin: they are replayed by themselves, and what they draw is not the
-    parent's. `unlabelled` are the sessions with a call whose outcome is not
-    known: they count in neither harm nor catch. `skips` names the first of what was skipped.
+    have none: no share is of them; `orphans` those of sub-agents that begin while no parent is at
+    work in these files, and are replayed by themselves. `unlabelled` are the sessions with a call
+    whose outcome is not known: they count in neither harm nor catch. `skips` names the first.
     """
 
     files: int = 0
@@ -376,9 +375,8 @@ class Figures(msgspec.Struct):
     in the order read, at most as many as was asked for (those that matter most: refused although
     they succeeded, changed against the baseline, refused); `left_out` counts the rest, which all
     other figures include. `silent` are the policy's own rules, limits and budgets that never spoke.
-    `partial`: the replay was interrupted, and the report covers only what
-    `traces` says was read until then. `elapsed_s` is always null: a report says the same whenever,
-    and by however many workers, it is made.
+    `partial`: the replay was interrupted; what was read until then is what `traces` says.
+    `elapsed_s` is null: a report says the same whenever, and by how many workers, it is made.
     """
 
     policy: PolicyFigures

@@ -250,6 +250,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [*lines("last", [read("/a")], closed=False)][:-1],  # a call without a result
     )
     (folder / "own.jsonl.gz").write_bytes(gzip.compress(own.read_bytes()))
+    for name, *above in (("child", "main"), ("main",), ("other", "main"), ("lost", "nobody")):
+        calls = [_any_call(number) for number in range(30)]
+        write(folder / f"{name}.jsonl", lines(name, calls, parent=above[0] if above else ""))
     return folder
 
 

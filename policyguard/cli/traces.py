@@ -14,6 +14,8 @@ from policyguard.journal.format import encode
 from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
 from policyguard.traces.convert import Renamed, converted
+from policyguard.traces.family import families
+from policyguard.traces.merged import Merged
 from policyguard.traces.stats import stats as counted
 from policyguard.traces.stats_text import render_text
 
@@ -31,14 +33,17 @@ def traces() -> None:
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def stats(paths: tuple[str, ...], form: str) -> None:
-    """Sessions, calls, results and errors of each format and file, and what was skipped."""
+    """Sessions, calls, results and errors of each format and file, and what was skipped.
+
+    Exits with 2 where nothing given is a trace.
+    """
     figures = counted(_files(_expanded(paths)))
     if form == "json":
         click.echo(for_json(msgspec.json.encode(figures).decode()))
     else:
         click.echo(render_text(figures))
     if not figures.formats:
-        say("no trace among the files given")
+        misuse("no trace among the files given")
 
 
 @traces.command()
@@ -55,13 +60,15 @@ def stats(paths: tuple[str, ...], form: str) -> None:
 def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> None:
     """Write all sessions as events of policyguard's own format, which simulate reads fastest.
 
-    A session whose id an earlier file has had becomes `id#1`. Exits with 1 where there is none.
+    A session whose id an earlier file has had becomes `id#1`. Sub-agents' sessions are put among
+    their parents', in the order of their times. Labels that name a `file` do not match what is
+    converted, but where the output has the name of that file. Exits with 1 where there is none.
     """
     files = _expanded(paths)
     check_output(output, files)
     events = skipped = 0
     with opened(output) as file:
-        for item in converted(_files(files)):
+        for item in converted(_together(files)):
             if isinstance(item, Skipped):
                 skipped += 1
                 place = item.file if item.line is None else f"{item.file}:{item.line}"
@@ -90,3 +97,14 @@ def _files(paths: list[Path]) -> Iterator[TraceFile]:
     reader = Reader()
     for path in paths:
         yield from reader.files(path)
+
+
+def _together(files: list[Path]) -> Iterator[TraceFile]:
+    """The files, those of a family as one."""
+    reader = Reader()
+    for family in families(files):
+        first, *others = family.places
+        if others:
+            yield TraceFile(files[first], None, iter(Merged(reader, files, family)))
+        else:
+            yield from reader.files(files[first])

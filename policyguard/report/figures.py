@@ -53,12 +53,12 @@ class CallFigures(msgspec.Struct, omit_defaults=True):
     call: str
     tool: str
     effect: Verdict
+    recorded: Recorded
     at: int | None = None
     args: str | None = None
     rule: str | None = None
     message: str | None = None
     counterfactual: bool = False
-    recorded: Recorded = "none"
     error: str | None = None
     signature: str | None = None
     baseline: Verdict | None = None
@@ -110,7 +110,7 @@ class RunFigures(msgspec.Struct):
 
 
 class RuleFigures(msgspec.Struct):
-    """One entry of the policy: how often it fired with an effect, in how many sessions.
+    """One entry of the policy: of how many calls (`hits`) and sessions it fired with an effect.
 
     `observed`: the entry itself is in observe mode; it refuses nothing. `first` counts sessions
     whose first refusal it gave; `succeeded` and `failed` those of the sessions whose outcome is
@@ -199,8 +199,9 @@ class TraceFigures(msgspec.Struct):
     `given` counts files that were named, `files` those read (members of archives too), `events`
     what stands in them. `untimed` counts calls without a time: time rules were not asked of them;
     `unknown` calls to which the policy's answer is not known. `without_calls` counts sessions that
-    have none: no share is of them. `unlabelled` are the sessions with a call whose outcome is not
-    known: they count in neither harm nor catch. `skips` names the first of what was skipped.
+    have none: no share is of them; `orphans` those of sub-agents that begin while no parent is at
+    work in these files, and are replayed by themselves. `unlabelled` are the sessions with a call
+    whose outcome is not known: they count in neither harm nor catch. `skips` names the first.
     """
 
     files: int = 0
@@ -217,6 +218,7 @@ class TraceFigures(msgspec.Struct):
     hidden: HiddenFigures = msgspec.field(default_factory=HiddenFigures)
     unlabelled: Share = msgspec.field(default_factory=Share)
     without_calls: int = 0
+    orphans: int = 0
 
 
 class FaultFigures(msgspec.Struct):
@@ -373,9 +375,8 @@ class Figures(msgspec.Struct):
     in the order read, at most as many as was asked for (those that matter most: refused although
     they succeeded, changed against the baseline, refused); `left_out` counts the rest, which all
     other figures include. `silent` are the policy's own rules, limits and budgets that never spoke.
-    `partial`: the replay was interrupted, and the report covers only what
-    `traces` says was read until then. `elapsed_s` is always null: a report says the same whenever,
-    and by however many workers, it is made.
+    `partial`: the replay was interrupted; what was read until then is what `traces` says.
+    `elapsed_s` is null: a report says the same whenever, and by how many workers, it is made.
     """
 
     policy: PolicyFigures

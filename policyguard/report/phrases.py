@@ -159,6 +159,11 @@ def caveats(figures: Figures) -> Iterator[str]:
         yield f"{count(traces.errors.unknown, 'result')} of which nothing tells whether they failed"
     if traces.untimed:
         yield f"{count(traces.untimed, 'call')} without a time: time rules were not asked"
+    if traces.orphans:
+        yield (
+            f"{count(traces.orphans, 'sub-agent')} without a parent at work in these files: "
+            "the parent's budgets do not count such calls"
+        )
     if traces.hidden.args or traces.hidden.results:
         yield (
             f"{count(traces.hidden.args, 'call')} without arguments and "

@@ -24,7 +24,7 @@ Hit = tuple[str, str, bool]
 class Course:
     """A session on its way through a guard, with counts of what the policy says.
 
-    `hits` counts by entry, `faults` expressions that failed (the first error, and how often),
+    `hits` counts calls by entry, `faults` expressions that failed (the first error, and how often),
     `effects` calls by verdict. Indices are those of calls in the session, from 0.
 
     Where something is not known that the policy asks for (arguments, results, tags), a call is
@@ -173,8 +173,8 @@ class Course:
             for one in decision.errors
             if sight is None or not sight.hidden or one.id in sight.applying - sight.hidden
         )
-        for violation in noticed:
-            self._hit(violation, observed=True)
+        # What was learned may speak many times of one call: one entry has taught it all.
+        said = {self._hit(violation, observed=True) for violation in noticed}
         open_ = sight is not None and (
             heard or self._doubt.all or not uncertain.isdisjoint(sight.applying)
         )
@@ -190,9 +190,11 @@ class Course:
         for violation in standing:
             if violation.reason == "refusals" and not refusing:
                 continue  # it speaks of calls that something else refuses
-            self._hit(violation, observed=False)
+            said.add(self._hit(violation, observed=False))
             if strongest is None or violation.effect.strength > strongest.effect.strength:
                 strongest = violation
+        for hit in said:
+            self.hits[hit] = self.hits.get(hit, 0) + 1
         if open_ and not refusing:
             return UNKNOWN
         if strongest is None:
@@ -204,9 +206,8 @@ class Course:
             first, count = self.faults.get(fault.id, (fault.error, 0))
             self.faults[fault.id] = first, count + 1
 
-    def _hit(self, violation: Violation, *, observed: bool) -> None:
-        hit = self._entry(violation.id), violation.effect.value, observed
-        self.hits[hit] = self.hits.get(hit, 0) + 1
+    def _hit(self, violation: Violation, *, observed: bool) -> Hit:
+        return self._entry(violation.id), violation.effect.value, observed
 
     def _entry(self, violation: str) -> str:
         """The entry of the policy behind a violation: of a constraint, the one that taught it."""

@@ -15,6 +15,7 @@ from policyguard.simulate.part import Part
 from policyguard.simulate.replay import Replay, load
 from policyguard.simulate.tally import Keep, Tally
 from policyguard.traces import Reader
+from policyguard.traces.family import Family, families
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +64,22 @@ class Watch(Protocol):
 class Walk:
     """One process's walk through its share of a job's files.
 
-    `mine` says which files (by their place in the job) are to be read here.
+    `mine` says which files (by their place in the job) are to be read here: of a family all, or
+    none. `kin` are the job's files by family, which are found out where they are not given.
     """
 
     def __init__(
-        self, job: Job, loaded: Loaded, part: Part, mine: Callable[[int], bool], watch: Watch
+        self,
+        job: Job,
+        loaded: Loaded,
+        part: Part,
+        mine: Callable[[int], bool],
+        watch: Watch,
+        kin: Sequence[Family] | None = None,
     ) -> None:
-        self._files = [(place, file) for place, file in enumerate(job.files) if mine(place)]
+        self._job = job
+        self._mine = mine
+        self._kin = kin
         self._part = part
         self._watch = watch
         self._whole = self._told = self._told_events = 0
@@ -87,16 +97,26 @@ class Walk:
         """Replay them all. Returns what they amount to, and whether that is only a part of it."""
         reader = Reader(self._part)
         try:
-            for place, file in self._files:
-                before = self._part.bytes
-                for member, trace in enumerate(reader.files(file)):
-                    self._replay.add(trace, (place, member))
-                    self._heed()
-                if self._part.bytes == before:
-                    self._whole += _size(file)
+            kin = families(self._job.files, self._heed) if self._kin is None else self._kin
+            for family in kin:
+                if self._mine(family.places[0]):
+                    self._family(reader, family)
         except StoppedError:
             return self._replay.stop(), True
         return self._replay.stop(), False
+
+    def _family(self, reader: Reader, family: Family) -> None:
+        files, before = self._job.files, self._part.bytes
+        place, *others = family.places
+        if others:
+            self._replay.add_family(reader, files, family)
+            self._heed()
+        else:
+            for member, trace in enumerate(reader.files(files[place])):
+                self._replay.add(trace, (place, member))
+                self._heed()
+        if self._part.bytes == before:
+            self._whole += sum(size(files[place]) for place in family.places)
 
     def _heed(self) -> None:
         done, events = self._whole + self._part.bytes, self._replay.events
@@ -121,7 +141,8 @@ def concluded(job: Job, loaded: Loaded, tallies: Sequence[Tally], *, partial: bo
     return figures
 
 
-def _size(file: Path) -> int:
+def size(file: Path) -> int:
+    """Bytes of a file, 0 where that cannot be told."""
     try:
         return file.stat().st_size
     except OSError:

@@ -7,14 +7,7 @@ from zlib import crc32
 import msgspec
 
 from policyguard.simulate.player import IDLE
-
-
-class _Head(msgspec.Struct):
-    """What tells whose line of our own format it is."""
-
-    session: str
-    event: str = ""
-    parent: str = ""
+from policyguard.traces.native import head
 
 
 class _Spawned(msgspec.Struct):
@@ -23,9 +16,6 @@ class _Spawned(msgspec.Struct):
     worker: int
     parent: str
     last: int = 0
-
-
-_decoder = msgspec.json.Decoder(_Head)
 
 
 class Part:
@@ -49,8 +39,9 @@ class Part:
         self._of = of
         self._spawned: dict[str, _Spawned] = {}
 
-    def begin(self) -> None:
-        """A file begins."""
+    def begin(self, *, whole: bool = False) -> None:
+        """A file begins, or files that are read as one; with `whole` all of it is this worker's."""
+        self.whole = whole or self._of == 1
         self.line = 0
         self.several = False
         self._first = None
@@ -67,13 +58,12 @@ class Part:
         return True
 
     def _worker(self, line: bytes) -> int:
-        try:
-            head = _decoder.decode(line)
-        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        told = head(line)
+        if told is None:
             return 0
-        session = head.session
+        session = told.session
         last, worker = self._last
-        if session == last and not head.parent:
+        if session == last and not told.parent:
             return worker  # most lines follow one of their own session
         self._last = ("", -1)
         if session != self._first:
@@ -83,14 +73,14 @@ class Part:
             self._forget()
         known = self._spawned.get(session)
         if known is None:
-            if not head.parent:
+            if not told.parent:
                 worker = self._home(session)
                 self._last = (session, worker)
                 return worker
-            known = _Spawned(self._home(head.parent), head.parent)
+            known = _Spawned(self._home(told.parent), told.parent)
             self._spawned[session] = known
         self._touch(known)
-        if head.event == "closed":
+        if told.event == "closed":
             del self._spawned[session]
         return known.worker
 

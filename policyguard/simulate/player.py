@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from policyguard.model.event import Admitted, Approved, Closed, Completed, Event, Refused, Started
+from policyguard.simulate.errors import Order
 from policyguard.simulate.run import Run
 from policyguard.simulate.side import Side
-from policyguard.traces import Skipped, TraceFile
+from policyguard.traces import Item, Skipped, TraceFile
 
 IDLE = 100_000
 """Entries of its file after which a session that has said nothing is over. What comes later under
@@ -15,13 +17,16 @@ its id is another session: nothing can be remembered for ever."""
 _OFTEN = 256
 """Entries after which `heed` is called."""
 
+Where = Callable[[int], tuple[TraceFile, Order]]
+"""The file in which the latest item stands, and its order in the replay, told its place."""
+
 
 class Player:
     """Plays files, one after the other. `events` counts what it has read.
 
     `heed` is called every now and then between two events, and may raise to stop: the sessions
-    that are open then are given by `cut`. `see` is told the tool of each call. `begun` counts the
-    sessions of the last file.
+    that are open then are given by `cut`. `see` is told the tool of each call. `begun` counts, of
+    what was played last, the sessions of each file (its number in their order).
     """
 
     def __init__(
@@ -38,24 +43,25 @@ class Player:
         self._see = see
         self._open: dict[str, Run] = {}
         self.events = 0
-        self.begun = 0
+        self.begun: Counter[Order] = Counter()
 
     def play(
         self,
-        trace: TraceFile,
-        number: tuple[int, int],
+        items: Iterable[Item],
+        where: Where,
         skipped: Callable[[Skipped, int], None],
         line: Callable[[], int] | None = None,
     ) -> Iterator[Run]:
-        """The sessions of a file as they end, the last with the file.
+        """The sessions of a file, or of several that are read as one, as they end.
 
-        `number` is the file's place among all; `skipped` is told what was passed over, and where.
-        `line` tells the line of an item, where some are left out; else items are counted.
+        The last end with the file. `skipped` is told what was passed over, and its place. `line`
+        tells the line of an item, where some are left out; else items are counted.
         """
         runs, heed, see = self._open, self._heed, self._see
-        counted = place = self.begun = 0
+        counted = place = 0
+        self.begun.clear()
         pause, swept = _OFTEN, IDLE
-        for item in trace:
+        for item in items:
             counted += 1
             if counted == pause:
                 pause += _OFTEN
@@ -72,10 +78,10 @@ class Player:
             self.events += 1
             run = runs.get(item.session)
             if run is None:
-                run = self._begin(item, trace, (*number, place))
+                run = self._begin(item, where, place)
             elif place - run.last > IDLE:
                 yield self._ended(run)
-                run = self._begin(item, trace, (*number, place))
+                run = self._begin(item, where, place)
             run.last = place
             if run.parent is not None:
                 run.parent.touch(place)
@@ -99,11 +105,12 @@ class Player:
         for run in list(self._open.values()):
             yield self._ended(run)
 
-    def _begin(self, event: Event, trace: TraceFile, order: tuple[int, int, int]) -> Run:
-        self.begun += 1
+    def _begin(self, event: Event, where: Where, place: int) -> Run:
+        trace, order = where(place)
+        self.begun[order[:-1]] += 1
         started = event if isinstance(event, Started) else Started(event.session, event.at)
         parent = self._open.get(started.parent) if started.parent else None
-        if parent is not None and order[-1] - parent.last > IDLE:
+        if parent is not None and place - parent.last > IDLE:
             parent = None  # it is over, whether it has been looked at or not
         courses = [
             side.begin(started, parent.courses[number] if parent is not None else None)
@@ -116,7 +123,8 @@ class Player:
             order,
             courses,
             parent=parent,
-            opening=self.begun == 1,
+            orphan=bool(started.parent) and parent is None,
+            opening=self.begun[order[:-1]] == 1,
             timeline=self._timelines,
         )
         return run

@@ -8,14 +8,17 @@ from pathlib import Path
 
 from policyguard.compiler import Compiled, compile_policy
 from policyguard.report.figures import Figures, SkippedFigures
+from policyguard.simulate.errors import Order
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.part import Part
-from policyguard.simulate.player import Player
+from policyguard.simulate.player import Player, Where
 from policyguard.simulate.run import Run
 from policyguard.simulate.side import Side
 from policyguard.simulate.silent import Tools, own
 from policyguard.simulate.tally import Keep, Tally
-from policyguard.traces import Skipped, TraceFile
+from policyguard.traces import Reader, Skipped, TraceFile
+from policyguard.traces.family import Family
+from policyguard.traces.merged import Merged
 from policyguard.traces.native import FORMAT
 
 _KEY = b"policyguard simulate"
@@ -67,7 +70,7 @@ class Replay:
         see = self._tools.see if known else None
         self._player = Player(sides, timelines=keep.timelines > 0, heed=heed, see=see)
         self._files = 0
-        self._held: Run | None = None
+        self._held: list[Run] = []
 
     @property
     def events(self) -> int:
@@ -85,20 +88,29 @@ class Replay:
             self._part.begin()
         part = self._part if trace.format == FORMAT else None
         first = part is None or part.number == 0
-        traces = self.tally.traces
-        if trace.format is not None and first:
-            traces.files += 1
-            traces.formats[trace.format] = traces.formats.get(trace.format, 0) + 1
+        if first:
+            self._count(trace)
 
         def skipped(item: Skipped, place: int) -> None:
             if item.line is not None or first:
-                figures = SkippedFigures(item.file, item.line, item.reason)
-                self.tally.skip((*number, place), figures)
+                self._skip(item, (*number, place))
 
         line = None if part is None or part.whole else lambda: part.line
-        for run in self._player.play(trace, number, skipped, line):
-            self._fold(run)
-        self._let_go()
+        self._through(self._player.play(trace, _of(trace, number), skipped, line))
+
+    def add_family(self, reader: Reader, files: Sequence[Path], family: Family) -> None:
+        """Replay those of the files that are a family's as one, in the order of their times."""
+        if self._part is not None:
+            self._part.begin(whole=True)
+        merged = Merged(reader, files, family, self._count)
+
+        def where(place: int) -> tuple[TraceFile, Order]:
+            return merged.trace, (family.places[merged.member], 0, merged.place)
+
+        def skipped(item: Skipped, place: int) -> None:
+            self._skip(item, where(place)[1])
+
+        self._through(self._player.play(merged, where, skipped))
 
     def finish(self, *, partial: bool = False) -> Figures:
         """The figures, complete. `partial`: of what was read until the replay was stopped."""
@@ -107,25 +119,37 @@ class Replay:
 
     def stop(self) -> Tally:
         """Count what is still open, and read no more."""
-        for run in self._player.cut():
-            self._fold(run)
-        self._let_go()
+        self._through(self._player.cut())
         self.tally.traces.events = self._player.events
         self.tally.met = self._tools.met
         return self.tally
 
+    def _count(self, trace: TraceFile) -> None:
+        traces = self.tally.traces
+        if trace.format is not None:
+            traces.files += 1
+            traces.formats[trace.format] = traces.formats.get(trace.format, 0) + 1
+
+    def _skip(self, item: Skipped, order: Order) -> None:
+        self.tally.skip(order, SkippedFigures(item.file, item.line, item.reason))
+
+    def _through(self, played: Iterable[Run]) -> None:
+        for run in played:
+            self._fold(run)
+        self._let_go()
+
     def _fold(self, run: Run) -> None:
         """Count a session, unless it may turn out to be its file's only one, and that matters."""
         if self._labels is not None and self._labels.of_files and run.opening:
-            self._held = run
+            self._held.append(run)
         else:
             self._label(run, alone=False)
 
     def _let_go(self) -> None:
-        run, self._held = self._held, None
-        if run is not None:
-            several = self._part is not None and self._part.several
-            self._label(run, alone=self._player.begun == 1 and not several)
+        held, self._held = self._held, []
+        several = self._part is not None and self._part.several
+        for run in held:
+            self._label(run, alone=self._player.begun[run.order[:-1]] == 1 and not several)
 
     def _label(self, run: Run, *, alone: bool) -> None:
         if self._labels is not None:
@@ -151,4 +175,9 @@ def runs(
     """
     player = Player([Side(compiled, observe=observe)], timelines=False)
     for number, trace in enumerate(traces):
-        yield from player.play(trace, (number, 0), lambda item, place: skipped(item))
+        where = _of(trace, (number, 0))
+        yield from player.play(trace, where, lambda item, place: skipped(item))
+
+
+def _of(trace: TraceFile, number: tuple[int, int]) -> Where:
+    return lambda place: (trace, (*number, place))

@@ -39,6 +39,7 @@ class Run:
     """A recorded session under the policy, and under the baseline where there is one.
 
     `order` is its place among all that is read, `opening` whether it is the first of its file,
+    `orphan` whether it names a parent that was not at work when it began,
     `last` where in the file it, or a session below it, was last heard of.
     Of what is newly refused, and newly allowed, it has how many calls there are, and the first.
     """
@@ -52,6 +53,7 @@ class Run:
         courses: Sequence[Course],
         *,
         parent: Run | None,
+        orphan: bool,
         opening: bool,
         timeline: bool,
     ) -> None:
@@ -60,6 +62,7 @@ class Run:
         self.format = format_
         self.order = order
         self.parent = parent
+        self.orphan = orphan
         self.opening = opening
         self.last = 0
         self.course = courses[0]

@@ -81,6 +81,7 @@ class Tally:
         traces = self.traces
         traces.sessions += 1
         traces.without_calls += not run.calls
+        traces.orphans += run.orphan
         traces.calls += run.calls
         traces.untimed += run.untimed
         traces.unknown += run.course.unknown

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from policyguard.report.figures import Figures
 from policyguard.simulate.families import shared
-from policyguard.simulate.job import Job, Loaded, StoppedError, Walk, Watch, concluded, run
+from policyguard.simulate.job import Job, Loaded, StoppedError, Walk, Watch, concluded, run, size
 from policyguard.simulate.part import Part
 from policyguard.simulate.tally import Tally
 from policyguard.traces import Reader
+from policyguard.traces.family import Family, families
 from policyguard.traces.native import FORMAT
 
 _ORDERED = "tau2"
@@ -44,10 +45,11 @@ def run_with(workers: int, job: Job, loaded: Loaded, watch: Watch) -> Figures:
     if workers < 2 or obstacle(loaded):
         return run(job, loaded, watch)
     try:
-        shares = _shares(job.files, workers, watch)
+        kin = families(job.files, lambda: watch(0, 0))
+        shares = _shares(job.files, kin, workers, watch)
     except StoppedError:
         return run(job, loaded, watch)  # which heeds it as well
-    team = _Team(job, workers, shares)
+    team = _Team(job, workers, shares, kin)
     try:
         parts = [team.result(watch) for _ in range(workers)]
     finally:
@@ -79,7 +81,7 @@ _Told = _Progress | _Result | _Failure
 class _Team:
     """Workers, each at the other end of a pipe."""
 
-    def __init__(self, job: Job, workers: int, shares: list[int]) -> None:
+    def __init__(self, job: Job, workers: int, shares: list[int], kin: list[Family]) -> None:
         # A fresh interpreter each: what this process has open or running is none of theirs.
         context = get_context("spawn")
         self._processes: dict[Connection, SpawnProcess] = {}
@@ -87,7 +89,7 @@ class _Team:
             for number in range(workers):
                 ours, theirs = context.Pipe()
                 process = context.Process(
-                    target=_work, args=(theirs, job, number, workers, shares), daemon=True
+                    target=_work, args=(theirs, job, number, workers, shares, kin), daemon=True
                 )
                 process.start()
                 theirs.close()
@@ -143,28 +145,32 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _shares(files: Sequence[Path], workers: int, watch: Watch) -> list[int]:
+def _shares(files: Sequence[Path], kin: Sequence[Family], workers: int, watch: Watch) -> list[int]:
     """Which worker reads a file; `_ALL` for one whose sessions they divide among them."""
     load = [0] * workers
     shares = [_ALL] * len(files)
     whole = []
-    for place, file in enumerate(files):
+    for family in kin:
         watch(0, 0)
-        formats = {trace.format for trace in Reader().files(file)}
-        size = file.stat().st_size if file.is_file() else 0
+        place, *others = family.places
+        formats = {trace.format for trace in Reader().files(files[place])}
+        total = sum(size(files[one]) for one in family.places)
         if _ORDERED in formats:
             shares[place] = 0
-            load[0] += size
-        elif formats != {FORMAT}:
-            whole.append((-size, place))
-    for size, place in sorted(whole):
+            load[0] += total
+        elif others or formats != {FORMAT}:
+            whole.append((-total, family.places))
+    for less, places in sorted(whole):
         worker = load.index(min(load))
-        shares[place] = worker
-        load[worker] -= size
+        for place in places:
+            shares[place] = worker
+        load[worker] -= less
     return shares
 
 
-def _work(pipe: Connection, job: Job, number: int, workers: int, shares: list[int]) -> None:
+def _work(
+    pipe: Connection, job: Job, number: int, workers: int, shares: list[int], kin: list[Family]
+) -> None:
     """What a worker does. It tells how it goes, heeds what it is told, and gives its tally."""
 
     def watch(done: int, events: int) -> None:
@@ -175,7 +181,7 @@ def _work(pipe: Connection, job: Job, number: int, workers: int, shares: list[in
     try:
         mine = (_ALL, number)
         part = Part(number, workers)
-        walk = Walk(job, Loaded.of(job), part, lambda place: shares[place] in mine, watch)
+        walk = Walk(job, Loaded.of(job), part, lambda place: shares[place] in mine, watch, kin)
         pipe.send(_Result(number, *walk.through()))
     except (BrokenPipeError, EOFError, ConnectionResetError):
         return  # nobody waits any more

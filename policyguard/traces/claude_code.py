@@ -208,13 +208,15 @@ def _started(source: Source, line: dict[str, Any]) -> Started:
     return Started(
         session=source.name,
         at=from_iso(line.get("timestamp")),
-        parent=_parent(source.path),
+        parent=above.name if (above := main(source.path)) is not None else "",
         agent=FORMAT,
         cwd=as_string(line.get("cwd")),
     )
 
 
-def _parent(path: Path) -> str:
-    """The main session, where the path is a sub-agent's."""
-    is_sub_agent = path.parent.name == "subagents" and path.name.startswith("agent-")
-    return f"{path.parent.parent.name}.jsonl" if is_sub_agent else ""
+def main(path: Path) -> Path | None:
+    """The file of the main session, where the path is a sub-agent's."""
+    if path.parent.name != "subagents" or not path.name.startswith("agent-"):
+        return None
+    folder = path.parent.parent
+    return folder.parent / f"{folder.name}.jsonl"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from policyguard.model.event import Event
+from policyguard.model.event import Event, Started
 from policyguard.traces.item import Skipped
 from policyguard.traces.reader import TraceFile
 
@@ -22,6 +22,8 @@ class Renamed(msgspec.Struct, frozen=True):
 def converted(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Renamed]:
     """All events as they are, but for the ids of sessions that two files share.
 
+    A parent is renamed in its children too. Files of one family are to come as one of `traces`.
+
     One stream is one file when it is read again, and in a file an id is one session.
     """
     taken: dict[str, int] = {}
@@ -36,7 +38,11 @@ def converted(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Renamed
                 now = names[item.session] = _free(item.session, taken)
                 if now != item.session:
                     yield Renamed(str(trace.path), item.session, now)
-            yield item if now == item.session else msgspec.structs.replace(item, session=now)
+            if now != item.session:
+                item = msgspec.structs.replace(item, session=now)
+            if isinstance(item, Started) and names.get(item.parent, item.parent) != item.parent:
+                item = msgspec.structs.replace(item, parent=names[item.parent])
+            yield item
 
 
 def _free(session: str, taken: dict[str, int]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
+import msgspec
+
 from policyguard.journal.format import LineError, decode
 from policyguard.model.event import Event
 from policyguard.traces.importer import Met
@@ -15,6 +17,30 @@ from policyguard.traces.source import Sample, Source
 FORMAT = "policyguard"
 
 _KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
+
+
+class Head(msgspec.Struct):
+    """What tells whose line it is."""
+
+    session: str
+    event: str = ""
+    parent: str = ""
+
+
+_heads = msgspec.json.Decoder(Head)
+
+
+def head(line: bytes) -> Head | None:
+    """What a line says of itself; None where it can be no event."""
+    try:
+        return _heads.decode(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+
+
+def is_event(head: Head) -> bool:
+    """Whether it names a kind of event that there is."""
+    return head.event in _KINDS
 
 
 def detect(sample: Sample) -> bool:

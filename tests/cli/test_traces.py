@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
-from policyguard.model.event import Closed, Event, Started
+from policyguard.model.event import Admitted, Closed, Event, Started
 from policyguard.traces import Reader, Skipped
+from tests.simulate.recording import START, lines, read, write
 
 CASES = Path(__file__).parents[1] / "traces" / "cases"
 DEMO = Path(__file__).parents[2] / "docs" / "demo" / "trace.jsonl"
@@ -131,8 +132,11 @@ def test_long_lists_of_what_is_skipped_are_cut_in_text_only(tmp_path: Path) -> N
     result = run("stats", tmp_path)
     assert result.stdout.count("no JSON") == 20
     assert "and 5 more: --format json lists all" in result.stdout
+    assert result.exit_code == 2
     assert "no trace among the files given" in result.stderr
-    assert len(counted(tmp_path)["skips"]) == 25
+    listed = run("stats", tmp_path, "--format", "json")
+    assert listed.exit_code == 2
+    assert len(json.loads(listed.stdout)["skips"]) == 25
 
 
 def test_hostile_text_cannot_reach_the_terminal(tmp_path: Path) -> None:
@@ -229,3 +233,21 @@ def test_links_in_a_circle_are_passed_over_with_a_word(tmp_path: Path) -> None:
         result = CliRunner().invoke(main, over, catch_exceptions=False)
         assert result.exit_code == 2
         assert "is among the traces to be read" in result.output
+
+
+def test_sub_agents_are_put_among_their_parents_under_the_names_these_have(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "1.jsonl", lines("child", [read("/x")], parent="main"))
+        write(tmp_path / folder / "2.jsonl", lines("main", [read("/y")] * 2, closed=False))
+    out = tmp_path / "out.jsonl"
+    assert run("convert", tmp_path / "a", tmp_path / "b", "-o", out).exit_code == 0
+    starts = [event for event in events(out) if isinstance(event, Started)]
+    assert [(event.session, event.parent) for event in starts] == [
+        ("main", ""), ("child", "main"), ("main#1", ""), ("child#1", "main#1"),
+    ]  # fmt: skip
+    assert [event.at for event in starts] == [START] * 4
+    # At the same time what a sub-agent does goes before what its parent does.
+    told = [(event.session, type(event)) for event in events(out)]
+    second = [place for place, one in enumerate(told) if one == ("main", Admitted)][1]
+    assert told.index(("child", Closed)) < second

@@ -240,7 +240,7 @@ def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
 
 def test_what_was_not_kept_or_not_read_is_said(plain: Figures) -> None:
     told = msgspec.structs.replace(plain, partial=True)
-    call = CallFigures(0, "c", "bash", "unknown", at=2**62, recorded="failed (inferred)", error="e")
+    call = CallFigures(0, "c", "bash", "unknown", "failed (inferred)", at=2**62, error="e")
     run = RunFigures("s", "f", "own", calls=3, unknown=1, timeline=[call])
     far = msgspec.structs.replace(call, at=2**80)
     told.sessions = [run, msgspec.structs.replace(run, id="t", timeline=[far])]

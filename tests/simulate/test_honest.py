@@ -182,6 +182,16 @@ learn: {corroborate: 2, reset_on: none}
     assert {rule.id: rule.hits for rule in one.rules} == {"signatures/locked/learn": 2}
 
 
+def test_a_call_counts_once_for_an_entry_that_has_taught_two_things_against_it(
+    tmp_path: Path,
+) -> None:
+    text = "learn: {corroborate: 1, reset_on: none, blame: [unknown]}"
+    calls = [failed("push", error, n=1) for error in ("locked", "odd", "locked")]
+    figures = _replayed(write(tmp_path / "t.jsonl", lines("s", calls)), text, observe=True)
+    assert (figures.effects.allow, figures.effects.block) == (1, 2)
+    assert [(rule.id, rule.hits) for rule in figures.rules] == [("learn", 2)]
+
+
 def test_two_files_with_one_session_id_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
     text = "learn: {corroborate: 2, scope: session, reset_on: none, blame: [unknown]}"
     compiled = load(policy(tmp_path / "policy.yaml", text))

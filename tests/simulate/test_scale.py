@@ -247,8 +247,12 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for n in range(40)
         ),
         ["broken"],
+        [*lines("last", [read("/a")], closed=False)][:-1],  # a call without a result
     )
     (folder / "own.jsonl.gz").write_bytes(gzip.compress(own.read_bytes()))
+    for name, *above in (("child", "main"), ("main",), ("other", "main"), ("lost", "nobody")):
+        calls = [_any_call(number) for number in range(30)]
+        write(folder / f"{name}.jsonl", lines(name, calls, parent=above[0] if above else ""))
     return folder
 
 
@@ -257,7 +261,7 @@ def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) ->
     def told(workers: int) -> bytes:
         command = [sys.executable, "-m", "policyguard", "simulate", mixed, CASES, "--policy",
                    "core", "--baseline", ROOT / "docs" / "demo" / "policy.yaml",
-                   "--format", form, "--workers", str(workers)]  # fmt: skip
+                   "--format", form, "--timelines", "200", "--workers", str(workers)]  # fmt: skip
         done = subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
         return done.stdout
 

@@ -62,8 +62,8 @@ class Session:
     def disabled(self) -> dict[str, str]:
         """The tools that limits have switched off for now, and why: they need not be advertised.
 
-        A call of one is refused; the tool comes back as the limit's `until` says. None, where the
-        policy is in observe mode.
+        A call of one is refused; the tool comes back as the limit's `until` says. In observe mode
+        there are none.
         """
         if self.guard.stance.observe:
             return {}
@@ -257,9 +257,8 @@ class Session:
         `extend`. `by` names who approves, `labels` what the host knows them as.
 
         Returns whether that is enough: a rule may want several people, people with a label, or an
-        answer within a time. A yes that no question of a `check` is waiting for (the call has run
-        since, or was only asked about with `decide`) counts nowhere, and is not enough.
-        `RuntimeError` where the session is over.
+        answer within a time. A yes that no question of a `check` waits for (the call has run, or
+        `decide` asked) counts nowhere, and is not enough. `RuntimeError` where the session is over.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
@@ -267,9 +266,8 @@ class Session:
         at = self._now()
         fingerprint = decision.fingerprint
         with self.guard.lock:
-            budgets = self.guard.evaluator.budgets
             for charge in self._state.approvals.extending(fingerprint):
-                extend = budgets[charge.budget].extended
+                extend = self.guard.evaluator.budgets[charge.budget].extended
                 self._calls.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
             self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
             return agreed(self.guard.evaluator, self._state, decision, at)
@@ -294,10 +292,7 @@ class Session:
         self._calls.fold(Granted(self.id, self._now(), id_, amount, given.text("by", by)))
 
     def turn(self) -> None:
-        """Begin a new turn: the person has spoken. Lifts a halt; what counts per turn is new.
-
-        `RuntimeError` where the session is over.
-        """
+        """Begin a new turn: lifts a halt, counts anew. `RuntimeError` where the session is over."""
         self._calls.fold(TurnStarted(session=self.id, at=self._now()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
@@ -391,9 +386,7 @@ class Session:
                 self._calls.spend(event)
             case Closed():
                 self._calls.end(event)
-            case Drawn():
-                pass  # the sub-agent's own events say it
-            case _ if not self.closed:
+            case _ if not (self.closed or isinstance(event, Drawn)):  # that sub-agents tell
                 self._calls.fold(event)
         return None
 

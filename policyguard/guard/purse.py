@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import msgspec
 
-from policyguard.evaluator.account import Book
+from policyguard.evaluator.account import Account, Book
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budget import Budget
 from policyguard.evaluator.evaluator import Evaluator
@@ -273,8 +273,7 @@ class Purser:
         """Draw what the call takes, all or nothing."""
         beyond: list[tuple[_Hand, int]] = []
         if verdict.violations or verdict.would:
-            left = _left(verdict)
-            beyond = [draw for draw in draws if _exceeds(draw[1], left.get(draw[0].budget))]
+            beyond = [(hand, amount) for hand, amount in draws if self._exceeds(hand, amount, at)]
             draws = [draw for draw in draws if draw not in beyond]
         if not self._quickly(draws, at):
             paid = self._purses.ask([(hand.purse, amount) for hand, amount in draws], at)
@@ -283,6 +282,18 @@ class Purser:
                 return False
         self._force(beyond, at)
         return True
+
+    def _exceeds(self, hand: _Hand, amount: int, at: int | None) -> bool:
+        """Whether a call that the policy lets run takes more than is left, as far as is known here.
+
+        Then nobody needs to be asked.
+        """
+        account, terms = self._book.get(hand.budget, hand.key) or Account(), hand.terms
+        scope, keyed, _ = hand.key.partition("\x1f")
+        above = self._book.get(hand.budget, scope) if keyed else None
+        granted = account.granted + (above.granted if above is not None else 0)
+        used = account.open * UNIT if terms.places else account.used_at(at, terms.within)
+        return amount > terms.limit + granted - used
 
     def _quickly(self, draws: list[tuple[_Hand, int]], at: int | None) -> bool:
         """Draw from what is on lease, if it is enough everywhere."""
@@ -372,20 +383,3 @@ def _shared(policy: str, budget: Budget) -> _Shared:
             keys=budget.most_keys,
         ),
     )
-
-
-def _left(verdict: Verdict) -> dict[str, tuple[float, float]]:
-    """What is left, and of how much, of the budgets that have something to say."""
-    return {
-        violation.id: (violation.limit - violation.used, violation.limit)
-        for violation in (*verdict.violations, *verdict.would)
-        if violation.limit is not None and violation.used is not None
-    }
-
-
-def _exceeds(amount: int, left: tuple[float, float] | None) -> bool:
-    """Whether a call that the policy lets run takes more than is left, beyond doubt.
-
-    Then nobody needs to be asked. In doubt (these are floats) the store is.
-    """
-    return left is not None and amount / UNIT > left[0] + 1e-9 * max(1.0, left[1])

@@ -161,6 +161,17 @@ def test_advice_lets_calls_run_and_counts_them(tmp_path: Path) -> None:
     assert words(told) == "budget `b` is used up: 21 of 3 calls per project"
 
 
+def test_a_note_on_the_way_leaves_the_budget_exact(tmp_path: Path) -> None:
+    terms = "sum: call.args.n, max: 10, advise_at: 2"
+    office = Office(tmp_path, f"budgets: {{b: {{{terms}, per: project}}}}")
+    sessions = [office.session(f"s{number}") for number in range(4)]
+    used = 0
+    for amount in (1, 3, 3):
+        for session in sessions:
+            used += amount * session.check("tool", {"n": amount}).allowed
+    assert used == 10
+
+
 def test_what_is_observed_is_counted(tmp_path: Path) -> None:
     office = Office(tmp_path, "mode: observe\nbudgets: {b: {calls: 3, per: project}}")
     assert drain(office.session("one"), most=20) == 20

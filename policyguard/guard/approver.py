@@ -11,6 +11,7 @@ from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.session import SessionState
 from policyguard.guard.results import told
 from policyguard.guard.tool import is_async
+from policyguard.guard.warning import failed
 from policyguard.model.decision import Decision, Fault
 from policyguard.model.effect import Effect
 
@@ -47,9 +48,7 @@ def put(approver: Approver, session: Session, decision: Decision) -> Decision:
     try:
         approver(session, decision)
     except Exception as error:  # whatever a stranger's function raises: it is not the tool's
-        import logging  # which nobody needs whose approver does not fail
-
-        logging.getLogger("policyguard").exception("the approver failed on %s", decision.id)
+        failed(f"the approver failed on {decision.id}")
         fault = Fault("approver", told(error))
         return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
     return decision

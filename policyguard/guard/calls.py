@@ -75,6 +75,7 @@ class Calls:
         """
         guard, state = self._guard, self._state
         world, walk = guard.world, None
+        above: list[Drawn] | None = None
         with guard.lock:
             if admit:
                 if guard.latest != state.id:
@@ -107,8 +108,7 @@ class Calls:
             except ArgumentsError as error:
                 verdict = answers.unfit(attempt, str(error), observe=guard.stance.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
-                allow = guard.evaluator.allow_on_internal_error
-                verdict = answers.broken(attempt, error, allow=allow)
+                verdict = answers.broken(attempt, error, allow=self._lenient)
             if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
                 own = attempt.exact or attempt.fingerprint
                 decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
@@ -128,35 +128,48 @@ class Calls:
                     if teller is not None:
                         teller.admitted(attempt, decision)
                         if attempt.charges:
-                            self._tell_above(attempt.charges, attempt.at)
+                            above = []
+                            self._tell_above(above, attempt.charges, attempt.at)
                     if decision.violations:
                         self._advice.give(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
-                return self._unwritten(decision, attempt, error)
+                return self._unwritten(decision, attempt, error, above)
         return decision
 
     def _verdict(self, attempt: Attempt, walk: Walk, learned: Sequence[Violation]) -> Verdict:
         guard = self._guard
         return guard.evaluator.judge(guard.world.state, attempt, walk, learned, guard.stance)
 
-    def _unwritten(self, decision: Decision, attempt: Attempt, error: Exception) -> Decision:
-        """The answer where an event could not be written down: as `on_internal_error` says."""
+    @property
+    def _lenient(self) -> bool:
+        """Whether what policyguard itself fails on runs."""
+        return self._guard.stance.observe or self._guard.evaluator.allow_on_internal_error
+
+    def _unwritten(
+        self, decision: Decision, attempt: Attempt, error: Exception, above: list[Drawn] | None
+    ) -> Decision:
+        """The answer where an event could not be written down: as `on_internal_error` says.
+
+        `above` is what those above have been told, None where the call itself was not.
+        """
         fault = Fault("journal", str(error))
-        if decision.allowed and not self._guard.evaluator.allow_on_internal_error:
-            self._undo(Released(self._state.id, attempt.at, decision.id), error)
+        if decision.allowed and not self._lenient:
+            released = Released(self._state.id, attempt.at, decision.id)
+            self._guard.world.fold(released)
+            if above is not None:
+                self._take_back([released, *map(_given_back, above)])
+            elif isinstance(error, StoreError):  # it is written, and not anchored
+                self._take_back([released])
             refused = answers.broken(attempt, error, allow=False)
             verdict = replace(refused, faults=(fault,))
             return answers.decision(self._state.id, verdict, attempt, observe=False)
         return replace(decision, errors=(*decision.errors, fault))
 
-    def _undo(self, event: Released, error: Exception) -> None:
-        """An admission that could not be written down is none: nor is what was written of it."""
-        guard = self._guard
-        guard.world.fold(event)
-        written = isinstance(error, StoreError) or self._state.parent is not None
-        if written and guard.journal is not None:
+    def _take_back(self, events: Iterable[Event]) -> None:
+        """What was written of an admission that is none is taken back in the journals, too."""
+        for event in events:
             with suppress(JournalError, StoreError):  # the caller hears of the first
-                guard.journal.write(event)
+                self._guard.emit(event, False)
 
     def complete(self, event: Completed) -> Recorded:
         """Judge a result and count it; one of a call that is not in flight is only judged."""
@@ -165,7 +178,7 @@ class Calls:
             attempt = self._state.flights.get(event.call)
             if attempt is None:
                 outcome = guard.evaluator.observer.observe(event, None, None)
-                faults = (Fault("session/closed", self._over),) if guard.closed else ()
+                faults = (Fault("session/closed", self._over),) if self.closed else ()
                 return Recorded(outcome=outcome, errors=faults, counted=False)
             at = self._state.clamp(event.at)
             outcome, charges = guard.evaluator.settle(attempt, event, at)
@@ -220,31 +233,43 @@ class Calls:
     def _follow_above(self, event: Event, released: Attempt | None) -> None:
         """Tell those above what an event means for their budgets."""
         if isinstance(event, Spent):
-            self._tell_above(event.charges, event.at)
+            self._tell_above([], event.charges, event.at)
         elif isinstance(event, Granted):
             raised = paying.raised(self._guard.evaluator, self._state, event)
-            self._tell_above((), event.at, () if raised is None else (raised,))
+            self._tell_above([], (), event.at, () if raised is None else (raised,))
         elif released is not None:
             back = [replace(charge, amount=-charge.amount) for charge in released.charges]
-            self._tell_above(back, released.at)
+            self._tell_above([], back, released.at)
 
     def _settle_above(self, charges: Iterable[Charge], at: int | None, attempt: Attempt) -> None:
         """The same of a result: what was reserved too much was drawn at admission."""
-        self._tell_above([charge for charge in charges if charge.amount > 0], at)
-        self._tell_above([charge for charge in charges if charge.amount < 0], attempt.at)
+        self._tell_above([], [charge for charge in charges if charge.amount > 0], at)
+        self._tell_above([], [charge for charge in charges if charge.amount < 0], attempt.at)
 
     def _tell_above(
-        self, charges: Iterable[Charge], at: int | None, raised: Iterable[Charge] = ()
+        self,
+        told: list[Drawn],
+        charges: Iterable[Charge],
+        at: int | None,
+        raised: Iterable[Charge] = (),
     ) -> None:
-        """Tell those above what was drawn from their budgets: their own journals say it, too."""
+        """Tell those above what was drawn from their budgets: their own journals say it, too.
+
+        What has been written by then stands in `told`, also where this raises.
+        """
         guard, state = self._guard, self._state
         if state.parent is None or guard.teller is None:
             return
         drawn = paying.above(guard.evaluator, state, charges)
         lifted = paying.above(guard.evaluator, state, raised)
-        for owner in drawn or lifted:
+        for owner in {**drawn, **lifted}:
             event = Drawn(owner, at, state.id, drawn.get(owner, ()), lifted.get(owner, ()))
-            guard.emit(event, False)
+            told.append(event)
+            try:
+                guard.emit(event, False)
+            except JournalError:
+                told.pop()
+                raise
 
     def end(self, event: Closed) -> None:
         """The session is over, also where that cannot be written down. Raises what that raises."""
@@ -268,3 +293,9 @@ class Calls:
         """Why nothing more can happen here, and what to do."""
         violation = (answers.LEFT if self._guard.closed else answers.CLOSED).violations[0]
         return f"{violation.text}: {violation.instead}"
+
+
+def _given_back(drawn: Drawn) -> Drawn:
+    """The opposite of what was drawn."""
+    back = tuple([replace(charge, amount=-charge.amount) for charge in drawn.charges])
+    return replace(drawn, charges=back)

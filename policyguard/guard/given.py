@@ -20,6 +20,7 @@ from policyguard.store.text import well_formed
 _FARTHEST = 2**63 - 1
 """The largest whole number that is kept; more than anybody has used, longer than anybody waits."""
 
+_SEPARATORS = {0x1E: r"\x1e", 0x1F: r"\x1f"}
 _OF_MCP = {
     "readOnlyHint": "read_only",
     "destructiveHint": "destructive",
@@ -44,9 +45,10 @@ def optional(name: str, value: object) -> str:
 def known_as(name: str, value: object) -> str:
     """A name that lines and stores hold as it is, empty where there is none.
 
-    Halves of surrogate pairs, such as `os.fsdecode` makes of odd bytes, are escapes in it.
+    Halves of surrogate pairs, such as `os.fsdecode` makes of odd bytes, are escapes in it, and so
+    are the two characters that stand between the parts of an account's key.
     """
-    return well_formed(optional(name, value))
+    return well_formed(optional(name, value)).translate(_SEPARATORS)
 
 
 def texts(name: str, values: Iterable[str] | None) -> tuple[str, ...]:

@@ -253,6 +253,9 @@ class Guard:
                 if not resumed:
                     self.emit(event, False)
             except BaseException:
+                begun = self.world.state.sessions.get(event.session)
+                if begun is not None and begun.parent is not None:
+                    begun.parent.facts["children"] -= 1
                 self.world.rebuild(Closed(session=event.session))  # it may be opened another time
                 self.sessions.forget(event.session)
                 raise
@@ -266,8 +269,8 @@ class Guard:
     def take(self, event: Event) -> None:
         """Write an event down, let it happen, and tell of it.
 
-        Raises `JournalError` where it cannot be written: then it has not happened, but that a call
-        is over for good, whoever knows. One that is written has happened, anchored or not.
+        Raises `JournalError` where it cannot be written: then it has not happened; only the end of
+        a call counts all the same. One that is written has happened, anchored or not.
         """
         try:
             if self.journal is not None:
@@ -297,7 +300,7 @@ class Guard:
         store cannot be looked at.
         """
         with self.lock:
-            if self.keeper is not None:
+            if self.keeper is not None and not self.closed:
                 self.keeper.look(at_once=True)
             return tuple(sorted(self.world.memory, key=lambda one: one.confirmed_at or 0))
 
@@ -306,9 +309,11 @@ class Guard:
 
         It is not learned again. Returns whether there was one, in the store too. `by` names who
         revokes. `StoreError` where the store does not take it: then it is not revoked, and the
-        call may be repeated.
+        call may be repeated. `RuntimeError` where the guard is closed.
         """
         with self.lock:
+            if self.closed:
+                raise RuntimeError("the guard is closed: load another to revoke constraints")
             if self.keeper is not None:
                 self.keeper.look(at_once=True)
             if self.world.memory.get(id) is None:

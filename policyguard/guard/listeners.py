@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import get_args
 
+from policyguard.guard.warning import failed
 from policyguard.model.event import Event
 
 Listener = Callable[[Event], None]
@@ -46,7 +47,4 @@ class Listeners:
             try:
                 listener(event)
             except Exception:  # whatever a stranger's function raises
-                import logging  # which nobody needs whose listeners do not fail
-
-                log = logging.getLogger("policyguard")
-                log.exception("a listener failed on %s", type(event).__name__)
+                failed(f"a listener failed on {type(event).__name__}")

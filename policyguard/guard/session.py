@@ -266,10 +266,11 @@ class Session:
         at = self._now()
         fingerprint = decision.fingerprint
         with self.guard.lock:
-            for charge in self._state.approvals.extending(fingerprint):
+            raised = self._state.approvals.extending(fingerprint)
+            self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
+            for charge in raised:  # a yes that is repeated raises nothing more
                 extend = self.guard.evaluator.budgets[charge.budget].extended
                 self._calls.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
-            self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
             return agreed(self.guard.evaluator, self._state, decision, at)
 
     def grant(self, budget: str, amount: float | None = None, *, by: str) -> None:
@@ -277,7 +278,8 @@ class Session:
 
         `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
         `KeyError` for an unknown budget, `ValueError` for one without `extend` and no amount, and
-        for an amount that is not finite or below 0, `RuntimeError` where the session is over.
+        for an amount that is not finite or below 0, `RuntimeError` where the session is over; and
+        `JournalError` or `StoreError`.
         """
         budgets = self.guard.evaluator.budgets
         id_ = budget if budget in budgets else f"budgets/{budget}"
@@ -312,7 +314,8 @@ class Session:
         """
         with self.guard.lock, ExitStack() as last:
             last.callback(self.replay, Closed(session=self.id, at=self._now()))
-            for below in self.guard.sessions.of(self.id):
+            # Once it is over, another session may have its id.
+            for below in () if self.closed else self.guard.sessions.of(self.id):
                 last.callback(below.close)
 
     def leave(self) -> None:

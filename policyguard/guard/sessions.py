@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from policyguard.evaluator.session import SessionState
+from policyguard.guard.warning import failed
 from policyguard.journal.errors import JournalError
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Lease, Store
@@ -80,10 +81,7 @@ class Sessions:
             try:
                 oldest.close()
             except (JournalError, StoreError):
-                import logging  # which nobody needs whose sessions can be closed
-
-                log = logging.getLogger("policyguard")
-                log.exception("session %r had to go, and its end is not written", oldest.id)
+                failed(f"session {oldest.id!r} had to go, and its end is not written")
 
     def of(self, parent: str) -> list[Session]:
         """The open sessions of a session's sub-agents."""

@@ -70,9 +70,11 @@ class World:
                     attempt = session.flights.get(event.call)
                     for id_ in attempt.trials if attempt is not None else ():
                         self.memory.end_trial(id_)
-            if self.purser is not None and not self._rebuilding:
+        try:
+            if session is not None and self.purser is not None and not self._rebuilding:
                 self.purser.follow(session, event)
-        folding.fold(self.evaluator, self.state, event)
+        finally:  # an event that a purse could not follow has happened
+            folding.fold(self.evaluator, self.state, event)
 
     def judge(self, attempt: Attempt) -> list[Violation]:
         """What has been learned speaks against a call; bans that let it through go on trial."""

@@ -184,7 +184,7 @@ class Granted(_Event, frozen=True, tag="granted"):
     """A person or a program raised a budget by `amount` (in the budget's unit).
 
     `key` names the one account that is raised, where a yes to a call has raised the budget that
-    asked. Without it all is raised that the session draws on, and a halt is over.
+    asked. Without it the account of the nearest owner is raised, and a halt is over.
     """
 
     budget: str = ""

@@ -8,13 +8,15 @@ from pathlib import Path
 import msgspec
 
 from policyguard.traces import claude_code, native
+from policyguard.traces.allowance import LONGEST_BYTES
 from policyguard.traces.contents import Content
 from policyguard.traces.item import UnreadableError
 from policyguard.traces.unpack import Unread, unpacked
 from policyguard.traces.zipped import ZipArchive
 
-_LONGEST = 1 << 16
-"""Bytes of a first line that are looked at: what tells whose session it is stands in fewer."""
+_SHORT = 1 << 16
+"""Bytes of a first line that are looked at; of an event, which begins as our own do, all are."""
+_EVENT = b'{"event":'
 
 _Name = tuple[Path, str]
 """A folder, and a session in a file of it."""
@@ -104,6 +106,9 @@ def _beginning(file: Path) -> _Beginning | None:
 def _head(content: Content) -> native.Head | None:
     try:
         with content.look() as file:
-            return native.head(file.readline(_LONGEST))
+            line = file.readline(_SHORT)
+            if line.startswith(_EVENT) and not line.endswith(b"\n"):
+                line += file.readline(LONGEST_BYTES)
+            return native.head(line)
     except (OSError, UnreadableError):
         return None

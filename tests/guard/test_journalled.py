@@ -254,10 +254,12 @@ def test_a_number_that_no_line_has_is_not_given_again(
     assert _guard(tmp_path).session("s").check("read", {"n": 4}).id == "c4"
 
 
-@pytest.mark.parametrize("per", ["agent", "user", "project", "session"])
-def test_what_somebody_with_an_odd_name_has_used_is_known_again(tmp_path: Path, per: str) -> None:
+@pytest.mark.parametrize("odd", [os.fsdecode(b"caf\xe9"), "a\x1fb", "a\x1eb"], ids=ascii)
+@pytest.mark.parametrize("per", ["agent", "user", "project", "session", "turn"])
+def test_what_somebody_with_an_odd_name_has_used_is_known_again(
+    tmp_path: Path, per: str, odd: str
+) -> None:
     """A folder's name may be no UTF-8: Python has halves of surrogate pairs for its bytes."""
-    odd = os.fsdecode(b"caf\xe9")
     file = tmp_path / "policy.yaml"
     file.write_text(f"policyguard: 1\nname: odd\nbudgets: {{all: {{calls: 2, per: {per}}}}}\n")
     allowed = []

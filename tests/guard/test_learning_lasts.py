@@ -234,6 +234,17 @@ def _memory_guard(folder: Path) -> Guard:
     return Guard.load(file)
 
 
+def test_a_closed_guard_does_not_open_its_store_again(tmp_path: Path) -> None:
+    guard = _guard(tmp_path)
+    guard.close()
+    for file in (tmp_path / "state").glob("store.db*"):
+        file.unlink()
+    assert guard.constraints() == ()
+    with pytest.raises(RuntimeError, match="the guard is closed"):
+        guard.revoke("k1", by="ann")
+    assert list((tmp_path / "state").glob("store.db")) == []
+
+
 def test_a_second_session_begins_with_what_the_first_has_learned(tmp_path: Path) -> None:
     first = _memory_guard(tmp_path)
     assert _fail(first, "a")

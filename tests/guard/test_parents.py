@@ -49,6 +49,24 @@ def test_a_sub_agent_never_takes_the_room_of_who_pays_for_it(tmp_path: Path) -> 
     assert parent.closed
 
 
+def test_a_sub_agent_that_found_no_room_is_not_counted(tmp_path: Path) -> None:
+    rule = "rules: {r: {when: session.children > 0}}\n"
+    guard = load(tmp_path, rule + "bounds: {sessions: 1}\n")
+    parent = guard.session("parent")
+    with pytest.raises(RuntimeError, match="no room"):
+        guard.session("child", parent=parent)
+    assert parent.check("x").allowed
+
+
+def test_a_session_that_is_over_ends_nobody_who_has_its_id_now(tmp_path: Path) -> None:
+    guard = load(tmp_path)
+    old = guard.session("a")
+    old.close()
+    child = guard.session("child", parent=guard.session("a"))
+    old.close()
+    assert child.check("x").allowed
+
+
 def test_sub_agents_end_with_their_parent(tmp_path: Path) -> None:
     over: list[str] = []
 

@@ -14,6 +14,7 @@ from policyguard.journal.errors import JournalError
 from policyguard.journal.writer import Writer
 from policyguard.model.event import Admitted, Event, Released, Started, TurnStarted
 from policyguard.store.durable import SqliteStore
+from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Caps
 
 POLICY = """
@@ -35,12 +36,12 @@ def load(folder: Path, more: str = "") -> Guard:
 
 
 @contextmanager
-def full_disk(session: str = "") -> Iterator[None]:
-    """No line can be written, or none of one session."""
+def full_disk(session: str = "", kind: str = "") -> Iterator[None]:
+    """No line can be written, or none of one session or kind."""
     whole = Writer.append
 
     def append(writer: Writer, event: str, masked: bool, anchor: bool) -> None:
-        if writer.session == session or not session:
+        if session in ("", writer.session) and f'"{kind}' in event:
             raise JournalError(writer.path, "cannot be written: it is full", "make room")
         whole(writer, event, masked, anchor)
 
@@ -135,6 +136,55 @@ def test_a_sub_agents_call_that_its_payer_cannot_know_of_is_taken_back(tmp_path:
             assert not child.check("y").allowed
         assert kinds(guard, "child") == [Started, Admitted, Released]
     assert made(load(tmp_path).session("child")) == 3
+
+
+def test_what_a_call_that_is_taken_back_drew_is_given_back_in_every_journal(tmp_path: Path) -> None:
+    heard: list[str] = []
+    with load(tmp_path) as guard:
+        guard.on(lambda event: heard.append(type(event).__name__), Admitted, Released)
+        top = guard.session("top")
+        child = guard.session("child", parent=guard.session("parent", parent=top))
+        with full_disk("top"):  # the nearest payer has been told by then
+            assert not child.check("y").allowed
+        assert heard == ["Admitted", "Released"]
+    guard = load(tmp_path)
+    assert made(guard.session("child")) == 3
+
+
+def test_a_yes_that_had_to_be_repeated_raises_its_budget_once(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    asks = "budgets: {b: {calls: 1, per: session, effect: ask, extend: 1}}"
+    file.write_text(f"policyguard: 1\nname: asks\n{asks}\n")
+    session = Guard.load(file, store=tmp_path / "state" / "store.db").session("s")
+    assert session.check("x", {"n": 1}).allowed
+    asked = session.check("x", {"n": 2})
+    for _ in range(3):
+        with full_disk(kind="approved"), pytest.raises(JournalError):
+            session.approve(asked, by="ann")
+    assert session.approve(asked, by="ann")
+    assert [session.check("x", {"n": n}).allowed for n in (2, 3, 4)] == [True, False, False]
+
+
+def test_a_grant_that_the_store_does_not_take_has_lifted_the_halt(tmp_path: Path) -> None:
+    """It stands in the journal: the session is as it will be after a restart."""
+    file = tmp_path / "policy.yaml"
+    halts = "budgets: {b: {calls: 1, per: global, effect: halt, extend: 1}}"
+    file.write_text(f"policyguard: 1\nname: halts\n{halts}\n")
+    store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, patience=0.05)
+    session = Guard.load(file, store=store).session("s")
+    assert [session.check("x", {"n": n}).effect for n in (1, 2)] == ["allow", "halt"]
+    with locked(tmp_path), pytest.raises(StoreError):
+        session.grant("b", by="ann")
+    (over,) = session.decide("x").violations
+    assert over.id == "budgets/b"
+
+
+def test_a_policy_in_observe_mode_refuses_nothing_for_a_disk_that_is_full(tmp_path: Path) -> None:
+    session = load(tmp_path, "mode: observe\n").session("s")
+    with full_disk():
+        decision = session.check("x")
+    assert decision.allowed
+    assert decision.errors
 
 
 def test_a_sub_agents_spending_that_its_payer_cannot_know_of_has_happened(

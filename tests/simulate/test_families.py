@@ -45,12 +45,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_replay_of_journals_says_what_was_said_live(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "tag"), [(1, ""), (2, ""), (1, "long" * 30_000)])
+def test_a_replay_of_journals_says_what_was_said_live(
+    tmp_path: Path, workers: int, tag: str
+) -> None:
     """A journal has a file for each session, and a child's may come before its parent's."""
-    text = f"{FIVE}\njournal: {{args: keep, results: keep}}"
+    text = f"{FIVE}\njournal: {{args: keep, results: keep}}\ntags: {{t: {{type: string, default: ''}}}}\n"
+    text += "bounds: {argument_bytes: 1000000}\n"
     guard = Guard.load(policy(tmp_path / "live.yaml", text), store=tmp_path / "t" / "state.db")
-    above = guard.session("main")
+    above = guard.session("main", tags={"t": tag})
     below = guard.session("child", parent=above)
     live = {"main": 0, "child": 0}
     for session, calls in ((above, 4), (below, 4), (above, 1)):

@@ -7,7 +7,7 @@ left out: names and descriptions, metadata, examples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,10 +17,13 @@ from policyguard.cel.tree import Logic, Span
 from policyguard.compiler.reach import level_path
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.entry import Selector
-from policyguard.model.policy import Policy
+from policyguard.model.policy import Policy, Radius
 
 Field = tuple[str, ...]
 """The way from an entry to one of its values; empty where the entry is the value."""
+
+Fields = Mapping[Field, Any]
+"""What an entry says. A value that is not there is not given."""
 
 _SILENT = frozenset({"id", "owner", "severity", "docs", "labels", "reason", "examples"})
 _CEL = frozenset({"when", "unless", "sum", "key", "keys", "failed_when", "scope_key", "count_by"})
@@ -83,15 +86,28 @@ def _parts(policy: Policy) -> Iterator[tuple[str, Part]]:
             yield f"{section}/{entry.id}", _part((section, place), entry)
     for level, limits in policy.limits.items():
         for kind in _kinds(limits):
-            part = _part((*level_path(level), kind), getattr(limits, kind))
-            if limits.mode == "observe":
-                part.fields.setdefault(("mode",), "observe")
+            limit = getattr(limits, kind)
+            part = _part((*level_path(level), kind), limit)
+            if limits.mode == "observe" and getattr(limit, "mode", None) is None:
+                part.fields["mode",] = "observe"
             yield f"limits/{level}/{kind}", part
     for section in ("marks", "budgets", "rules", "result_rules", "exceptions"):
         for entry in getattr(policy, section):
             yield f"{section}/{entry.id}", _part((section, entry.id), entry)
-    for section in ("learn", "radius", "progress", "journal", "bounds"):
-        yield section, _part((section,), getattr(policy, section) or None)
+    for section in ("learn", "progress", "journal", "bounds"):
+        yield section, _part((section,), getattr(policy, section))
+    yield "radius", _part(("radius",), _shrinking(policy) or None)
+
+
+def _shrinking(policy: Policy) -> tuple[Radius, ...]:
+    """The schedules, each with the failures that it shrinks after: by default those that teach."""
+    taught = policy.learn.corroborate if policy.learn is not None else None
+    return tuple(
+        entry
+        if entry.shrink_after is not None
+        else msgspec.structs.replace(entry, shrink_after=taught)
+        for entry in policy.radius
+    )
 
 
 def _unnamed(

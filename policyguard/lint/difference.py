@@ -9,10 +9,10 @@ from typing import Any
 from policyguard.compiler import Compiled
 from policyguard.compiler.globs import overlap
 from policyguard.compiler.selectors import literal_prefix
-from policyguard.engines.yaml_tree import Mapping, Node, Path, Scalar, Sequence, child, plain
+from policyguard.engines.yaml_tree import Path, plain
 from policyguard.evaluator.wording import seconds
 from policyguard.lint import tightening
-from policyguard.lint.meaning import Field, Fields, Meaning, Part, meaning
+from policyguard.lint.meaning import Field, Fields, Meaning, Part, Read, at, meaning, steered
 from policyguard.lint.tightening import Direction
 from policyguard.report.policy_changes import Change
 from policyguard.report.policy_shown import flow
@@ -35,10 +35,9 @@ _NANOSECONDS = frozenset(
 class _Side:
     """A policy, what it means, and how it says that."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, steered: frozenset[str]) -> None:
         self._layered = compiled.layered
-        self.policy = compiled.policy
-        self.meaning: Meaning = meaning(compiled.policy)
+        self.meaning: Meaning = meaning(compiled, steered)
 
     def part(self, id_: str) -> Part | None:
         """An entry; None where there is none, or nothing in it."""
@@ -79,16 +78,13 @@ class _Side:
 
     def said(self, path: Path, field: Field, value: Any) -> str:
         """A value as the policy writes it, a default as what it is."""
-        node: Node | None = self._layered.node(path) if self._layered.has(path) else None
-        for step in field:
-            if isinstance(node, Scalar) or (isinstance(node, Sequence) and not step.isdecimal()):
-                break  # a short form, which says all of it
-            if isinstance(node, Mapping) and step not in node and step.isdecimal():
-                continue  # the one schedule of a `radius` need not stand in a list
-            if node is not None:
-                node = child(node, int(step) if isinstance(node, Sequence) else step)
+        node, short = at(self._layered, path, field)
+        if value is None and short:
+            return "not given"
         if node is not None:
-            return flow(plain(node))
+            said = flow(plain(node))
+            params = sorted(value.params) if isinstance(value, Read) else ()
+            return f"{said} now, from ${', $'.join(params)}" if params else said
         if value is None:
             return "not given"
         timed = field and field[-1] in _NANOSECONDS and isinstance(value, int)
@@ -102,7 +98,8 @@ class _Side:
 
 def difference(old: Compiled, new: Compiled) -> list[Change]:
     """All changes, in the order in which policies are written."""
-    before, after = _Side(old), _Side(new)
+    either = steered(old.policy) | steered(new.policy)
+    before, after = _Side(old, either), _Side(new, either)
     ids = dict.fromkeys((*before.meaning.parts, *after.meaning.parts))
     found = [change for id_ in ids for change in _changes(id_, before, after)]
     return [*found, *_moves(before, after)]
@@ -238,6 +235,8 @@ def _commute(section: str, one: str, other: str, side: _Side) -> bool:
     if section == "signatures":
         return {left[("on",)], right[("on",)]} == {"error", "success"}
     globs = left.get(("tools",)), right.get(("tools",))
+    if any(isinstance(one, Read) for one in globs):
+        return False
     return all(globs) and not any(overlap(a, b) for a in globs[0] or () for b in globs[1] or ())
 
 

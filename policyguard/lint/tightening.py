@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any, Literal
 
-from policyguard.lint.meaning import Chosen, Field, Fields
+from policyguard.lint.meaning import Chosen, Field, Fields, Read
 from policyguard.model.entry import SELECTORS
 
 Direction = Literal["tighter", "looser", ""]
@@ -124,7 +124,7 @@ def opposite(direction: Direction) -> Direction:
 
 def of_value(id_: str, field: Field, old: Fields, new: Fields) -> Direction:
     """What it means that a value of an entry has changed, of all that the entry says."""
-    section, was, now = id_.partition("/")[0], old.get(field), new.get(field)
+    section, was, now = id_.partition("/")[0], *_now(old.get(field), new.get(field))
     name = field[-1] if field else id_.rpartition("/")[2]
     if not _one_way(id_, field, old, new):
         return ""
@@ -144,6 +144,13 @@ def together(directions: Iterable[Direction]) -> Direction:
     """The direction of several changes: that of all of them, or none."""
     found = set(directions)
     return found.pop() if len(found) == 1 else ""
+
+
+def _now(old: Any, new: Any) -> tuple[Any, Any]:
+    """Two values, or what they are now where both come from the same params."""
+    if isinstance(old, Read) and isinstance(new, Read) and old.params == new.params:
+        return old.value, new.value
+    return old, new
 
 
 def _one_way(id_: str, field: Field, old: Fields, new: Fields) -> bool:
@@ -184,6 +191,8 @@ def _one_way(id_: str, field: Field, old: Fields, new: Fields) -> bool:
 
 def _strictness(name: str, value: Any) -> float | None:
     """A number that is larger the more is refused; None where no value of this name tells that."""
+    if isinstance(value, Read):
+        return None
     if name in _SCALES:
         scale = _SCALES[name]
         given = scale[-1] if value is None and name == "mode" else value

@@ -52,9 +52,9 @@ rules:
 """
 
 
-def compiled(text: str, file: Path) -> Compiled:
+def compiled(text: str, file: Path, environ: dict[str, str] | None = None) -> Compiled:
     file.write_text(text)
-    made, found = check_policy(file, environ={})
+    made, found = check_policy(file, environ=environ or {})
     assert made is not None, found
     return made
 
@@ -383,3 +383,86 @@ def test_a_direction_is_said_only_where_it_holds_for_every_call(
             for one in found
         }
         assert told == wanted
+
+
+PARAMS = """\
+policyguard: 1
+name: x
+params:
+  most: {default: 5, env: MOST}
+  other: {default: 5, env: OTHER}
+  fixed: 5
+  tool: {default: c, env: TOOL}
+  wait: {default: 5m, env: WAIT}
+lists: {l: [a, b], in: [a, b]}
+classify:
+  classes:
+    - {class: one, tools: [$tool]}
+    - {class: two, tools: [d]}
+budgets: {b: {calls: 5, tools: [c], extend: 5, effect: ask}}
+rules: {r: {tools: [a], when: "call.tool == lists.l[0] && call.tool in lists.in"}}
+"""
+
+# What the environment may change is another meaning, whatever it says at present.
+STEERED = [
+    ("calls: 5", "calls: $most", {"budgets/b calls": ("5", "5 now, from $most", "")}),
+    ("calls: 5", "calls: $fixed", {}),
+    ("extend: 5", "extend: $most", {"budgets/b extend": ("5", "5 now, from $most", "")}),
+    ("tools: [c]", "tools: [$tool]", {"budgets/b tools": ("[c]", "[c] now, from $tool", "")}),
+    (
+        "most: {default: 5, env: MOST}",
+        "most: {default: 6, env: MOST}",
+        {"params/most default": ("5", "6", "")},
+    ),
+    (
+        "most: {default: 5, env: MOST}",
+        "most: 5",
+        {"params/most env": ("MOST", "not given", "")},
+    ),
+    ("default: 5m", "default: 300s", {}),
+    ("fixed: 5", "fixed: {default: 5}", {}),
+    ("fixed: 5", "fixed: 5.0", {"params/fixed default": ("5", "5.0", "")}),
+    ("l: [a, b]", "l: [b, a]", {"lists/l": ("[a, b]", "[b, a]", "")}),
+    ("in: [a, b]", "in: [b, a]", {}),
+]
+
+
+@pytest.mark.parametrize("environ", [{}, {"MOST": "5", "TOOL": "c"}, {"MOST": "9"}])
+@pytest.mark.parametrize(("old", "new", "wanted"), STEERED, ids=range(len(STEERED)))
+def test_what_the_environment_may_change_is_more_than_what_it_is_now(
+    old: str,
+    new: str,
+    wanted: dict[str, tuple[str, str, str]],
+    environ: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    assert PARAMS.count(old) == 1
+    before = compiled(PARAMS, tmp_path / "old.yaml", environ)
+    after = compiled(PARAMS.replace(old, new), tmp_path / "new.yaml", environ)
+    found = {f"{one.entry} {one.field}".strip(): one for one in difference(before, after)}
+    assert found.keys() == wanted.keys()
+    if not environ:
+        told = {name: (one.old, one.new, one.direction) for name, one in found.items()}
+        assert told == wanted
+    back = {f"{one.entry} {one.field}".strip() for one in difference(after, before)}
+    assert back == wanted.keys()
+
+
+def test_what_reads_the_same_param_is_told_by_what_it_is_now(tmp_path: Path) -> None:
+    old = PARAMS.replace("calls: 5", "calls: $most")
+    new = old.replace("most: {default: 5", "most: {default: 9")
+    found = {one.entry: one for one in changes(old, new, tmp_path)}
+    assert found.keys() == {"params/most", "budgets/b"}
+    assert found["budgets/b"].direction == "looser"
+    (other,) = changes(old, old.replace("calls: $most", "calls: $other"), tmp_path)
+    assert (other.old, other.new, other.direction) == (
+        "5 now, from $most",
+        "5 now, from $other",
+        "",
+    )
+
+
+def test_classes_by_a_param_may_be_moved(tmp_path: Path) -> None:
+    one, two = "    - {class: one, tools: [$tool]}\n", "    - {class: two, tools: [d]}\n"
+    (moved,) = changes(PARAMS, PARAMS.replace(one + two, two + one), tmp_path)
+    assert moved.what == "moved"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -97,8 +98,9 @@ def _codes(given: tuple[str, ...]) -> tuple[str, ...]:
 
 def _findings(result: LintResult) -> Findings:
     return Findings(
-        files=tuple(map(str, result.files)),
+        files=tuple(map(os.path.normpath, result.files)),
         diagnostics=tuple(result.diagnostics),
         ignored=tuple(result.ignored),
         pages=PAGES,
+        broken=frozenset(map(os.path.normpath, result.broken)),
     )

@@ -26,7 +26,8 @@ def show(files: tuple[str, ...], form: str, *, overridden: bool) -> None:
     """Show the merged policy, each value with the layer and line that it comes from.
 
     FILE is a policy file or a pack's name; of several, a later one wins. The text is a policy
-    again, without `extends`. What no layer gives has its default, and is not shown.
+    again, without `extends`, where the environment changes nothing any more. What no layer gives
+    has its default, and is not shown.
 
     Exits with 0, or 2 (misuse, or a broken policy).
     """
@@ -45,8 +46,9 @@ def diff(context: click.Context, old: str, new: str, form: str) -> None:
     """Show what has changed from OLD to NEW in meaning, not in text.
 
     Both are policy files or packs' names. Order where it does not matter, comments, metadata,
-    examples and how values are written make no difference. Of each change it is said whether it
-    tightens or loosens the policy, where that can be told.
+    examples and how values are written make no difference; a value that the environment may change
+    is another one than the value that it has now. Of each change it is said whether it tightens or
+    loosens the policy, where that holds for every call.
 
     Exits with 0 (no change in meaning), 1 (changes), 2 (misuse, or a broken policy).
     """

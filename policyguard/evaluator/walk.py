@@ -10,6 +10,7 @@ from policyguard.evaluator.limits import Limit
 from policyguard.evaluator.refusals import Row
 
 if TYPE_CHECKING:
+    from policyguard.evaluator.attempt import Attempt
     from policyguard.evaluator.plan import Plan
 
 
@@ -51,11 +52,24 @@ class Walk:
         self.refused = refused
         counting = [pair for pair in limits if pair[0].counts]
         self.cycle = next((pair for pair in counting if isinstance(pair[0], Cycle)), None)
-        self.repetition = next((pair for pair in counting if pair is not self.cycle), None)
-        assert len(counting) <= 2  # noqa: S101 - these two are all that count admissions
+        repetitions = tuple(pair for pair in counting if pair is not self.cycle)
+        self.repetition: tuple[Any, Any] | None = repetitions[0] if repetitions else None
+        if len(repetitions) > 1:
+            self.repetition = _BOTH, repetitions
         self.hears = any(limit.hears or (limit.bans and limit.always) for limit in plan.limits)
         seen = [limit.seen(tracker) for limit, tracker in limits]
         self.asked = spawned or None in seen
         self.seen: tuple[Container[str], ...] = tuple(
             calls for calls in seen if calls is not None and calls != ()
         )
+
+
+class _Both:
+    """A tool's own `repeat` beside the `polling` of a wider level: each is told of an admission."""
+
+    def admit(self, trackers: tuple[tuple[Limit, Any], ...], attempt: Attempt) -> None:
+        for limit, tracker in trackers:
+            limit.admit(tracker, attempt)
+
+
+_BOTH = _Both()

@@ -8,10 +8,11 @@ from typing import Any
 
 from policyguard.compiler import Compiled
 from policyguard.compiler.globs import overlap
-from policyguard.engines.yaml_tree import Mapping, Node, Path, Scalar, Sequence, child, plain
+from policyguard.compiler.selectors import literal_prefix
+from policyguard.engines.yaml_tree import Path, plain
 from policyguard.evaluator.wording import seconds
 from policyguard.lint import tightening
-from policyguard.lint.meaning import Field, Meaning, Part, meaning
+from policyguard.lint.meaning import Field, Fields, Meaning, Part, Read, at, meaning, steered
 from policyguard.lint.tightening import Direction
 from policyguard.report.policy_changes import Change
 from policyguard.report.policy_shown import flow
@@ -34,10 +35,9 @@ _NANOSECONDS = frozenset(
 class _Side:
     """A policy, what it means, and how it says that."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, steered: frozenset[str]) -> None:
         self._layered = compiled.layered
-        self.policy = compiled.policy
-        self.meaning: Meaning = meaning(compiled.policy)
+        self.meaning: Meaning = meaning(compiled, steered)
 
     def part(self, id_: str) -> Part | None:
         """An entry; None where there is none, or nothing in it."""
@@ -56,18 +56,35 @@ class _Side:
             if other.startswith("limits/") and other.endswith(f"/{kind}")
         )
 
+    def limited(self, *kinds: str) -> bool:
+        """Whether there is a limit of one of these kinds, whatever it says."""
+        return any(
+            id_.startswith("limits/") and id_.endswith(tuple(f"/{kind}" for kind in kinds))
+            for id_ in self.meaning.parts
+        )
+
+    def wider(self, level: str, kind: str) -> Iterator[Fields | None]:
+        """What may hold for calls of a level that has no such limit; None for no limit."""
+        default = self.part(f"limits/default/{kind}") if level != "default" else None
+        yield default.fields if default is not None else None
+        if not level.startswith("tools:"):
+            return
+        for id_, part in self.meaning.parts.items():
+            other, _, its_kind = id_.removeprefix("limits/").rpartition("/")
+            if not id_.startswith("limits/") or its_kind != kind or other == "default":
+                continue
+            if other.startswith("classes:") or _around(other[6:], level[6:]):
+                yield part.fields
+
     def said(self, path: Path, field: Field, value: Any) -> str:
         """A value as the policy writes it, a default as what it is."""
-        node: Node | None = self._layered.node(path) if self._layered.has(path) else None
-        for step in field:
-            if isinstance(node, Scalar) or (isinstance(node, Sequence) and not step.isdecimal()):
-                break  # a short form, which says all of it
-            if isinstance(node, Mapping) and step not in node and step.isdecimal():
-                continue  # the one schedule of a `radius` need not stand in a list
-            if node is not None:
-                node = child(node, int(step) if isinstance(node, Sequence) else step)
+        node, short = at(self._layered, path, field)
+        if value is None and short:
+            return "not given"
         if node is not None:
-            return flow(plain(node))
+            said = flow(plain(node))
+            params = sorted(value.params) if isinstance(value, Read) else ()
+            return f"{said} now, from ${', $'.join(params)}" if params else said
         if value is None:
             return "not given"
         timed = field and field[-1] in _NANOSECONDS and isinstance(value, int)
@@ -81,10 +98,16 @@ class _Side:
 
 def difference(old: Compiled, new: Compiled) -> list[Change]:
     """All changes, in the order in which policies are written."""
-    before, after = _Side(old), _Side(new)
+    either = steered(old.policy) | steered(new.policy)
+    before, after = _Side(old, either), _Side(new, either)
     ids = dict.fromkeys((*before.meaning.parts, *after.meaning.parts))
     found = [change for id_ in ids for change in _changes(id_, before, after)]
     return [*found, *_moves(before, after)]
+
+
+def _around(wide: str, glob: str) -> bool:
+    """Whether calls of a glob may come under a wider one where it is not there."""
+    return literal_prefix(wide) < literal_prefix(glob) and overlap(wide, glob)
 
 
 def _changes(id_: str, before: _Side, after: _Side) -> Iterator[Change]:
@@ -106,7 +129,7 @@ def _changes(id_: str, before: _Side, after: _Side) -> Iterator[Change]:
                 field=".".join(field),
                 old=before.said(old.path, field, was),
                 new=after.said(new.path, field, now),
-                direction=tightening.of_value(id_, field, was, now),
+                direction=tightening.of_value(id_, field, old.fields, new.fields),
                 file=file,
                 line=line,
             )
@@ -133,27 +156,29 @@ def _direction(id_: str, before: _Side, after: _Side) -> Direction:
     if id_.startswith("limits/"):
         return _limits(id_, before, after)
     if old is not None and new is not None:
-        return tightening.of_value(id_, (), old.fields.get(()), new.fields.get(()))
+        return tightening.of_value(id_, (), old.fields, new.fields)
     part = old or new
     return tightening.of_entry(id_, part.fields, added=old is None) if part else ""
 
 
 def _limits(id_: str, before: _Side, after: _Side) -> Direction:
-    """The direction of a limit that comes or goes; where it is none, the default's holds."""
+    """The direction of a limit that comes, goes, or is switched on or off."""
     level, _, kind = id_.removeprefix("limits/").rpartition("/")
-    held = []
-    for side in (before, after):
-        found = side.part(id_)
-        if found is None and level != "default":
-            between = level.startswith("tools:") and any(
-                other.startswith("limits/classes:") and other.endswith(f"/{kind}")
-                for other in side.meaning.parts
-            )
-            if between or kind == "polling":  # which takes the place of other limits too
-                return ""
-            found = side.part(f"limits/default/{kind}")
-        held.append(found.fields if found is not None else None)
-    return tightening.of_limit(*held)
+    old, new = before.part(id_), after.part(id_)
+    if kind == "polling" and any(side.limited("repeat", "cycle") for side in (before, after)):
+        return ""  # whose place it takes
+    if old is not None and new is not None:
+        return tightening.of_limit(id_, old.fields, new.fields)
+    if new is not None:
+        return tightening.together(
+            tightening.of_level(id_, wide, new.fields) for wide in before.wider(level, kind)
+        )
+    fields = old.fields if old is not None else {}
+    return tightening.opposite(
+        tightening.together(
+            tightening.of_level(id_, wide, fields) for wide in after.wider(level, kind)
+        )
+    )
 
 
 def _moves(before: _Side, after: _Side) -> Iterator[Change]:
@@ -210,6 +235,8 @@ def _commute(section: str, one: str, other: str, side: _Side) -> bool:
     if section == "signatures":
         return {left[("on",)], right[("on",)]} == {"error", "success"}
     globs = left.get(("tools",)), right.get(("tools",))
+    if any(isinstance(one, Read) for one in globs):
+        return False
     return all(globs) and not any(overlap(a, b) for a in globs[0] or () for b in globs[1] or ())
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from policyguard.compiler import schema
+from policyguard.engines.yaml_keys import top_keys
+from policyguard.model.diagnostic import did_you_mean
+
 DEFAULTS = (Path("policyguard.yaml"), Path("policies"))
 """What is linted where no path is given: the first of these that exists."""
+
+KEY = "policyguard"
+_VERSION = re.compile(rb"""(?m)^[ {"']*([A-Za-z_-]{9,13})["']?\s*:\s*["']?1["']?\s*(?:[,}#]|$)""")
+"""A key about as long as a policy's first, with its value."""
 
 
 class NothingToLintError(Exception):
@@ -47,9 +56,23 @@ def _policies(path: Path) -> Iterator[Path]:
 
 
 def _is_policy(file: Path) -> bool:
-    """Whether a line of the file begins with the key that every policy has."""
+    """Whether the file has the key that every policy has, or one that is meant to be it.
+
+    A folder may hold thousands of other programs' files: what does not look like a policy is not
+    parsed.
+    """
     try:
-        lines = file.read_bytes().splitlines()
+        data = file.read_bytes()
     except OSError:
         return True  # the check will say why it cannot be read
-    return any(line.startswith(b"policyguard:") for line in lines)
+    key = KEY.encode()
+    if any(line.startswith(key + b":") for line in data.splitlines()):
+        return True
+    if key in data.replace(b"\0", b"") and KEY in top_keys(data):  # UTF-16 has zeros
+        return True
+    versions = {match[1].decode() for match in _VERSION.finditer(data)} - {KEY}
+    misspelt = {word for word in versions if did_you_mean(word, [KEY])}
+    if not misspelt:
+        return False
+    keys = top_keys(data)
+    return not misspelt.isdisjoint(keys) and not keys.isdisjoint(schema.document()["properties"])

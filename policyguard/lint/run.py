@@ -34,12 +34,14 @@ class Found(Entry, frozen=True, array_like=True):
 class LintResult(NamedTuple):
     """All findings, each once and by place, over the files that were checked.
 
-    `ignored` are those that a comment keeps from being reported.
+    `ignored` are those that a comment keeps from being reported. `broken` are the files that do not
+    load, maybe for errors in another one.
     """
 
     files: tuple[Path, ...]
     diagnostics: list[Diagnostic]
     ignored: list[ignores.Ignored]
+    broken: frozenset[Path]
 
     @property
     def summary(self) -> str:
@@ -64,11 +66,14 @@ def lint_paths(
     files = policies(paths)
     place = slot("lint", files, *_ROOMS)
     known = place.get(Found, os.environ) if place is not None else None
+    broken: frozenset[Path] = frozenset()
     if known is None:
         made, known = _judged(files)
-        if place is not None and len(made) == len(files):
+        broken = frozenset(file for file in files if os.path.normpath(file) not in made)
+        if place is not None and not broken:
             place.put(known)
-    return LintResult(tuple(files), ordered(filter(is_wanted, known.reported)), [*known.ignored])
+    reported = ordered(filter(is_wanted, known.reported))
+    return LintResult(tuple(files), reported, [*known.ignored], broken)
 
 
 def _judged(files: Sequence[Path]) -> tuple[dict[str, Compiled], Found]:

@@ -1,16 +1,17 @@
 """Whether a change makes a policy refuse more or less, where that can be told from the value.
 
-Only what holds for every call is said: a change that refuses some calls more and others less has
-no direction, and neither has one in what a call or a result is.
+Only what holds for every call, after any others, is said: it is tighter where the first call that
+the two policies answer otherwise is answered more strongly by the new one. A change that refuses
+some calls more and others less has no direction, and neither has one in what a call or a result is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import inf
 from typing import Any, Literal
 
-from policyguard.lint.meaning import Chosen, Field
+from policyguard.lint.meaning import Chosen, Field, Fields, Read
 from policyguard.model.entry import SELECTORS
 
 Direction = Literal["tighter", "looser", ""]
@@ -43,33 +44,42 @@ _MORE = frozenset(
         "cooldown",
         "reserve",
         "count",
-        "most",
-        "widen_after",
     }
 )
 """Numbers of which a larger one refuses more; not to give one is to refuse least."""
-_LASTING = frozenset({"within", "lives", "half_life"})
-"""Times of which a longer one refuses more; not to give one is for ever."""
+_LASTING = frozenset({"within", "half_life", "widen_after"})
+"""What is longer is refused for longer; not to give one is for ever."""
 _SCALES: dict[str, tuple[Any, ...]] = {
     "effect": ("allow", "advise", "ask", "block", "halt"),
     "on_error": ("allow", "advise", "ask", "block"),
     "on_internal_error": ("allow", "block"),
     "otherwise": ("allow", "block"),
     "mode": ("observe", "enforce"),
-    "per": ("turn", "session", "agent", "project", "global"),
-    "scope": ("turn", "session", "agent", "project", "global"),
-    "ban": ("call", "target", "tool", "class"),
-    "refuse": ("call", "tool"),
+    "per": ("turn", "session"),
     "locked": (("bool", False), ("bool", True)),
     "on_success": ("forget", "keep"),
 }
 """Words of which a later one refuses more."""
 _SELECTORS = SELECTORS - {"when"}
-_CONDITIONS = frozenset({"when", "unless", "keys"})
+_CONDITIONS = frozenset({"when", "unless"})
 _THAT_REFUSE = frozenset({"rules", "budgets", "result_rules"})
+_DIRECTED = frozenset(
+    {
+        *_THAT_REFUSE,
+        "limits",
+        "exceptions",
+        "learn",
+        "radius",
+        "bounds",
+        "mode",
+        "locked",
+        "on_internal_error",
+    }
+)
+"""Sections whose values refuse calls, or not; all others say what a call or a result is."""
 
 
-def of_entry(id_: str, fields: Mapping[Field, Any], *, added: bool) -> Direction:
+def of_entry(id_: str, fields: Fields, *, added: bool) -> Direction:
     """What it means that an entry is there, or is gone."""
     section = id_.partition("/")[0]
     if fields.get(("mode",)) == "observe" or fields.get(("effect",)) == "advise":
@@ -81,36 +91,53 @@ def of_entry(id_: str, fields: Mapping[Field, Any], *, added: bool) -> Direction
     return ""
 
 
-def of_limit(old: Mapping[Field, Any] | None, new: Mapping[Field, Any] | None) -> Direction:
+def of_limit(id_: str, old: Fields | None, new: Fields | None) -> Direction:
     """What it means that one limit holds where another did; None is no limit, as `none` is."""
     before, after = _is_limit(old), _is_limit(new)
     if old is None or new is None or not (before and after):
         return "" if before == after else "tighter" if after else "looser"
     return together(
-        of_value("limits", field, old.get(field), new.get(field))
+        of_value(id_, field, old, new)
         for field in old.keys() | new.keys()
         if old.get(field) != new.get(field)
     )
 
 
-def of_value(id_: str, field: Field, old: Any, new: Any) -> Direction:
-    """What it means that a value of an entry has changed; None is one that is not given."""
-    section = id_.partition("/")[0]
+def of_level(id_: str, wide: Fields | None, narrow: Fields) -> Direction:
+    """What it means that a limit takes some calls out of a wider one, which goes on for the rest.
+
+    The wider one counts without them from then on: that keeps the others longer in its window, but
+    what was one row is two.
+    """
+    kind = id_.rpartition("/")[2]
+    direction = of_limit(id_, wide, narrow)
+    if wide is None or not _is_limit(wide) or kind == "timeout":
+        return direction
+    apart = kind == "repeat" and ("key",) not in wide  # one key may stand for calls of many tools
+    return direction if apart and direction == "tighter" else ""
+
+
+def opposite(direction: Direction) -> Direction:
+    """The direction of the way back."""
+    return _OPPOSITE[direction]
+
+
+def of_value(id_: str, field: Field, old: Fields, new: Fields) -> Direction:
+    """What it means that a value of an entry has changed, of all that the entry says."""
+    section, was, now = id_.partition("/")[0], *_now(old.get(field), new.get(field))
     name = field[-1] if field else id_.rpartition("/")[2]
-    if section == "exceptions":
-        return (
-            _OPPOSITE[_selection(old, new)] if name == "rules" else _OPPOSITE[_condition(old, new)]
-        )
-    if section in _THAT_REFUSE and name in _SELECTORS:
-        return _selection(old, new)
-    if section in _THAT_REFUSE and name in _CONDITIONS:
-        return _condition(old, new)
-    if section == "learn" and name in ("blame", "except"):
-        more = _selection(old, new)
-        return more if name == "blame" else _OPPOSITE[more]
-    if section == "params" or field == ("approval", "within"):
+    if not _one_way(id_, field, old, new):
         return ""
-    return _compared(_strictness(name, old), _strictness(name, new))
+    if section == "exceptions":
+        more = _selection(was, now) if name == "rules" else _condition(was, now)
+        return _OPPOSITE[more]
+    if section in _THAT_REFUSE and name in _SELECTORS:
+        return _selection(was, now)
+    if section in _THAT_REFUSE and name in _CONDITIONS:
+        return _condition(was, now)
+    if field == ("per", "scope"):
+        return _wider(was, now)
+    return _compared(_strictness(name, was), _strictness(name, now))
 
 
 def together(directions: Iterable[Direction]) -> Direction:
@@ -119,8 +146,53 @@ def together(directions: Iterable[Direction]) -> Direction:
     return found.pop() if len(found) == 1 else ""
 
 
+def _now(old: Any, new: Any) -> tuple[Any, Any]:
+    """Two values, or what they are now where both come from the same params."""
+    if isinstance(old, Read) and isinstance(new, Read) and old.params == new.params:
+        return old.value, new.value
+    return old, new
+
+
+def _one_way(id_: str, field: Field, old: Fields, new: Fields) -> bool:
+    """Whether a change of this value works the same way whatever was called before."""
+    section, _, rest = id_.partition("/")
+    name = field[-1] if field else ""
+
+    def neither(*others: str) -> bool:
+        return not any(fields.keys() & {(other,) for other in others} for fields in (old, new))
+
+    if section == "limits" and rest.endswith("/outage"):
+        # One that begins earlier does not see what fails meanwhile, and may end earlier.
+        return name not in ("max", "within", "per")
+    if section == "limits" and not name.endswith("_at"):
+        # Steps count what was refused too, and what that was about may have left the window.
+        return neither("ask_at", "halt_at")
+    if section == "budgets" and field[:1] == ("per",):
+        # Each scope has its own extensions and its own clock; `agents` are asked of its owner.
+        return name == "scope" and neither("extend", "agents", "time")
+    if section == "budgets" and name == "when":
+        return neither("sum")  # that of a call which fits exactly depends on when it is asked
+    if section == "rules" and field[:1] == ("approval",):
+        return name != "within" and field in old and field in new
+    if section == "rules" and name in SELECTORS | _CONDITIONS:
+        # What cannot be decided has an effect of its own, which may be the stronger one.
+        return all(
+            _SCALES["effect"].index(fields["on_error",])
+            <= _SCALES["effect"].index(fields["effect",])
+            for fields in (old, new)
+        )
+    if section == "learn" and name != "half_life":
+        # What is banned earlier is forgotten earlier, and takes the place of other bans.
+        return neither("most") and not any(("weaken", "lives") in side for side in (old, new))
+    if section == "radius":
+        return {place for place, *_ in old} == {place for place, *_ in new}
+    return section in _DIRECTED
+
+
 def _strictness(name: str, value: Any) -> float | None:
     """A number that is larger the more is refused; None where no value of this name tells that."""
+    if isinstance(value, Read):
+        return None
     if name in _SCALES:
         scale = _SCALES[name]
         given = scale[-1] if value is None and name == "mode" else value
@@ -146,6 +218,13 @@ def _compared(old: float | None, new: float | None) -> Direction:
     return "tighter" if new > old else "looser"
 
 
+def _wider(old: Any, new: Any) -> Direction:
+    """Of what is counted together: that one scope lies within the other is sure of these only."""
+    if new == "global" or (old, new) == ("turn", "session"):
+        return "tighter"
+    return "looser" if old == "global" or (new, old) == ("turn", "session") else ""
+
+
 def _selection(old: Any, new: Any) -> Direction:
     """Of what an entry is about: more of it is tighter; not to say is everything."""
     if old is None or new is None:
@@ -161,11 +240,11 @@ def _selection(old: Any, new: Any) -> Direction:
 
 
 def _condition(old: Any, new: Any) -> Direction:
-    """Of what exempts calls, or counts them apart: none of it is tightest."""
+    """Of what exempts calls: none of it is tightest."""
     if not old or not new:
         return "tighter" if not new else "looser"
     return ""
 
 
-def _is_limit(fields: Mapping[Field, Any] | None) -> bool:
+def _is_limit(fields: Fields | None) -> bool:
     return fields is not None and fields.get(()) != "none" and fields.get(("mode",)) != "observe"

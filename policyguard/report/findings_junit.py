@@ -1,7 +1,8 @@
 """Findings as JUnit XML, as CI servers read it: a suite a file, a case a finding.
 
-A file without findings is one case that passed. What a comment ignores is a case that was skipped,
-with the comment's reason.
+A file without findings is one case that passed. One that does not load without an error of its own
+has a case for that, which is an error: what it extends is broken. What a comment ignores is a case
+that was skipped, with the comment's reason.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ def render_junit(findings: Findings) -> str:
     by_file = {file: list(group) for file, group in groupby(everything, lambda one: one.span.file)}
     for file in dict.fromkeys((*findings.files, *by_file)):
         suite = ET.SubElement(root, "testsuite", name=for_xml(file))
-        for found in by_file.get(file, ()):
+        here = by_file.get(file, [])
+        for found in here:
             _case(suite, found, reasons.get(found))
-        if file not in by_file:
-            ET.SubElement(suite, "testcase", classname=for_xml(file), name="no findings")
+        broken = file in findings.broken and all(one.severity != "error" for one in here)
+        if broken or not here:
+            _nothing(suite, file, broken=broken)
         _count(suite)
-    for kind in ("tests", "failures", "skipped"):
+    for kind in ("tests", "failures", "skipped", "errors"):
         root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
-    root.set("errors", "0")
     return document(root)
 
 
@@ -47,8 +49,17 @@ def _case(suite: ET.Element, found: Diagnostic, reason: str | None) -> None:
     failure.text = for_xml(render_text([found]))
 
 
+def _nothing(suite: ET.Element, file: str, *, broken: bool) -> None:
+    """The case of a file that nothing was found in, or nothing that keeps it from loading."""
+    case = ET.SubElement(suite, "testcase", classname=for_xml(file))
+    case.set("name", "can be loaded" if broken else "no findings")
+    if broken:
+        message = "not checked: a file that it extends has errors"
+        ET.SubElement(case, "error", type="error", message=message)
+
+
 def _count(suite: ET.Element) -> None:
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
-    suite.set("errors", "0")
+    suite.set("errors", str(len(suite.findall("testcase/error"))))

@@ -9,6 +9,8 @@ from pathlib import Path
 _NAMES = ("tests.yaml", "tests.yml")
 _ENDS = (".tests.yaml", ".tests.yml")
 
+_KEYS = (b"policy", b"tests")
+
 POLICIES = Path("policies")
 """The folder that is looked through first where no path is given."""
 
@@ -49,15 +51,23 @@ def named_like_tests(name: str) -> bool:
 
 
 def looks_like_tests(file: Path) -> bool:
-    """Whether lines of the file begin with the two keys that every tests file has.
+    """Whether the file has the two keys that every tests file has.
 
     Files of that name belong to other programs as well.
     """
     try:
-        lines = file.read_bytes().splitlines()
+        data = file.read_bytes()
     except OSError:
         return False
-    return all(any(line.startswith(key) for line in lines) for key in (b"policy:", b"tests:"))
+    lines = data.splitlines()
+    if all(any(line.startswith(key + b":") for line in lines) for key in _KEYS):
+        return True
+    plain = data.replace(b"\0", b"")  # UTF-16 has zeros
+    if not all(key in plain for key in _KEYS):
+        return False
+    from policyguard.engines.yaml_keys import top_keys  # few files get here
+
+    return {key.decode() for key in _KEYS} <= top_keys(data)
 
 
 def _at(path: Path) -> Iterator[Path]:

@@ -210,6 +210,32 @@ def test_junit_has_a_suite_a_file_and_a_case_a_finding(awful: str) -> None:
     assert "^^^" in str(one.text)
 
 
+def test_junit_passes_no_file_that_does_not_load() -> None:
+    Path("base.yaml").write_text("policyguard: 1\nname: base\nrules: 1\n")
+    Path("top.yaml").write_text("policyguard: 1\nname: top\nextends: [./base.yaml]\n")
+    Path("noted.yaml").write_text(
+        "policyguard: 1\nname: noted\nextends: [./base.yaml]\nparams: {some: yes}\n"
+    )
+    Path("good.yaml").write_text("policyguard: 1\nname: good\nextends: [core]\n")
+    Path("sub").mkdir(exist_ok=True)
+    root = parsed(
+        run("base.yaml", "sub/../top.yaml", "noted.yaml", "good.yaml", "--format", "junit").stdout
+    )
+    suites = {suite.get("name"): suite for suite in root}
+    assert list(suites) == ["base.yaml", "top.yaml", "noted.yaml", "good.yaml"]
+    assert suites["base.yaml"].find("testcase/failure") is not None
+    (case,) = suites["top.yaml"]
+    assert case.get("name") == "can be loaded"
+    assert "a file that it extends has errors" in str(case.find("error").get("message"))
+    warned, broken = suites["noted.yaml"]
+    assert warned.find("failure").get("type") == "warning"
+    assert broken.find("error") is not None
+    assert [case.get("name") for case in suites["good.yaml"]] == ["no findings"]
+    assert (root.get("errors"), suites["top.yaml"].get("errors")) == ("2", "1")
+    again = parsed(run("base.yaml", "--format", "junit").stdout)
+    assert (again.get("errors"), again.get("failures")) == ("0", "1")
+
+
 def test_every_format_holds_control_characters_and_markup() -> None:
     told = findings(found(message="\x1b]0;x\x07 <b>&amp;</b> \ud800 ]]>", help="\x00"))
     for name, render in FORMATS.items():

@@ -52,9 +52,9 @@ rules:
 """
 
 
-def compiled(text: str, file: Path) -> Compiled:
+def compiled(text: str, file: Path, environ: dict[str, str] | None = None) -> Compiled:
     file.write_text(text)
-    made, found = check_policy(file, environ={})
+    made, found = check_policy(file, environ=environ or {})
     assert made is not None, found
     return made
 
@@ -114,17 +114,25 @@ OTHER = [
     ("window: 20", "window: all", "limits/default/repeat window", "tighter"),
     (", failures: {max: 5}", "", "limits/default/failures", "looser"),
     ("{repeat: {max: 9}}", "{repeat: none}", "limits/tools:poll_*/repeat", "looser"),
-    ("{repeat: {max: 9}}", "{}", "limits/tools:poll_*/repeat", "tighter"),
+    ("{repeat: {max: 9}}", "{repeat: {max: 2}}", "limits/tools:poll_*/repeat max", "tighter"),
+    # Without them there is more room for others in the default's window, or none.
+    ("{repeat: {max: 9}}", "{}", "limits/tools:poll_*/repeat", ""),
     (
         "{repeat: {max: 9}}",
-        "{repeat: {max: 9}, failures: none}",
+        "{failures: none, repeat: {max: 9}}",
         "limits/tools:poll_*/failures",
-        "looser",
+        "",
     ),
     (
         "{repeat: {max: 9}}",
         "{repeat: {max: 9}, failures: {max: 1}}",
         "limits/tools:poll_*/failures",
+        "",
+    ),
+    (
+        "{repeat: {max: 9}}",
+        "{repeat: {max: 9}, outage: {max: 1, within: 9s, cooldown: 9s}}",
+        "limits/tools:poll_*/outage",
         "tighter",
     ),
     (
@@ -136,9 +144,12 @@ OTHER = [
     ("cost: 2.0", "cost: 3.0", "budgets/spend cost", "looser"),
     (", within: 60s", "", "budgets/spend within", "tighter"),
     ("within: 60s", "within: 30s", "budgets/spend within", "looser"),
-    ("per: session", "per: project", "budgets/spend per.scope", "tighter"),
+    ("per: session", "per: project", "budgets/spend per.scope", ""),
+    ("per: session", "per: global", "budgets/spend per.scope", "tighter"),
+    ("per: session", "per: turn", "budgets/spend per.scope", "looser"),
+    ("per: session", "per: agent", "budgets/spend per.scope", ""),
     ("per: session", "per: user", "budgets/spend per.scope", ""),
-    ("per: session", "per: [session, call.tool]", "budgets/spend per.keys", "looser"),
+    ("per: session", "per: [session, call.tool]", "budgets/spend per.keys", ""),
     ("calls: 5, effect: ask", "calls: 5", "budgets/some effect", "tighter"),
     (
         "calls: 5, effect: ask",
@@ -274,3 +285,184 @@ def test_a_change_is_found_among_others(number: int, tmp_path: Path) -> None:
     assert told.keys() == {where, other_where}
     if not {where, other_where} & {"limits/default/failures"}:
         assert told[where] == direction
+
+
+# What the policy says in its one more section, what it says instead, and what is told of it.
+MORE = [
+    ("learn: {ban: target}", "learn: {ban: tool}", {"learn ban": ""}),
+    ("learn: {ban: call}", "learn: {ban: target}", {"learn ban": ""}),
+    ("learn: {scope: session}", "learn: {scope: agent}", {"learn scope": ""}),
+    ("learn: {corroborate: 3}", "learn: {corroborate: 2}", {"learn corroborate": "tighter"}),
+    (
+        "learn: {corroborate: 3, most: 5}",
+        "learn: {corroborate: 2, most: 5}",
+        {"learn corroborate": ""},
+    ),
+    (
+        "learn: {weaken: {half_life: 3h, probation: 0.5}}",
+        "learn: {weaken: {half_life: 5h, probation: 0.5}}",
+        {"learn weaken.half_life": "tighter"},
+    ),
+    ("learn: {weaken: {lives: 3h}}", "learn: {weaken: {lives: 5h}}", {"learn weaken.lives": ""}),
+    (
+        "learn: {}\nradius: {schedule: [4, 2]}",
+        "learn: {}\nradius: {schedule: [4, 2], shrink_after: 5}",
+        {"radius 0.shrink_after": "looser"},
+    ),
+    (
+        "learn: {}\nradius: {schedule: [4, 2]}",
+        "learn: {}\nradius: {schedule: [4, 2], shrink_after: 2}",
+        {},
+    ),
+    (
+        "learn: {}\nradius: {schedule: [4, 2]}",
+        "learn: {corroborate: 3}\nradius: {schedule: [4, 2]}",
+        {"learn corroborate": "looser", "radius 0.shrink_after": "looser"},
+    ),
+    (
+        "learn: {}\nradius: {schedule: [4, 2]}",
+        "learn: {}\nradius: {schedule: [4, 2], widen_after: 3}",
+        {"radius 0.widen_after": "looser"},
+    ),
+    (
+        "budgets: {b: {calls: 5, per: session, extend: 5, effect: ask}}",
+        "budgets: {b: {calls: 5, per: global, extend: 5, effect: ask}}",
+        {"budgets/b per.scope": ""},
+    ),
+    (
+        "rules: {r: {tools: [a], when: call.args.x, effect: advise, on_error: block}}",
+        "rules: {r: {tools: [a, b], when: call.args.x, effect: advise, on_error: block}}",
+        {"rules/r tools": ""},
+    ),
+    (
+        "limits: {default: {repeat: {max: 4}, cycle: {max: 4}}}",
+        "limits: {default: {repeat: {max: 4}, cycle: {max: 4}, polling: {unchanged: 20}}}",
+        {"limits/default/polling": ""},
+    ),
+    (
+        "limits: {default: {failures: {max: 4}}}",
+        "limits: {default: {failures: {max: 4}, polling: {unchanged: 20}}}",
+        {"limits/default/polling": "tighter"},
+    ),
+    (
+        "limits: {default: {repeat: {max: 4}}, tools: {a*: {repeat: {max: 2}}}}",
+        "limits: {default: {repeat: {max: 4}}, "
+        "tools: {a*: {repeat: {max: 2}}, ab*: {repeat: {max: 3}}}}",
+        {"limits/tools:ab*/repeat": ""},
+    ),
+    (
+        "limits: {default: {repeat: {max: 4}}, tools: {a*: {repeat: {max: 3}}}}",
+        "limits: {default: {repeat: {max: 4}}, "
+        "tools: {a*: {repeat: {max: 3}}, ab*: {repeat: {max: 2}}}}",
+        {"limits/tools:ab*/repeat": "tighter"},
+    ),
+    (
+        "limits: {default: {repeat: {max: 4}}, "
+        "tools: {a*: {repeat: {max: 9}}, ab*: {repeat: {max: 5}}}}",
+        "limits: {default: {repeat: {max: 4}}, tools: {a*: {repeat: {max: 9}}}}",
+        {"limits/tools:ab*/repeat": ""},
+    ),
+    (
+        "limits: {default: {mode: observe, repeat: {max: 4}}}",
+        "limits: {default: {mode: observe, repeat: {max: 4, mode: enforce}}}",
+        {"limits/default/repeat mode": "tighter"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "wanted"), MORE, ids=range(len(MORE)))
+def test_a_direction_is_said_only_where_it_holds_for_every_call(
+    old: str, new: str, wanted: dict[str, str], tmp_path: Path
+) -> None:
+    head = "policyguard: 1\nname: x\nclassify: {targets: [path]}\n"
+    for texts, opposite in (((old, new), False), ((new, old), True)):
+        found = changes(f"{head}{texts[0]}\n", f"{head}{texts[1]}\n", tmp_path)
+        turned = {"tighter": "looser", "looser": "tighter", "": ""}
+        told = {
+            f"{one.entry} {one.field}".strip(): turned[one.direction] if opposite else one.direction
+            for one in found
+        }
+        assert told == wanted
+
+
+PARAMS = """\
+policyguard: 1
+name: x
+params:
+  most: {default: 5, env: MOST}
+  other: {default: 5, env: OTHER}
+  fixed: 5
+  tool: {default: c, env: TOOL}
+  wait: {default: 5m, env: WAIT}
+lists: {l: [a, b], in: [a, b]}
+classify:
+  classes:
+    - {class: one, tools: [$tool]}
+    - {class: two, tools: [d]}
+budgets: {b: {calls: 5, tools: [c], extend: 5, effect: ask}}
+rules: {r: {tools: [a], when: "call.tool == lists.l[0] && call.tool in lists.in"}}
+"""
+
+# What the environment may change is another meaning, whatever it says at present.
+STEERED = [
+    ("calls: 5", "calls: $most", {"budgets/b calls": ("5", "5 now, from $most", "")}),
+    ("calls: 5", "calls: $fixed", {}),
+    ("extend: 5", "extend: $most", {"budgets/b extend": ("5", "5 now, from $most", "")}),
+    ("tools: [c]", "tools: [$tool]", {"budgets/b tools": ("[c]", "[c] now, from $tool", "")}),
+    (
+        "most: {default: 5, env: MOST}",
+        "most: {default: 6, env: MOST}",
+        {"params/most default": ("5", "6", "")},
+    ),
+    (
+        "most: {default: 5, env: MOST}",
+        "most: 5",
+        {"params/most env": ("MOST", "not given", "")},
+    ),
+    ("default: 5m", "default: 300s", {}),
+    ("fixed: 5", "fixed: {default: 5}", {}),
+    ("fixed: 5", "fixed: 5.0", {"params/fixed default": ("5", "5.0", "")}),
+    ("l: [a, b]", "l: [b, a]", {"lists/l": ("[a, b]", "[b, a]", "")}),
+    ("in: [a, b]", "in: [b, a]", {}),
+]
+
+
+@pytest.mark.parametrize("environ", [{}, {"MOST": "5", "TOOL": "c"}, {"MOST": "9"}])
+@pytest.mark.parametrize(("old", "new", "wanted"), STEERED, ids=range(len(STEERED)))
+def test_what_the_environment_may_change_is_more_than_what_it_is_now(
+    old: str,
+    new: str,
+    wanted: dict[str, tuple[str, str, str]],
+    environ: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    assert PARAMS.count(old) == 1
+    before = compiled(PARAMS, tmp_path / "old.yaml", environ)
+    after = compiled(PARAMS.replace(old, new), tmp_path / "new.yaml", environ)
+    found = {f"{one.entry} {one.field}".strip(): one for one in difference(before, after)}
+    assert found.keys() == wanted.keys()
+    if not environ:
+        told = {name: (one.old, one.new, one.direction) for name, one in found.items()}
+        assert told == wanted
+    back = {f"{one.entry} {one.field}".strip() for one in difference(after, before)}
+    assert back == wanted.keys()
+
+
+def test_what_reads_the_same_param_is_told_by_what_it_is_now(tmp_path: Path) -> None:
+    old = PARAMS.replace("calls: 5", "calls: $most")
+    new = old.replace("most: {default: 5", "most: {default: 9")
+    found = {one.entry: one for one in changes(old, new, tmp_path)}
+    assert found.keys() == {"params/most", "budgets/b"}
+    assert found["budgets/b"].direction == "looser"
+    (other,) = changes(old, old.replace("calls: $most", "calls: $other"), tmp_path)
+    assert (other.old, other.new, other.direction) == (
+        "5 now, from $most",
+        "5 now, from $other",
+        "",
+    )
+
+
+def test_classes_by_a_param_may_be_moved(tmp_path: Path) -> None:
+    one, two = "    - {class: one, tools: [$tool]}\n", "    - {class: two, tools: [d]}\n"
+    (moved,) = changes(PARAMS, PARAMS.replace(one + two, two + one), tmp_path)
+    assert moved.what == "moved"

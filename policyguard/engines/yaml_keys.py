@@ -1,0 +1,30 @@
+"""Which keys stand at the top of a YAML file that may be anything, read no further than needed."""
+
+from __future__ import annotations
+
+import re
+
+_FIRST = re.compile(
+    r"""\A (?: \ufeff | \s | \#[^\n]*\n | ---(?=\s) | %[^\n]*\n )* \{? \s*
+        (["']?) (?P<key>[\w-]+) \1 \s* :""",
+    re.VERBOSE,
+)
+_AT_MARGIN = re.compile(r"""^(["']?)(?P<key>[\w-]+)\1\s*:""", re.MULTILINE)
+
+
+def top_keys(data: bytes) -> frozenset[str]:
+    """The keys of the mapping that a text is, none of one that is something else.
+
+    Of a text that cannot be parsed (as UTF-16 cannot), the keys that stand at the margin, and the
+    first of all.
+    """
+    from policyguard.engines.yaml_source import parse  # few files get here
+    from policyguard.engines.yaml_tree import Mapping
+
+    found = parse(data, "")
+    if found.root is None:
+        text = data.replace(b"\0", b"").decode(errors="replace").lstrip("\ufffd")
+        first = _FIRST.match(text)
+        margin = {match["key"] for match in _AT_MARGIN.finditer(text)}
+        return frozenset(margin | {first["key"]} if first else margin)
+    return frozenset(found.root) if isinstance(found.root, Mapping) else frozenset()

@@ -47,7 +47,7 @@ def put(approver: Approver, session: Session, decision: Decision) -> Decision:
     """Ask about a call. Where the approver fails, its error stands in `errors`, and is logged."""
     try:
         approver(session, decision)
-    except Exception as error:  # whatever a stranger's function raises: it is not the tool's
+    except Exception as error:  # noqa: BLE001 - whatever a stranger's function raises
         failed(f"the approver failed on {decision.id}")
         fault = Fault("approver", told(error))
         return msgspec.structs.replace(decision, errors=(*decision.errors, fault))

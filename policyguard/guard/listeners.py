@@ -46,5 +46,5 @@ class Listeners:
                 continue
             try:
                 listener(event)
-            except Exception:  # whatever a stranger's function raises
+            except Exception:  # noqa: BLE001 - whatever a stranger's function raises
                 failed(f"a listener failed on {type(event).__name__}")

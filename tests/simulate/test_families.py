@@ -50,8 +50,8 @@ def test_a_replay_of_journals_says_what_was_said_live(
     tmp_path: Path, workers: int, tag: str
 ) -> None:
     """A journal has a file for each session, and a child's may come before its parent's."""
-    text = f"{FIVE}\njournal: {{args: keep, results: keep}}\ntags: {{t: {{type: string, default: ''}}}}\n"
-    text += "bounds: {argument_bytes: 1000000}\n"
+    text = f"{FIVE}\njournal: {{args: keep, results: keep}}\nbounds: {{argument_bytes: 1000000}}\n"
+    text += "tags: {t: {type: string, default: ''}}\n"
     guard = Guard.load(policy(tmp_path / "live.yaml", text), store=tmp_path / "t" / "state.db")
     above = guard.session("main", tags={"t": tag})
     below = guard.session("child", parent=above)

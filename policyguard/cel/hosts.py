@@ -72,18 +72,22 @@ _PRIVATE_NAMES: Final = (
 )
 
 
+_REMEMBERED: Final = 16_384
+"""Hosts whose one spelling is remembered: more than a policy's lists have entries (`bounds`)."""
+
+
 class HostError(ValueError):
     """Not a host, or one that clients read differently."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_REMEMBERED)
 def normal_host(host: str) -> str:
     """The one spelling of `host`: lower case, IDNA, dotted quads, compressed IPv6 in brackets."""
     if len(host) > _LONGEST:
         raise HostError("the host is too long")
     if host.startswith("[") and host.endswith("]"):
         return f"[{_ipv6(host[1:-1])}]"
-    labels = [_label(label) for label in _DOTS.split(host)]
+    labels = [_label(label, host) for label in _DOTS.split(host)]
     if len(labels) > 1 and not labels[-1]:
         labels.pop()
     if not all(labels) or sum(map(len, labels)) + len(labels) > 254:
@@ -93,7 +97,7 @@ def normal_host(host: str) -> str:
     return ".".join(labels)
 
 
-def _label(label: str) -> str:
+def _label(label: str, host: str) -> str:
     if not label.isascii():
         if _DEVIATIONS.intersection(label):
             raise HostError("the host means different hosts to different clients")
@@ -105,7 +109,7 @@ def _label(label: str) -> str:
             raise HostError("the host is not a valid international name") from None
     label = label.lower()
     if label and not _LABEL.fullmatch(label):
-        raise HostError("a part of the host cannot stand in one")
+        raise HostError(f"{quoted(host)} is not a host")
     return label
 
 
@@ -141,13 +145,13 @@ def _ipv6(text: str) -> str:
         raise HostError("not an IPv6 address") from None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=_REMEMBERED)
 def normal_host_pattern(pattern: str) -> str:
     """The one spelling of an entry of a list of hosts: a host, or `*.` and a domain."""
     if pattern.startswith("*."):
         return f"*.{normal_host(pattern[2:])}"
     if ":" in pattern and not pattern.startswith("["):
-        raise HostError(f"`{pattern[:80]}` is not a host: leave out scheme and port")
+        raise HostError(f"{quoted(pattern)} is not a host: leave out scheme and port")
     return normal_host(pattern)
 
 

@@ -16,6 +16,8 @@ from policyguard.traces.paths import real
 
 STANDARD = Path("-")
 """The name of standard output."""
+_STANDARD = (STANDARD, Path("/dev/stdout"))
+"""All its names: where it goes into a file, that has another's lines, too."""
 
 
 def check_output(output: Path, traces: Iterable[Path]) -> None:
@@ -33,17 +35,18 @@ def opened(output: Path) -> Iterator[IO[bytes]]:
     A file takes its place at the end, whole, and after an error not at all; a link goes on to
     point at it. A device or a pipe stays what it is, and is written into.
     """
-    if output == STANDARD:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
     try:
-        if output.exists() and not output.is_file():
+        if output in _STANDARD:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        elif output.exists() and not output.is_file():
             with output.open("wb") as file:
                 yield file
         else:
             with _whole(Path(real(output))) as file:
                 yield file
+    except BrokenPipeError:  # a reader that has read enough: no fault of anybody's
+        raise
     except OSError as error:
         misuse(f"`{output}` cannot be written: {error.strerror or error}")
 

@@ -62,7 +62,8 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
 
     A session whose id an earlier file has had becomes `id#1`. Sub-agents' sessions are put among
     their parents', in the order of their times. Labels that name a `file` do not match what is
-    converted, but where the output has the name of that file. Exits with 1 where there is none.
+    converted, but where the output has the name of that file. Exits with 1 where nothing is
+    converted.
     """
     files = _expanded(paths)
     check_output(output, files)

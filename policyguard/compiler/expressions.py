@@ -242,7 +242,7 @@ def _diagnostic(problem: Problem, place: Place, layered: Layered) -> Diagnostic:
 
 def _too_early(problem: Problem, place: Place) -> str | None:
     if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
-        early = f"`{place.path[0]}` are"
+        early = f"`{place.path[0]}` is"
         if place.path[0] == "budgets":
             early = "`per`, and `when` beside `at_once` or `time`, are"
         return f"{early} read before the call, when it has no outcome yet"

@@ -61,7 +61,8 @@ def _hint(value: Any, tag: Tag) -> str | None:
     if tag.type == "timestamp":
         return "write a time as `2026-01-31T09:30:00Z`"
     trap = yaml_core.trap(value) if isinstance(value, str) else None
-    return f"write `{trap.instead}`" if trap else None
+    fits = trap is not None and (trap.kind == "boolean") == (tag.type == "bool")
+    return f"write `{trap.instead}`" if trap is not None and fits else None
 
 
 def check_examples(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:

@@ -30,7 +30,7 @@ def _idle(policy: Policy) -> Iterator[tuple[Path, str, str | None]]:
     for name in policy.classify.fingerprint.tolerance:
         if "." in name:
             message = f"{quoted(name)} is a path, and `tolerance` names arguments"
-            hint = f'write `{name.rpartition(".")[2]}`; beside `"*"` it holds at any depth'
+            hint = 'name the argument; beside `"*"` a name holds at any depth'
             yield ("classify", "fingerprint", "tolerance", name), message, hint
     for budget in policy.budgets:
         if budget.reserve is not None and budget.tokens is None and budget.cost is None:

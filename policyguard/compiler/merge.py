@@ -76,6 +76,9 @@ class _Merger:
         for key, value in layer.entries:
             if (other := _INSTEAD.get((*path, key.text))) is not None:
                 entries.pop(other, None)
+                of_targets = isinstance(value, Scalar) and value.text == "target"
+                if not of_targets and layer.get("except") is None:
+                    entries.pop("except", None)  # what only a ban of targets leaves alone
             old = inherited.get(key.text)
             new = self._value(old, key, value, (*path, key.text))
             if new is not None:

@@ -86,12 +86,20 @@ class Envelope:
         place = self._set.first(text)
         if place is None:
             return None
-        head = f"{text[:TEXT]} ."
-        begin, end = self._marks[place].span(head) or (0, len(head))
-        # A pattern that takes in everything, whatever comes, is a fallback, not a mark.
-        marked = begin == 0 and end < len(head)
-        return self._states[place], text[end:].lstrip() if marked else text
+        state = self._states[place]
+        begin, end = self._marks[place].span(text[:TEXT]) or (0, 0)
+        # What takes in all of a text is a fallback, or the text is more than a mark of its state.
+        marked = begin == 0 and end < min(len(text), TEXT)
+        if marked or text.strip().rstrip(":").casefold() in _BARE[state]:
+            return state, text[end:].lstrip()
+        return state, text
 
 
+_BARE = {
+    "success": ("success", "succeeded"),
+    "failure": ("failure", "failed"),
+    "pending": ("pending",),
+}
+"""The words for a state: a result of such a word alone says no more than its state."""
 TEXT = 65536
 """Characters at the head, and at the tail, of a text that signatures are looked for in."""

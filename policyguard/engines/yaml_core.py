@@ -11,6 +11,7 @@ import re
 from typing import Literal, NamedTuple
 
 from policyguard.model.policy import Value
+from policyguard.model.quantity import figure
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
@@ -71,7 +72,7 @@ def trap(text: str) -> Trap | None:
         total = 0.0
         for part in text.lstrip("+-").split(":"):
             total = total * 60 + float(part)
-        return Trap("number", f"{'-' if text[0] == '-' else ''}{total:g}")
+        return Trap("number", f"{'-' if text[0] == '-' else ''}{figure(total)}")
     return None
 
 

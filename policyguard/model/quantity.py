@@ -5,6 +5,7 @@ What a host, a tool or a recorded run says may be no number, infinite or beyond 
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 UNIT = 1_000_000_000
@@ -21,8 +22,10 @@ def is_whole(value: float) -> bool:
 
 
 def figure(value: float) -> str:
-    """A number as a person would write it, with all the digits that it has: `12345.67`, `5`."""
-    return f"{value:.15g}"
+    """A number as a person would write it, of up to 15 digits: `12345.67`, `5`, `0.00006`."""
+    written = f"{value:.15g}"
+    usual = 1 / UNIT <= abs(value) < LARGEST
+    return format(Decimal(written), "f") if usual else written
 
 
 def units(amount: Any) -> int | None:

@@ -118,7 +118,7 @@ def _cell(character: str, column: int) -> str:
 
 def _in_command(text: str, place: int) -> bool:
     """Whether the bracket of a command in the log of GitHub Actions stands there: see `escape`."""
-    return text.startswith("##[", max(place - 2, 0)) and place >= 2
+    return text[max(place - 2, 0) : place + 1] == "##["
 
 
 def _shown(text: str) -> str:

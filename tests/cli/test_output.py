@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -19,6 +21,20 @@ COMMANDS = (f"simulate {DEMO} --format json", f"traces convert {DEMO}")
 
 def run(command: str, output: Path) -> Result:
     return CliRunner().invoke(main, [*command.split(), "-o", str(output)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_standard_output_has_its_own_names_and_errors(command: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("old\n")
+    for output, into in (("/dev/stdout", log), ("-", log), ("-", Path("/dev/full"))):
+        with into.open("ab") as out:
+            args = [sys.executable, "-m", "policyguard", *command.split(), "-o", output]
+            done = subprocess.run(args, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+        full = into != log
+        assert done.returncode == (2 if full else 0), done.stderr
+        assert ("cannot be written: No space left" in done.stderr) is full
+    assert log.read_text().startswith("old\n{")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

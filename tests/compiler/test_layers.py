@@ -66,6 +66,15 @@ def test_of_ban_and_key_the_upper_layer_s_takes_the_place_of_the_other(merged):
     assert (learn.key, learn.ban) == ("call.tool", "call")
     learn = merged("learn: {key: call.tool}", "learn: {scope: session}").policy.learn
     assert learn.key == "call.tool"
+    base = "classify: {targets: [p]}\nlearn: {ban: target, except: [r]}"
+    for upper, spared in (
+        ("ban: call", None),
+        ("key: call.tool", None),
+        ("ban: target", ("r",)),
+        ("except: [w], ban: target", ("w",)),
+    ):
+        learn = merged(base, f"learn: {{{upper}}}").policy.learn
+        assert learn.except_ == spared
 
 
 def test_in_a_first_match_list_known_ids_stay_and_new_ones_come_first(merged):

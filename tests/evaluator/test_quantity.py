@@ -63,4 +63,10 @@ def test_a_figure_has_all_its_digits(cents: int) -> None:
 
 
 def test_a_figure_has_no_digits_that_nobody_meant() -> None:
-    assert figure(0.1 + 0.2) == "0.3"
+    assert [figure(n) for n in (0.1 + 0.2, 5e-05, 1e17, 0.0)] == [
+        "0.3",
+        "0.00005",
+        f"{10**17}",
+        "0",
+    ]
+    assert [figure(n) for n in (1e300, -1e-300)] == ["1e+300", "-1e-300"]

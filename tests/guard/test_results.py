@@ -96,6 +96,13 @@ def test_the_wire_cannot_speak_for_the_host(tmp_path: Path) -> None:
     assert (host.infra, host.blame) == (True, "harness")
 
 
+def test_a_mark_that_says_more_than_the_state_is_told(tmp_path: Path) -> None:
+    marks = "{state: failure, pattern: 'HTTP [45][0-9][0-9]'}, {state: success, pattern: ^SUCCESS$}"
+    session = of(tmp_path, f"policyguard: 1\nname: x\noutcomes: {{envelope: [{marks}]}}\n")
+    told = [session.record(session.check("t"), result=one) for one in ("HTTP 503", "SUCCESS")]
+    assert [one.text for one in told] == ["FAILED: HTTP 503", "SUCCESS:"]
+
+
 def test_the_model_gets_an_unambiguous_result(tmp_path: Path) -> None:
     session = of(tmp_path, POLICY)
     told = {

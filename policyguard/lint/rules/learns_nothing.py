@@ -70,8 +70,8 @@ def _taught(policy: Policy, signature: Signature, base: Learn) -> bool:
 
 
 def _blames(own: Learn, base: Learn) -> set[Blame]:
-    """On whom failures are blamed that teach: never the harness."""
-    return set((base.blame if own.blame is None else own.blame) or ()) - {"harness"}
+    """On whom failures are blamed that teach."""
+    return set((base.blame if own.blame is None else own.blame) or ())
 
 
 def _named(blame: tuple[str, ...] | None) -> str:

@@ -306,14 +306,19 @@ class Evaluator:
         found: list[Violation],
         would: list[Violation],
     ) -> None:
-        """Add what limits have shut off, where they do not speak against the call themselves."""
-        told = {violation.id for violation in found}
+        """Add what limits have shut off, where they do not say as much of the call themselves."""
+        told = {violation.id: violation for violation in found}
         for ban in session.bans.held.values():
-            if ban.limit.id in told or not ban.binds(attempt):
+            if not ban.binds(attempt):
                 continue
             violation = ban.violation(session.insists_on(ban.limit.id, ban.subject))
-            if violation is not None:
-                (would if ban.limit.observe else found).append(violation)
+            said = told.get(ban.limit.id)
+            if violation is None or (said is not None and said.effect >= violation.effect):
+                continue
+            if said is not None:  # of one limit the stronger word
+                found.remove(said)
+            told[ban.limit.id] = violation
+            (would if ban.limit.observe else found).append(violation)
 
     def settle(
         self, attempt: Attempt, event: Completed, at: int | None

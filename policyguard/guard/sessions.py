@@ -54,11 +54,14 @@ class Sessions:
 
     def use(self, id_: str) -> bool:
         """A session is in use: it is the last to go, but for its ancestors. False: not open."""
-        if id_ not in self._open:
+        opened = self._open
+        if id_ not in opened:
             return False
-        for one in self._states[id_].line():
-            if one in self._open:
-                self._open.move_to_end(one)
+        used: SessionState | None = self._states[id_]
+        while used is not None:
+            if used.id in opened:
+                opened.move_to_end(used.id)
+            used = used.parent
         return True
 
     def make_room(self, most: int, above: SessionState | None) -> None:

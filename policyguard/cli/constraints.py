@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import time
 from collections.abc import Callable
 from functools import wraps
@@ -16,7 +15,7 @@ import msgspec
 from policyguard.cli.aside import misuse
 from policyguard.journal.names import file_name
 from policyguard.report.constraints import render_lesson, render_list, render_one
-from policyguard.report.escape import for_json, for_terminal
+from policyguard.report.escape import for_json, for_terminal, json_document
 from policyguard.store import learned
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
@@ -76,7 +75,7 @@ def list_command(store: Path, form: str, *, revoked: bool) -> None:
     """List the constraints."""
     found = list(learned.kept(_open(store), revoked=revoked))
     if form == "json":
-        click.echo(for_json(json.dumps([_json(one) for one in found], indent=2)))
+        click.echo(json_document([_json(one) for one in found]))
     else:
         click.echo(render_list((one.constraint, one.state) for one in found))
 
@@ -91,7 +90,7 @@ def show_command(store: Path, id_: str, form: str) -> None:
     """Show one constraint: what it bans, for whom, and which calls taught it."""
     found = _found(_open(store), id_)
     if form == "json":
-        click.echo(for_json(json.dumps(_json(found), indent=2)))
+        click.echo(json_document(_json(found)))
     else:
         click.echo(render_one(found.constraint, found.state, found.revoked_by))
 

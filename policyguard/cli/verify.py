@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
@@ -14,7 +13,7 @@ from policyguard.journal.exported import read_anchors
 from policyguard.journal.finding import UNREAD
 from policyguard.journal.key import read_key
 from policyguard.journal.verify import Verified, verify
-from policyguard.report.escape import for_json, for_terminal
+from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
 from policyguard.store.place import default_store, journals_beside, named_store
@@ -68,7 +67,7 @@ def verify_command(
         named = ", ".join(map(str, places))
         misuse(f"{named}: no journal is there; name a journal, a folder of them, or the store")
     if form == "json":
-        click.echo(for_json(json.dumps(msgspec.to_builtins(result.findings), indent=2)))
+        click.echo(json_document(msgspec.to_builtins(result.findings)))
     else:
         for finding in result.findings:
             place = finding.file if finding.line is None else f"{finding.file}:{finding.line}"

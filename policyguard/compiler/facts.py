@@ -51,7 +51,7 @@ def check_tags(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
         if tags.read(default, tag) is None:
             message = f"the default of `{name}` is not of the type {tag.type}"
             yield layered.diagnostic("reference/tag", message, span, hint=_hint(default, tag))
-        elif not tags.among(default, tag):
+        elif tags.fitting(default, tag) is None:
             message = f"the default of `{name}` is not in `one_of`"
             hint = did_you_mean(str(default), map(str, tag.one_of))
             yield layered.diagnostic("reference/tag", message, span, hint=hint)

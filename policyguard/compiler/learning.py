@@ -87,15 +87,15 @@ def check_learning(policy: Policy, layered: Layered) -> Iterator[Diagnostic]:
                 layered.where((*path, "blame")),
                 hint="name whose failures teach: `agent`, `unknown`, or leave `blame` out",
             )
-        sure = layered.complete and not layered.lost(str(path[0]))
-        if sure and learn.except_ and not _bans_targets(learn, policy):
+        whole = not layered.lost(str(path[0]))
+        if whole and layered.complete and learn.except_ and not _bans_targets(learn, policy):
             yield layered.diagnostic(
                 "reference/idle",
                 "`except` names classes that a ban of a target leaves alone: there is none",
                 layered.where((*path, "except"), key=True),
                 hint="write `ban: target`, or `except: []`",
             )
-        weaken = learn.weaken if not layered.lost(str(path[0])) else None
+        weaken = learn.weaken if whole else None
         if weaken is not None and weaken.probation is not None and weaken.half_life is None:
             yield layered.diagnostic(
                 "reference/idle",

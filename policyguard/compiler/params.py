@@ -38,7 +38,7 @@ def read(section: Node | None, environ: Environ[str, str]) -> Params:
                 if wrong := _borrowed(key, entry):
                     params.diagnostics.append(wrong)
                 else:
-                    params.values[key.text] = _value(entry)
+                    params.values[key.text] = value_of(entry)
             elif isinstance(entry, Mapping):
                 _read(key, entry, environ, params)
     return params
@@ -53,7 +53,7 @@ def _read(key: Scalar, entry: Mapping, environ: Environ[str, str], params: Param
     if wrong := _borrowed(key, default) or _wrong_bounds(default, bounds):
         params.diagnostics.append(wrong)
         return
-    value = _value(default)
+    value = value_of(default)
     unit = _scalar(entry, "unit")
     if unit is not None and scalars.kind(value) != "duration":
         message = f"`unit` is for durations, and the default of `{key.text}` is none"
@@ -172,8 +172,8 @@ def _given(scalar: Scalar) -> Value:
     return "" if scalar.value is None else scalar.value
 
 
-def _value(scalar: Scalar) -> Value:
-    """The same, `500k` as the number that it stands for."""
+def value_of(scalar: Scalar) -> Value:
+    """What a param's default says, `500k` as the number that it stands for."""
     value = _given(scalar)
     found = scalars.count(value) if isinstance(value, str) else None
     return value if found is None else found

@@ -34,17 +34,18 @@ def checker(policy: Policy) -> CheckTags:
         wrong = []
         for name, tag in policy.tags.items():
             if name in tags:
-                if not among(tags[name], tag):
+                found = fitting(tags[name], tag)
+                if found is None:
                     allowed = f", one of {', '.join(map(str, tag.one_of))}" if tag.one_of else ""
                     wanted = f"{_WANTED.get(tag.type, tag.type)}{allowed}"
                     wrong.append(f"tag `{name}` must be {wanted}, not {tags[name]!r:.60}")
                 else:
-                    tags[name] = _kept(tags[name], tag)
+                    tags[name] = _kept(found)
             elif not overlay:
                 if tag.default is None:
                     wrong.append(f"tag `{name}` is required ({tag.type})")
                 else:
-                    tags[name] = _kept(tag.default, tag)
+                    tags[name] = _kept(read(tag.default, tag))
         if wrong:
             raise ValueError(f"policy `{policy.name}`: " + "; ".join(wrong))
         return tags
@@ -80,17 +81,15 @@ def read(value: Any, tag: Tag) -> Any:
     return value if isinstance(value, _PYTHON[tag.type]) else None
 
 
-def among(value: Any, tag: Tag) -> bool:
-    """Whether it is of the tag's type, and one of the values that the tag may have."""
+def fitting(value: Any, tag: Tag) -> Any:
+    """The same where it is one of the values that the tag may have; else None."""
     found = read(value, tag)
-    if found is None or not tag.one_of:
-        return found is not None
-    return any(found == read(one, tag) for one in tag.one_of)
+    known = not tag.one_of or any(found == read(one, tag) for one in tag.one_of)
+    return found if known else None
 
 
-def _kept(value: Any, tag: Tag) -> Any:
-    """A value of the tag's type, as JSON has it."""
-    found = read(value, tag)
+def _kept(found: Any) -> Any:
+    """What was read, as JSON has it."""
     return str(found) if isinstance(found, Timestamp) else found
 
 

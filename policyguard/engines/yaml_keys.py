@@ -12,6 +12,19 @@ _FIRST = re.compile(
 _AT_MARGIN = re.compile(r"""^(["']?)(?P<key>[\w-]+)\1\s*:""", re.MULTILINE)
 
 
+def has_keys(data: bytes, *names: str) -> bool:
+    """Whether a text that may be anything has these keys at its top; parsed where that is likely.
+
+    A folder may hold thousands of other programs' files: most have not even the words.
+    """
+    wanted = [name.encode() for name in names]
+    lines = data.splitlines()
+    if all(any(line.startswith(name + b":") for line in lines) for name in wanted):
+        return True
+    plain = data.replace(b"\0", b"")  # UTF-16 has zeros
+    return all(name in plain for name in wanted) and top_keys(data).issuperset(names)
+
+
 def top_keys(data: bytes) -> frozenset[str]:
     """The keys of the mapping that a text is, none of one that is something else.
 

@@ -19,13 +19,13 @@ class Ban:
     `result` is what came of the call that brought it about.
     """
 
-    __slots__ = ("limit", "result", "server", "subject", "text", "tool", "until")
+    __slots__ = ("limit", "name", "result", "subject", "text", "tool", "until")
 
     def __init__(self, limit: Limit, attempt: Attempt, text: str, result: str) -> None:
         self.limit = limit
         self.subject = limit.subject(attempt)
         self.tool = attempt.tool
-        self.server = attempt.server
+        self.name = attempt.full_name
         self.text = text
         self.result = result
         self.until = limit.terms.until or "session"
@@ -33,7 +33,7 @@ class Ban:
     def binds(self, attempt: Attempt) -> bool:
         """Whether it is about this attempt."""
         if self.limit.terms.refuse_tool:
-            return attempt.tool == self.tool and attempt.server == self.server
+            return attempt.full_name == self.name
         return self.limit.subject(attempt) == self.subject
 
     @property
@@ -77,7 +77,7 @@ class Bans:
 
     def put(self, ban: Ban) -> None:
         """Shut a tool or subject off; one that is shut off stays so as it was."""
-        name = f"{ban.server}\x1f{ban.tool}" if ban.limit.terms.refuse_tool else ban.subject
+        name = ban.name if ban.limit.terms.refuse_tool else ban.subject
         self.held.setdefault((ban.limit.id, name), ban)
         if len(self.held) > self.most:
             del self.held[next(iter(self.held))]

@@ -129,7 +129,7 @@ class Calls:
                         teller.admitted(attempt, decision)
                         if attempt.charges:
                             above = []
-                            self._tell_above(above, attempt.charges, attempt.at)
+                            self._tell_above(attempt.charges, attempt.at, told=above)
                     if decision.violations:
                         self._advice.give(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
@@ -233,31 +233,32 @@ class Calls:
     def _follow_above(self, event: Event, released: Attempt | None) -> None:
         """Tell those above what an event means for their budgets."""
         if isinstance(event, Spent):
-            self._tell_above([], event.charges, event.at)
+            self._tell_above(event.charges, event.at)
         elif isinstance(event, Granted):
             raised = paying.raised(self._guard.evaluator, self._state, event)
-            self._tell_above([], (), event.at, () if raised is None else (raised,))
+            self._tell_above((), event.at, () if raised is None else (raised,))
         elif released is not None:
             back = [replace(charge, amount=-charge.amount) for charge in released.charges]
-            self._tell_above([], back, released.at)
+            self._tell_above(back, released.at)
 
     def _settle_above(self, charges: Iterable[Charge], at: int | None, attempt: Attempt) -> None:
         """The same of a result: what was reserved too much was drawn at admission."""
-        self._tell_above([], [charge for charge in charges if charge.amount > 0], at)
-        self._tell_above([], [charge for charge in charges if charge.amount < 0], attempt.at)
+        self._tell_above([charge for charge in charges if charge.amount > 0], at)
+        self._tell_above([charge for charge in charges if charge.amount < 0], attempt.at)
 
     def _tell_above(
         self,
-        told: list[Drawn],
         charges: Iterable[Charge],
         at: int | None,
         raised: Iterable[Charge] = (),
+        told: list[Drawn] | None = None,
     ) -> None:
         """Tell those above what was drawn from their budgets: their own journals say it, too.
 
-        What has been written by then stands in `told`, also where this raises.
+        What has been written by then is added to `told`, also where this raises.
         """
         guard, state = self._guard, self._state
+        told = [] if told is None else told
         if state.parent is None or guard.teller is None:
             return
         drawn = paying.above(guard.evaluator, state, charges)

@@ -314,8 +314,7 @@ class Session:
         """
         with self.guard.lock, ExitStack() as last:
             last.callback(self.replay, Closed(session=self.id, at=self._now()))
-            # Once it is over, another session may have its id.
-            for below in () if self.closed else self.guard.sessions.of(self.id):
+            for below in () if self.closed else self.guard.sessions.of(self.id):  # or a namesake's
                 last.callback(below.close)
 
     def leave(self) -> None:

@@ -10,6 +10,7 @@ costs the same however long the journal is.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,12 @@ def _anchored(descriptor: int, path: Path, anchor: Anchor | None) -> Position:
     if end != b'"hash":"%b"}\n' % anchor.hash.encode():
         raise _altered(path, f"line {anchor.count} is not the one that was anchored")
     return Position(anchor.chain, anchor.count, anchor.hash, anchor.size)
+
+
+def see_regular(descriptor: int, path: Path) -> None:
+    """Raises `JournalError` where a pipe or device stands in a journal's place."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise JournalError(path, "is no regular file", "move it away")
 
 
 def same_key(path: Path, first: bytes, hasher: Hasher) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -11,7 +10,7 @@ from typing import BinaryIO
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.format import LineError, decode
-from policyguard.journal.opening import same_key
+from policyguard.journal.opening import same_key, see_regular
 from policyguard.journal.position import BrokenError, Position, advance
 from policyguard.model.event import Event
 from policyguard.store.protocol import Anchor
@@ -52,10 +51,12 @@ def events(path: Path, session: str, anchor: Anchor | None, hasher: Hasher) -> I
 def _opened(path: Path) -> BinaryIO:
     """The file. A pipe in its place would keep whoever opens it waiting, and is none."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    raise JournalError(path, "is no regular file", "move it away")
+    try:
+        see_regular(file.fileno(), path)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _compare(path: Path, position: Position, anchor: Anchor) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
 import time
 import weakref
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import msgspec
 
 from policyguard.journal.chain import Chain, Hasher
 from policyguard.journal.errors import JournalError
-from policyguard.journal.opening import Report, recover
+from policyguard.journal.opening import Report, recover, see_regular
 from policyguard.store.place import FILE_MODE
 from policyguard.store.protocol import Anchor, Anchors
 from policyguard.store.text import well_formed
@@ -164,8 +163,7 @@ def _opened(path: Path) -> tuple[int, bool]:
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        raise JournalError(path, "is no regular file", "move it away")
+    see_regular(descriptor, path)
     for _ in range(_TRIES):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from policyguard.compiler import schema
-from policyguard.engines.yaml_keys import top_keys
+from policyguard.engines.yaml_keys import has_keys, top_keys
 from policyguard.model.diagnostic import did_you_mean
 
 DEFAULTS = (Path("policyguard.yaml"), Path("policies"))
@@ -58,17 +58,13 @@ def _policies(path: Path) -> Iterator[Path]:
 def _is_policy(file: Path) -> bool:
     """Whether the file has the key that every policy has, or one that is meant to be it.
 
-    A folder may hold thousands of other programs' files: what does not look like a policy is not
-    parsed.
+    What does not look like a policy is not parsed.
     """
     try:
         data = file.read_bytes()
     except OSError:
         return True  # the check will say why it cannot be read
-    key = KEY.encode()
-    if any(line.startswith(key + b":") for line in data.splitlines()):
-        return True
-    if key in data.replace(b"\0", b"") and KEY in top_keys(data):  # UTF-16 has zeros
+    if has_keys(data, KEY):
         return True
     versions = {match[1].decode() for match in _VERSION.finditer(data)} - {KEY}
     misspelt = {word for word in versions if did_you_mean(word, [KEY])}

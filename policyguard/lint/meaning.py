@@ -18,6 +18,7 @@ from policyguard.cel.parse import parse
 from policyguard.cel.tree import Logic, Span
 from policyguard.compiler import Compiled, scalars
 from policyguard.compiler.layers import Layered
+from policyguard.compiler.params import value_of
 from policyguard.compiler.reach import level_path
 from policyguard.engines.yaml_tree import Mapping, Node, Path, Scalar, Sequence, child
 from policyguard.lint.arranged import arranged
@@ -165,9 +166,7 @@ def _parts(compiled: Compiled) -> Iterator[tuple[str, Part]]:
 def _default(entry: Node) -> Any:
     """What a param is where the environment says nothing, and its type, which it always has."""
     node = entry.get("default") if isinstance(entry, Mapping) else entry
-    value = node.value if isinstance(node, Scalar) else None
-    if isinstance(value, str):
-        value = scalars.number(value)
+    value = value_of(node) if isinstance(node, Scalar) else None
     length = scalars.duration(value) if isinstance(value, str) else None
     return (type(value).__name__, value) if length is None else ("duration", length)
 

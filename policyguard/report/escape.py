@@ -6,7 +6,9 @@ wherever it stands, and `::name::` where a line begins with it, blanks aside.
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 _IN_JSON = re.compile(r"[^\n -~]|(?<=#)#(?=\[)")
 _COMMAND = re.compile(r"(?<=#)(?=#\[)|(?<!\S:)(?<=:)(?=:)")
@@ -39,6 +41,11 @@ _HARMLESS = " -/,.;%?…"
 def for_json(text: str) -> str:
     """JSON, with all that would act where it is shown escaped as JSON escapes it: the same JSON."""
     return _IN_JSON.sub(_escaped, text)
+
+
+def json_document(value: Any) -> str:
+    """Plain values as JSON that is fit to be printed."""
+    return for_json(json.dumps(value, indent=2))
 
 
 def _escaped(found: re.Match[str]) -> str:

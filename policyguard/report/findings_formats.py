@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from policyguard.report.diagnostics import render_json, render_text
-from policyguard.report.escape import for_json
+from policyguard.report.escape import json_document
 from policyguard.report.findings import Findings
 from policyguard.report.findings_junit import render_junit
 from policyguard.report.github import render_github
@@ -14,7 +13,7 @@ from policyguard.report.sarif import render_sarif
 
 FORMATS: dict[str, Callable[[Findings], str]] = {
     "text": lambda findings: render_text(findings.diagnostics),
-    "json": lambda findings: for_json(json.dumps(render_json(findings.diagnostics), indent=2)),
+    "json": lambda findings: json_document(render_json(findings.diagnostics)),
     "sarif": render_sarif,
     "github": render_github,
     "junit": render_junit,

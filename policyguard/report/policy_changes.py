@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from policyguard.report.escape import for_json, for_markdown, for_terminal
+from policyguard.report.escape import for_markdown, for_terminal, json_document
 
 NOTHING = "no change in meaning"
 _SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": "~"}
@@ -38,7 +37,7 @@ def render_text(changes: list[Change]) -> str:
 
 def render_json(changes: list[Change]) -> str:
     """A list of changes."""
-    return for_json(json.dumps([change._asdict() for change in changes], indent=2))
+    return json_document([change._asdict() for change in changes])
 
 
 def render_markdown(changes: list[Change]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from policyguard.report.escape import for_json, for_terminal
+from policyguard.report.escape import for_terminal, json_document
 
 Scalar = str | int | float | bool | None
 
@@ -96,7 +96,7 @@ def render_json(policy: ShownPolicy, *, overridden: bool) -> str:
             {"id": id_, "reason": shown.value, "file": shown.file, "line": shown.line}
             for id_, shown in policy.disabled
         ]
-    return for_json(json.dumps(document, indent=2))
+    return json_document(document)
 
 
 def yaml_lines(section: str, shown: Shown) -> Iterator[str]:

@@ -6,7 +6,6 @@ change is a result's fix. Columns count code points, and the log says so.
 
 from __future__ import annotations
 
-import json
 import os
 from itertools import groupby
 from pathlib import PurePath
@@ -14,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from policyguard.model.diagnostic import Diagnostic, Span
-from policyguard.report.escape import for_json
+from policyguard.report.escape import json_document
 from policyguard.report.findings import Findings
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -41,7 +40,7 @@ def render_sarif(findings: Findings) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_result(found, reason, codes.index(found.code)) for found, reason in told],
     }
-    return for_json(json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2))
+    return json_document({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(code: str, page: str) -> Json:

@@ -5,7 +5,6 @@ Messages, results and names in them are untrusted and are made fit for where the
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from policyguard.model.decision import Decision
 from policyguard.report.diagnostics import excerpt, ordered
 from policyguard.report.diagnostics import render_json as diagnostics_json
 from policyguard.report.diagnostics import render_text as diagnostics_text
-from policyguard.report.escape import for_json, for_terminal
+from policyguard.report.escape import for_terminal, json_document
 from policyguard.report.results import Coverage, Failure, FileResult, TestReport
 
 LONGEST = 400
@@ -157,7 +156,7 @@ def render_json(report: TestReport) -> str:
             }
             for one in report.coverage
         ]
-    return for_json(json.dumps(document, indent=2))
+    return json_document(document)
 
 
 def _file(file: FileResult) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from pathlib import Path
 _NAMES = ("tests.yaml", "tests.yml")
 _ENDS = (".tests.yaml", ".tests.yml")
 
-_KEYS = (b"policy", b"tests")
-
 POLICIES = Path("policies")
 """The folder that is looked through first where no path is given."""
 
@@ -59,15 +57,9 @@ def looks_like_tests(file: Path) -> bool:
         data = file.read_bytes()
     except OSError:
         return False
-    lines = data.splitlines()
-    if all(any(line.startswith(key + b":") for line in lines) for key in _KEYS):
-        return True
-    plain = data.replace(b"\0", b"")  # UTF-16 has zeros
-    if not all(key in plain for key in _KEYS):
-        return False
-    from policyguard.engines.yaml_keys import top_keys  # few files get here
+    from policyguard.engines.yaml_keys import has_keys  # few files get here
 
-    return {key.decode() for key in _KEYS} <= top_keys(data)
+    return has_keys(data, "policy", "tests")
 
 
 def _at(path: Path) -> Iterator[Path]:

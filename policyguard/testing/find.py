@@ -57,6 +57,9 @@ def looks_like_tests(file: Path) -> bool:
         data = file.read_bytes()
     except OSError:
         return False
+    plain = data.replace(b"\0", b"")  # UTF-16 has zeros
+    if b"policy" not in plain or b"tests" not in plain:
+        return False
     from policyguard.engines.yaml_keys import has_keys  # few files get here
 
     return has_keys(data, "policy", "tests")

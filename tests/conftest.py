@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # How long one example takes is the machine's business, and machines are shared.
@@ -17,3 +20,13 @@ if os.environ.get("CI"):
 
 # What the tests compile is none of the user's cache, and comes out of none.
 os.environ["POLICYGUARD_CACHE"] = "off"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_behind() -> Iterator[None]:
+    """A test writes into folders of its own: what it left in the project would be committed."""
+    here = Path.cwd()
+    before = {one.name for one in here.iterdir()}
+    yield
+    left = {one.name for one in here.iterdir()} - before
+    assert not {name for name in left if not name.startswith(".")}, left

@@ -210,14 +210,17 @@ def test_junit_has_a_suite_a_file_and_a_case_a_finding(awful: str) -> None:
     assert "^^^" in str(one.text)
 
 
-def test_junit_passes_no_file_that_does_not_load() -> None:
+def test_junit_passes_no_file_that_does_not_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     Path("base.yaml").write_text("policyguard: 1\nname: base\nrules: 1\n")
     Path("top.yaml").write_text("policyguard: 1\nname: top\nextends: [./base.yaml]\n")
     Path("noted.yaml").write_text(
         "policyguard: 1\nname: noted\nextends: [./base.yaml]\nparams: {some: yes}\n"
     )
     Path("good.yaml").write_text("policyguard: 1\nname: good\nextends: [core]\n")
-    Path("sub").mkdir(exist_ok=True)
+    Path("sub").mkdir()
     root = parsed(
         run("base.yaml", "sub/../top.yaml", "noted.yaml", "good.yaml", "--format", "junit").stdout
     )

@@ -82,7 +82,7 @@ class Planner:
         # Many tools have the same rules, and to compile a sieve takes longer than all else here.
         self._together = lru_cache(policy.bounds.plans)(self._rules_together)
         self._changing = self._state_changing()
-        self._variable = self._varies()
+        self._alike = self._reads_the_kind()
 
     def candidates(self, tool: str, server: str) -> Candidates:
         """The classes that calls of a tool may have, first match first."""
@@ -127,7 +127,7 @@ class Planner:
                 )
             ),
             changing=changing(class_) if isinstance(changing, _ByClass) else changing,
-            variable=self._variable,
+            alike=self._alike,
             refusals=next(refusals, None),
             timeout=timeout,
             timeout_by=timeout_by,
@@ -292,18 +292,15 @@ class Planner:
         together.compile_sieve = lambda: self._expressions.sieve(paths)
         return together
 
-    def _varies(self) -> frozenset[str] | None:
-        """The arguments that calls of one plan may differ in, as far as `state_changing` cares.
-
-        None where it reads more than the kind of call, and the command in a shell argument.
-        """
+    def _reads_the_kind(self) -> bool:
+        """Whether `state_changing` reads only the kind of call, its hints and its command."""
         for read in self._expressions.reads("classify", "state_changing"):
             root, _, field = read.partition(".")
             if root == "call" and field.partition(".")[0] not in (*_OF_THE_KIND, "command"):
-                return None
+                return False
             if root not in ("call", "lists", "params"):
-                return None
-        return frozenset(self._policy.classify.shell.arguments)
+                return False
+        return True
 
     def _state_changing(self) -> Expression | _ByClass | bool:
         changing = self._policy.classify.state_changing

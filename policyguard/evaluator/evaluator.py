@@ -126,12 +126,8 @@ class Evaluator:
         attempt.walk = walk
         plan = walk.plan
         attempt.class_ = plan.class_
-        if plan.variable is None:  # it reads what may be another thing when the result is there
-            attempt.changing = plan.changes(attempt)
-        if plan.keyed:
-            self._key(attempt, plan)
-        if plan.timeout is not None:
-            attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
+        if plan.further:
+            self._find_further(attempt, plan)
         return walk
 
     def _look_further(self, session: SessionState, attempt: Attempt) -> None:
@@ -151,6 +147,15 @@ class Evaluator:
             return walk
         attempt.class_ = class_ = self.candidates(tool, server).choose(attempt)
         return session.walk(self.plan(tool, server, session.agent, class_))
+
+    def _find_further(self, attempt: Attempt, plan: Plan) -> None:
+        """Find what only some kinds of calls have."""
+        if not plan.alike:  # it reads what may be another thing when the result is there
+            attempt.changing = plan.changes(attempt)
+        if plan.keyed:
+            self._key(attempt, plan)
+        if plan.timeout is not None:
+            attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
 
     def _key(self, attempt: Attempt, plan: Plan) -> None:
         """Find by what else than its fingerprint a limit tells the call."""

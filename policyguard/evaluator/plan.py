@@ -8,7 +8,7 @@ from policyguard.evaluator.limits import Limit
 from policyguard.evaluator.refusals import Refusals
 from policyguard.evaluator.repeat import Repeat
 from policyguard.evaluator.rule import Rules
-from policyguard.evaluator.view import Expression
+from policyguard.evaluator.view import Expression, View
 from policyguard.model.errors import ExpressionError
 
 
@@ -16,26 +16,30 @@ class Plan:
     """Class, limits, budgets and rules of calls of one tool, by one kind of agent.
 
     `keyed` are the limits that need a key beside the fingerprint. `changing` tells whether a
-    success may change state: a fixed answer, or an expression. All calls without hints and without
-    the arguments that are named by `variable` have one answer; where it is None, none have.
-    `refusals` is asked about attempts
-    that something else refuses. `timeout` is how long a call may take (ns), and who says so.
+    success may change state: a fixed answer, or an expression. Where they are `alike`, it reads
+    nothing of calls that is not the same for all of this kind, but for their hints and command.
+    `steady` is the answer to all calls without hints, from when it has been found without a look
+    at the command: then it will be so again. `refusals` is asked about attempts that something
+    else refuses. `timeout` is how long a call may take (ns), and who says so. With `further` there
+    is more to find out about a call than its class.
     """
 
     __slots__ = (
-        "_known",
+        "_looks",
+        "alike",
         "budgets",
         "changing",
         "class_",
         "climbing",
+        "further",
         "keyed",
         "limits",
         "refusals",
         "rules",
+        "steady",
         "timeout",
         "timeout_by",
         "tool",
-        "variable",
     )
 
     def __init__(
@@ -47,7 +51,7 @@ class Plan:
         budgets: tuple[Budget, ...],
         rules: Rules,
         changing: bool | Expression,
-        variable: frozenset[str] | None = frozenset(),
+        alike: bool = True,
         refusals: Refusals | None = None,
         timeout: int | None = None,
         timeout_by: str = "",
@@ -58,36 +62,43 @@ class Plan:
         self.budgets = budgets
         self.rules = rules
         self.changing = changing
-        self.variable = variable
+        self.alike = alike
         self.refusals = refusals
         self.timeout = timeout
         self.timeout_by = timeout_by
         self.climbing = tuple(limit for limit in limits if limit.climbs)
-        self._known = changing if isinstance(changing, bool) else None
+        self.steady = changing if isinstance(changing, bool) else None
+        self._looks = False
         self.keyed: tuple[Repeat, ...] = tuple(
             limit for limit in limits if isinstance(limit, Repeat) and limit.key is not None
         )
+        self.further = not alike or bool(self.keyed) or timeout is not None
 
     def changes(self, attempt: Attempt) -> bool:
         """Whether a success of this call may change state. What cannot be told may."""
         changing = attempt.changing
         if changing is None:
-            known, variable = self._known, self.variable
-            plain = not attempt.hints and variable is not None and variable.isdisjoint(attempt.args)
-            changing = known if plain and known is not None else self._asked(attempt, plain)
+            changing = self.steady
+            if changing is None or attempt.hints:
+                changing = self._asked(attempt)
             attempt.changing = changing
         return changing
 
-    def _asked(self, attempt: Attempt, plain: bool) -> bool:
+    def _asked(self, attempt: Attempt) -> bool:
         changing = self.changing
         if changing is True or changing is False:
             return changing
+        telling = self.alike and not (attempt.hints or self._looks)
+        # A view of its own says what has been read.
+        view = View(attempt, attempt.session.ground, attempt.at) if telling else attempt.view
         try:
-            answer = changing(attempt.view) is not False
+            answer = changing(view) is not False
         except ExpressionError:
             return True
-        if plain:
-            self._known = answer
+        if telling:
+            self._looks = view.has_read("command")
+            if not self._looks:
+                self.steady = answer
         return answer
 
 

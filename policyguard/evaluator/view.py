@@ -102,6 +102,14 @@ class View:
         setattr(self, name, value)
         return value
 
+    def has_read(self, name: str) -> bool:
+        """Whether a field that is made when it is first read has been read."""
+        try:
+            object.__getattribute__(self, name)
+        except AttributeError:
+            return False
+        return True
+
     @property
     def call(self) -> dict[str, Any]:
         """The call as a whole, as it stands: its class may have been told since."""

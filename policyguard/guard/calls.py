@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -90,8 +91,9 @@ class Calls:
                 elif unfit:
                     verdict = answers.unfit(attempt, unfit, observe=guard.stance.observe)
                 else:
-                    if guard.keeper is not None:
-                        guard.keeper.look()
+                    keeper = guard.keeper
+                    if keeper is not None and monotonic() >= keeper.due:
+                        keeper.look()
                     walk = guard.evaluator.prepare(attempt)
                     learned = (
                         world.judge(attempt) if world.memory.constraints or world.narrows else ()

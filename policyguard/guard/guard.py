@@ -301,7 +301,7 @@ class Guard:
         """
         with self.lock:
             if self.keeper is not None and not self.closed:
-                self.keeper.look(at_once=True)
+                self.keeper.look()
             return tuple(sorted(self.world.memory, key=lambda one: one.confirmed_at or 0))
 
     def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
@@ -315,7 +315,7 @@ class Guard:
             if self.closed:
                 raise RuntimeError("the guard is closed: load another to revoke constraints")
             if self.keeper is not None:
-                self.keeper.look(at_once=True)
+                self.keeper.look()
             if self.world.memory.get(id) is None:
                 return False
             if self.keeper is not None:

@@ -42,13 +42,16 @@ def opened(store: str | Path, policy: Policy) -> SqliteStore:
 
 
 class Keeper:
-    """Keeps a memory and a store in step. Every method may raise `StoreError`."""
+    """Keeps a memory and a store in step. Every method may raise `StoreError`.
+
+    `due` is when to look at the store next, in seconds of `time.monotonic`.
+    """
 
     def __init__(self, store: Store, memory: Memory) -> None:
         self.store = store
         self._memory = memory
         self._version = 0
-        self._look = 0.0
+        self.due = 0.0
         self._owing = False
         self._owed: dict[tuple[str, str], None] = {}
         self._pull_constraints()
@@ -57,17 +60,14 @@ class Keeper:
                 memory.put_evidence(piece)
         memory.changed.clear()
 
-    def look(self, *, at_once: bool = False) -> None:
-        """See what other processes have learned or revoked, if it is time to, or `at_once`.
+    def look(self) -> None:
+        """See what other processes have learned or revoked: at each check from `due` on.
 
         After a write that failed nothing goes on until the store takes it.
         """
         if self._owing:
             self.push(None)
-        now = time.monotonic()
-        if now < self._look and not at_once:
-            return
-        self._look = now + EVERY
+        self.due = time.monotonic() + EVERY
         if self.store.constraints.version() != self._version:
             self._pull_constraints()
 
@@ -147,6 +147,7 @@ class Keeper:
         """What was learned stands in memory only: these pieces of evidence, and `changed`."""
         self._owed.update(dict.fromkeys(evidence))
         self._owing = True
+        self.due = 0.0
 
     def _pay(self, at: int | None) -> None:
         for place in self._owed:

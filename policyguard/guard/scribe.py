@@ -45,14 +45,16 @@ class Scribe(Teller):
     `journal.form`).
     """
 
-    __slots__ = ("_fill", "_forms", "_journal", "_most")
+    __slots__ = ("_changing", "_journal", "_largest", "_most", "_results", "_still")
 
     def __init__(self, journal: Journal, plans: int) -> None:
         super().__init__(journal.write)
         self._journal = journal
-        self._fill = journal.fill
-        self._forms: dict[tuple[Plan, bool] | None, Form | None] = {}
-        self._most = 2 * plans + 1
+        self._largest = journal.largest
+        self._most = plans
+        self._changing: dict[Plan, Form | None] = {}
+        self._still: dict[Plan, Form | None] = {}
+        self._results: dict[str, Form | None] = {}
 
     def admitted(self, attempt: Attempt, decision: Decision) -> None:
         """A call was let through."""
@@ -63,30 +65,40 @@ class Scribe(Teller):
             or attempt.estimate
             or attempt.targets
             or attempt.like
-            or attempt.keys
             or attempt.trials
             or decision.violations
             or not attempt.args
+            or not attempt.id.isalnum()
         ):
             super().admitted(attempt, decision)
             return
-        plan, session, fingerprint = attempt.walk.plan, attempt.session.id, attempt.fingerprint
-        kind = plan, plan.changes(attempt)
+        plan = attempt.walk.plan
+        changing = plan.steady  # it has no hints
+        if changing is None:
+            changing = plan.changes(attempt)
         try:
-            form = self._forms[kind]
+            form = (self._changing if changing else self._still)[plan]
         except KeyError:
-            event = answers.admitted(session, attempt, decision)
-            marked = replace(event, batch=str(marks.MORE), fingerprint=marks.FINGERPRINT)
-            form = self._found(kind, marked)
+            form = self._learned(attempt, decision)
         more = _fields({"batch": attempt.batch}) if attempt.batch else ""
         drawn = _fields({"charges": attempt.charges}) if attempt.charges else ""
-        if (
-            form is None
-            or more is None
-            or drawn is None
-            or not self._fill(form, session, attempt.at, attempt.id, fingerprint, more, drawn)
-        ):
+        if form is None or more is None or drawn is None:
             super().admitted(attempt, decision)
+            return
+        journal, session = self._journal, attempt.session.id
+        writer = journal.latest
+        if writer is None or writer.session != session:
+            writer = journal.turned_to(session)
+        a, b, c, d, e, f, g, h = form
+        fingerprint = attempt.fingerprint
+        line = (
+            f"{a}{writer.name}{b}{attempt.at}{c}{attempt.id}{d}{fingerprint}{e}{more}{f}"
+            f"{fingerprint}{g}{drawn}{h}"
+        )
+        if len(line) > self._largest:
+            super().admitted(attempt, decision)
+        else:
+            writer.append(line, True, False)
 
     def completed(
         self,
@@ -106,15 +118,16 @@ class Scribe(Teller):
             or outcome.state != "success"
             or outcome.signature
             or lessons
+            or not event.call.isalnum()
         ):
             super().completed(event, at, outcome, charges, lessons, taught)
             return
         try:
-            form = self._forms[None]
+            form = self._results[outcome.state]
         except KeyError:
             judged = answers.completed(event, at, outcome, charges, lessons)
             marked = replace(judged, result_fingerprint=marks.FINGERPRINT, **_NUMBERS_MARKED)
-            form = self._found(None, marked)
+            form = self._results[outcome.state] = self._found(marked)
         more: str | None = ""
         if not (
             event.exit_code is None
@@ -136,23 +149,41 @@ class Scribe(Teller):
             )
             more = _fields(numbers)
         drawn = _fields({"charges": charges}) if charges else ""
-        if (
-            form is None
-            or more is None
-            or drawn is None
-            or not self._fill(form, event.session, at, event.call, outcome.result, more, drawn)
-        ):
+        if form is None or more is None or drawn is None:
             super().completed(event, at, outcome, charges, lessons, taught)
+            return
+        journal, session = self._journal, event.session
+        writer = journal.latest
+        if writer is None or writer.session != session:
+            writer = journal.turned_to(session)
+        a, b, c, d, e, f, g, h = form
+        fingerprint = outcome.result
+        line = (
+            f"{a}{writer.name}{b}{at}{c}{event.call}{d}{fingerprint}{e}{more}{f}"
+            f"{fingerprint}{g}{drawn}{h}"
+        )
+        if len(line) > self._largest:
+            super().completed(event, at, outcome, charges, lessons, taught)
+        else:
+            writer.append(line, True, False)
 
-    def _found(self, kind: tuple[Plan, bool] | None, event: Admitted | Completed) -> Form | None:
-        """The form of calls of this kind, of which this is one."""
-        if len(self._forms) >= self._most:
-            self._forms.clear()
+    def _learned(self, attempt: Attempt, decision: Decision) -> Form | None:
+        """The form of calls of a plan that change state, or do not, of which this is one."""
+        plan = attempt.walk.plan
+        forms = self._changing if plan.changes(attempt) else self._still
+        if len(forms) >= self._most:
+            forms.clear()
+        event = answers.admitted(attempt.session.id, attempt, decision)
+        marked = replace(event, batch=str(marks.MORE), fingerprint=marks.FINGERPRINT)
+        form = forms[plan] = None if plan.keyed else self._found(marked)
+        return form
+
+    def _found(self, event: Admitted | Completed) -> Form | None:
+        """The form of such events."""
         marked = replace(
             event, session=marks.SESSION, at=marks.AT, call=marks.CALL, charges=(marks.CHARGE,)
         )
-        form = self._forms[kind] = self._journal.form(marked)
-        return form
+        return self._journal.form(marked)
 
 
 def _fields(told: _Numbers | dict[str, Any]) -> str | None:

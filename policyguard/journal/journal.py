@@ -59,13 +59,13 @@ class Journal:
         self._anchors = anchors
         self._redact = redact
         self._sync = sync
-        self._largest = largest
+        self.largest = largest
         self._open_files = open_files
         self._hasher = Hasher(key)
         self._monotonic = monotonic
         self._report = report if report is not None else _unreported
         self._writers: OrderedDict[str, Writer] = OrderedDict()
-        self._latest: Writer | None = None
+        self.latest: Writer | None = None
         self._parents: frozenset[str] = frozenset()
         try:
             private_folder(self.folder)
@@ -85,9 +85,9 @@ class Journal:
         """
         kind = event.__class__
         line, masked = self._told(event)
-        writer = self._latest
+        writer = self.latest
         if writer is None or writer.session != event.session:
-            writer = self._turned_to(event.session)
+            writer = self.turned_to(event.session)
         try:
             writer.append(line[:-1].decode(), masked, anchor or kind in _ANCHORED)
         finally:
@@ -103,34 +103,6 @@ class Journal:
         line, masked = self._told(event)
         return cut(line) if masked else None
 
-    def fill(
-        self,
-        form: Form,
-        session: str,
-        at: int,
-        call: str,
-        fingerprint: str,
-        more: str,
-        charges: str,
-    ) -> bool:
-        """Write the event down that a form gives, as `write` would.
-
-        `more` and `charges` are fields as JSON, each with a comma before it. Returns whether it
-        has been written: not where the line is too long, or the call's id not a plain one.
-        """
-        writer = self._latest
-        if writer is None or writer.session != session:
-            writer = self._turned_to(session)
-        a, b, c, d, e, f, g, h = form
-        line = (
-            f"{a}{writer.name}{b}{at}{c}{call}{d}{fingerprint}{e}{more}{f}{fingerprint}"
-            f"{g}{charges}{h}"
-        )
-        if len(line) > self._largest or not call.isalnum():
-            return False
-        writer.append(line, True, False)
-        return True
-
     def events(self, session: str) -> Iterator[Event]:
         """The session's events as they were written; none where there is no journal of it.
 
@@ -143,7 +115,7 @@ class Journal:
 
     def close(self) -> None:
         """Anchor and close all files. The journal may be used again."""
-        self._latest = None
+        self.latest = None
         while self._writers:
             _, writer = self._writers.popitem()
             self._shut(writer)
@@ -152,12 +124,12 @@ class Journal:
         """What is written of an event, as JSON; and whether that is not all of it."""
         redact = self._redact.get(event.__class__)
         told = event if redact is None else redact(event)
-        line, reduced = fitted(told, self._largest)
+        line, reduced = fitted(told, self.largest)
         return line, reduced or told is not event
 
-    def _turned_to(self, session: str) -> Writer:
+    def turned_to(self, session: str) -> Writer:
         """The session's file: of those that are open, the last to be closed for others' sake."""
-        self._latest, writers = None, self._writers
+        self.latest, writers = None, self._writers
         if session in writers:
             writers.move_to_end(session)
         else:
@@ -165,12 +137,12 @@ class Journal:
                 _, oldest = writers.popitem(last=False)
                 self._shut(oldest)
             writers[session] = self._opened(session)
-        self._latest = writer = writers[session]
+        self.latest = writer = writers[session]
         return writer
 
     def _drop(self, writer: Writer) -> None:
         """Close a session's file as it is."""
-        self._latest = None
+        self.latest = None
         self._writers.pop(writer.session, None)
         writer.close()
 
@@ -181,11 +153,11 @@ class Journal:
                 "belongs to the process that this one was forked from",
                 "open a session of another id in the child",
             )
-        if len(session) > self._largest:  # each line would have it cut, and be another's
+        if len(session) > self.largest:  # each line would have it cut, and be another's
             raise JournalError(
                 self.path(session),
                 f"is of a session whose id has {len(session):,} characters",
-                f"use an id of at most {self._largest:,} (`bounds.argument_bytes`)",
+                f"use an id of at most {self.largest:,} (`bounds.argument_bytes`)",
             )
         return Writer(
             self.path(session),
@@ -206,7 +178,7 @@ class Journal:
 
     def after_fork_in_child(self) -> None:
         """The files stay the parent's: closing them here leaves its locks alone."""
-        self._latest = None
+        self.latest = None
         self._parents |= frozenset(self._writers)
         for writer in self._writers.values():
             writer.close()

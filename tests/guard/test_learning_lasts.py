@@ -333,7 +333,7 @@ def test_two_processes_know_what_one_would(steps: list[tuple[bool, str, str]]) -
             answers = []
             for guard in pair:
                 if guard.keeper is not None:
-                    guard.keeper._look = 0.0  # as if a second had passed
+                    guard.keeper.due = 0.0  # as if a second had passed
                 run = guard.session(f"s{number}")
                 decision = run.check("build", {"target": target})
                 answers.append(decision.allowed)

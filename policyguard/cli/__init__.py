@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 from importlib import import_module
 
 import click
@@ -40,3 +42,6 @@ class _Commands(click.Group):
 @click.version_option(package_name="policyguard-engine", prog_name="policyguard")
 def main() -> None:
     """Stop loops, repeated failures and runaway budgets before an agent's call runs."""
+    # Python looks through all objects when it ends, to free what goes with the process anyway:
+    # a tenth of what `lint` takes.
+    atexit.register(gc.freeze)

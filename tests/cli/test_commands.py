@@ -41,6 +41,17 @@ finally:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+def test_nothing_is_collected_when_a_command_ends() -> None:
+    code = """
+import atexit, gc
+atexit.register(lambda: print("frozen", gc.get_freeze_count() > 0))  # called last
+from policyguard.cli import main
+main(["explain", "yaml/encoding"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.endswith("frozen True\n")
+
+
 @pytest.mark.parametrize("command", ["journal show", "traces convert -o -", "simulate"])
 def test_a_reader_that_has_read_enough_ends_a_command_in_silence(
     command: str, tmp_path: Path

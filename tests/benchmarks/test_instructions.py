@@ -6,9 +6,6 @@ import pytest
 
 from benchmarks.instructions import CannotCountError, Counted, bounds, count
 
-pytestmark = pytest.mark.slow
-
-
 @pytest.fixture(scope="module")
 def counted() -> Counted:
     try:

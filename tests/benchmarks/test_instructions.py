@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.instructions import CannotCountError, Counted, bounds, count
 
+
 @pytest.fixture(scope="module")
 def counted() -> Counted:
     try:

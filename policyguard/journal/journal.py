@@ -35,7 +35,8 @@ class Journal:
     the death of the process, with `sync` a loss of power too. `key`: hashes are made with it, so
     that only who has it can make a chain that holds. `largest` bounds what one field may take, in
     bytes; `open_files` how many files are open at once. `monotonic` gives nanoseconds. `report` is
-    told what opening a file found (a torn line, unanchored lines).
+    told what opening a file found (a torn line, unanchored lines). `latest` is the file that was
+    turned to last: who fills in forms writes into it by himself.
 
     A session belongs to the process that opened it: after a fork the child may write sessions
     that the parent had not opened, and no others.
@@ -95,13 +96,29 @@ class Journal:
                 self._drop(writer)
 
     def form(self, event: Event) -> Form | None:
-        """What the lines of such events have in common (see `journal.form`), for `fill`.
+        """What the lines of such events have in common (see `journal.form`).
 
         None where they have not enough of it: where more than the marks differs, or where nothing
         is hidden of them.
         """
         line, masked = self._told(event)
         return cut(line) if masked else None
+
+    def turned_to(self, session: str) -> Writer:
+        """The session's file: of those that are open, the last to be closed for others' sake.
+
+        Raises `JournalError`.
+        """
+        self.latest, writers = None, self._writers
+        if session in writers:
+            writers.move_to_end(session)
+        else:
+            while len(writers) >= self._open_files:
+                _, oldest = writers.popitem(last=False)
+                self._shut(oldest)
+            writers[session] = self._opened(session)
+        self.latest = writer = writers[session]
+        return writer
 
     def events(self, session: str) -> Iterator[Event]:
         """The session's events as they were written; none where there is no journal of it.
@@ -126,19 +143,6 @@ class Journal:
         told = event if redact is None else redact(event)
         line, reduced = fitted(told, self.largest)
         return line, reduced or told is not event
-
-    def turned_to(self, session: str) -> Writer:
-        """The session's file: of those that are open, the last to be closed for others' sake."""
-        self.latest, writers = None, self._writers
-        if session in writers:
-            writers.move_to_end(session)
-        else:
-            while len(writers) >= self._open_files:
-                _, oldest = writers.popitem(last=False)
-                self._shut(oldest)
-            writers[session] = self._opened(session)
-        self.latest = writer = writers[session]
-        return writer
 
     def _drop(self, writer: Writer) -> None:
         """Close a session's file as it is."""

@@ -117,7 +117,7 @@ def _span(raw: RawSpan) -> Span:
         end=raw.end,
         agent=as_string(attributes.get("gen_ai.agent.name")),
         call=call,
-        result=_result(raw, call) if call and raw.end is not None else None,
+        result=_result(raw, call) if call and raw.ended else None,
         is_mcp="mcp.method.name" in attributes,
         tokens=_tokens(attributes),
         cost=float(_amount(attributes.get("llm.cost.total"))),

@@ -1,4 +1,4 @@
-"""Where spans stand, and how they are written: OTLP, Tempo, Jaeger, Python's exporter, flat."""
+"""Where spans stand, and how they are written: OTLP, Tempo, Jaeger, an SDK's exporter, flat."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ _WRAPPERS = (
     "trace",
 )
 _IDS = ("spanId", "spanID", "span_id")
+_PARENTS = ("parentSpanId", "parentSpanID", "parent_span_id", "parent_id")
 _TRACES = ("traceId", "traceID", "trace_id")
 _LATEST = 2**63
 _NO_PARENT = "0000000000000000"
+_ENDS = ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time", "duration")
 
 Status = Literal["ok", "error", "unset"]
 
@@ -39,7 +41,10 @@ _STATUS: dict[str, Status] = {
 
 
 class RawSpan(msgspec.Struct, frozen=True):
-    """A span, its fields under one set of names. Times are nanoseconds since 1970."""
+    """A span, its fields under one set of names. Times are nanoseconds since 1970.
+
+    `ended`: an end is told, though it may be one that cannot be read.
+    """
 
     trace: str
     id: str
@@ -47,6 +52,7 @@ class RawSpan(msgspec.Struct, frozen=True):
     name: str
     start: int | None
     end: int | None
+    ended: bool
     attributes: dict[str, Any]
     status: Status
     message: str
@@ -70,11 +76,16 @@ def _is_span(value: dict[str, Any]) -> bool:
     if not isinstance(value.get("attributes", value.get("tags", [])), dict | list):
         return False
     named = "name" in value or "operationName" in value
-    return named and bool(_first(value, _IDS) or _first(as_object(value.get("context")), _IDS))
+    return named and bool(_first(value, _IDS) or _first(_context(value), _IDS))
+
+
+def _context(value: dict[str, Any]) -> dict[str, Any]:
+    """What Python's SDK, and JavaScript's, put the ids of a span into."""
+    return as_object(value.get("context", value.get("_spanContext")))
 
 
 def _span(value: dict[str, Any]) -> RawSpan:
-    context = as_object(value.get("context"))
+    context = _context(value)
     attributes = _attributes(value.get("attributes", value.get("tags")))
     start, end = _times(value)
     status, message = _status(value, attributes)
@@ -85,6 +96,7 @@ def _span(value: dict[str, Any]) -> RawSpan:
         name=as_string(value.get("name")) or as_string(value.get("operationName")),
         start=start,
         end=end,
+        ended=any(value.get(key) is not None for key in _ENDS),
         attributes=attributes,
         status=status,
         message=message,
@@ -96,7 +108,7 @@ def _first(value: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _parent(value: dict[str, Any]) -> str:
-    told = _first(value, ("parentSpanId", "parentSpanID", "parent_span_id", "parent_id"))
+    told = _first(value, _PARENTS) or _first(as_object(value.get("parentSpanContext")), _IDS)
     if told:
         return "" if told == _NO_PARENT else told
     references = as_objects(value.get("references"))
@@ -109,21 +121,32 @@ def _attributes(value: object) -> dict[str, Any]:
     return {as_string(entry.get("key")): _plain(entry.get("value")) for entry in as_objects(value)}
 
 
-_SCALARS = ("stringValue", "intValue", "boolValue", "doubleValue", "string_value", "int_value")
+_SCALARS = ("stringValue", "boolValue", "doubleValue", "string_value", "bool_value", "double_value")
+_INTEGERS = ("intValue", "int_value")
+_OBJECTS = ("kvlistValue", "kvlist_value")
+_LISTS = ("arrayValue", "array_value")
 
 
 def _plain(value: object) -> object:
     """What an attribute holds. Nests no deeper than the JSON it is read from may."""
     if not isinstance(value, dict):
         return value
-    for key in _SCALARS:
-        if key in value:
-            return value[key]
-    if "kvlistValue" in value:
-        return _attributes(as_object(value["kvlistValue"]).get("values"))
-    if "arrayValue" in value:
-        held = as_objects(as_object(value["arrayValue"]).get("values"))
-        return [_plain(item) for item in held]
+    for key, held in value.items():
+        if key in _SCALARS:
+            return held
+        if key in _INTEGERS:
+            return _integer(held)
+        if key in _OBJECTS:
+            return _attributes(as_object(held).get("values"))
+        if key in _LISTS:
+            return [_plain(item) for item in as_objects(as_object(held).get("values"))]
+    return value
+
+
+def _integer(value: object) -> object:
+    """An integer, which JSON for those of 64 bits writes as text; anything else as it is."""
+    if isinstance(value, str) and len(value) < 21 and value.isascii():
+        return int(value) if value.removeprefix("-").isdigit() else value
     return value
 
 
@@ -131,25 +154,29 @@ def _times(value: dict[str, Any]) -> tuple[int | None, int | None]:
     if "startTimeUnixNano" in value or "start_time_unix_nano" in value:
         start = _nanoseconds(value.get("startTimeUnixNano", value.get("start_time_unix_nano")))
         return start, _nanoseconds(value.get("endTimeUnixNano", value.get("end_time_unix_nano")))
-    if "startTime" in value and "duration" in value:  # Jaeger counts microseconds
+    start_told = value.get("start_time", value.get("startTime"))
+    if "startTime" in value and "duration" in value and not isinstance(start_told, list):
+        # Jaeger counts microseconds.
         start, took = _nanoseconds(value["startTime"]), _nanoseconds(value["duration"])
         if start is None or start * 1000 >= _LATEST:
             return None, None
         return start * 1000, None if took is None else start * 1000 + took * 1000
-    start_told = value.get("start_time", value.get("startTime"))
     end_told = value.get("end_time", value.get("endTime"))
     return _moment(start_told), _moment(end_told)
 
 
 def _moment(value: object) -> int | None:
+    if isinstance(value, list):  # JavaScript's SDK counts seconds, and nanoseconds beyond them
+        parts = [_nanoseconds(part) for part in value]
+        seconds, beyond = parts if len(parts) == 2 else (None, None)
+        if seconds is None or beyond is None:
+            return None
+        return _nanoseconds(seconds * 1_000_000_000 + beyond)
     return from_iso(value) if isinstance(value, str) and "-" in value else _nanoseconds(value)
 
 
 def _nanoseconds(value: object) -> int | None:
-    """An amount, which JSON for 64-bit integers writes as text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
-        value = int(value)
-    number = as_number(value)
+    number = as_number(_integer(value))
     return int(number) if number is not None and 0 <= number < _LATEST else None
 
 

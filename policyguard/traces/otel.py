@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Provenance
-from policyguard.traces import spans
-from policyguard.traces.arguments import as_arguments
-from policyguard.traces.content import as_text
+from policyguard.traces import otel_content, spans
 from policyguard.traces.importer import Met
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.json_text import JsonError, decode
+from policyguard.traces.otel_content import found
 from policyguard.traces.otel_spans import RawSpan, spans_in
 from policyguard.traces.session import Call, Result
-from policyguard.traces.shape import as_amount, as_id, as_object, as_string
+from policyguard.traces.shape import as_amount, as_id, as_string
 from policyguard.traces.source import Sample, Source
 from policyguard.traces.spans import Span
 
@@ -38,22 +35,6 @@ _ALSO_OF_OTHERS = ("gen_ai.conversation.id", "gen_ai.task.id")
 
 _TOOL = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _CALL = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
-_ARGUMENTS = (
-    "gen_ai.tool.call.arguments",
-    "gcp.vertex.agent.tool_call_args",
-    "tool_arguments",
-    "ai.toolCall.args",
-    "input.value",
-    "traceloop.entity.input",
-)
-_RESULT = (
-    "gen_ai.tool.call.result",
-    "gcp.vertex.agent.tool_response",
-    "tool_response",
-    "ai.toolCall.result",
-    "output.value",
-    "traceloop.entity.output",
-)
 _NAMES = ("execute_tool ", "running tool: ")
 """How the names of spans begin whose rest is the tool's."""
 
@@ -91,9 +72,9 @@ def read(source: Source, met: Met) -> Iterator[Item]:
                 agents.add(raw.trace)
         if empty and value is not source.sample.document:
             yield Skipped(source.file, line, "no span")
-    for trace, found in traces.items():
+    for trace, told in traces.items():
         if trace in agents:
-            yield from spans.events(source.file, f"{source.name}:{trace}", found)
+            yield from spans.events(source.file, f"{source.name}:{trace}", told)
     others = len(traces) - len(agents)
     if others:
         yield Skipped(source.file, None, f"{others} traces without a span of an agent")
@@ -106,10 +87,11 @@ def _is_of_an_agent(attributes: dict[str, Any]) -> bool:
 def _span(raw: RawSpan) -> Span:
     attributes = raw.attributes
     tool = _tool(raw)
-    call = None
+    call = result = None
     if tool:
-        args = _arguments(_found(attributes, _ARGUMENTS))
-        call = Call(as_id(_found(attributes, _CALL)) or raw.id, tool, args, raw.start)
+        args = otel_content.arguments(raw)
+        call = Call(as_id(found(attributes, _CALL)) or raw.id, tool, args or {}, raw.start)
+        result = _result(raw, call) if raw.ended else None
     return Span(
         id=raw.id,
         parent=raw.parent,
@@ -117,7 +99,7 @@ def _span(raw: RawSpan) -> Span:
         end=raw.end,
         agent=as_string(attributes.get("gen_ai.agent.name")),
         call=call,
-        result=_result(raw, call) if call and raw.ended else None,
+        result=result,
         is_mcp="mcp.method.name" in attributes,
         tokens=_tokens(attributes),
         cost=float(_amount(attributes.get("llm.cost.total"))),
@@ -140,35 +122,13 @@ def _tool(raw: RawSpan) -> str:
     name = raw.name
     for beginning in _NAMES:
         name = name.removeprefix(beginning)
-    tool = as_string(_found(attributes, _TOOL)) or name
+    tool = as_string(found(attributes, _TOOL)) or name
     return "" if tool == _MERGED else tool
 
 
-def _found(attributes: dict[str, Any], keys: tuple[str, ...]) -> object:
-    return next((attributes[key] for key in keys if attributes.get(key) is not None), None)
-
-
-def _arguments(raw: object) -> dict[str, Any]:
-    args = as_arguments(raw)
-    # Traceloop writes what the call was beside its arguments.
-    inputs = args.get("inputs")
-    return inputs if isinstance(inputs, dict) and "tags" in args else args
-
-
 def _result(raw: RawSpan, call: Call) -> Result:
-    told = _found(raw.attributes, _RESULT)
-    answer = as_object(_decoded(told) if isinstance(told, str) else told)
-    flag = answer.get("isError")
-    kind = as_string(raw.attributes.get("error.type"))
-    error = raw.message or kind
-    ok: bool | None = None
-    if raw.status == "error" or kind or flag is True:
-        ok = False
-    elif raw.status == "ok" or flag is False:
-        ok = True
-    known: Provenance = "unknown" if ok is None else "explicit"
-    content = answer.get("content")
-    text = as_text(content if isinstance(content, list) and isinstance(flag, bool) else told)
+    text, answered = otel_content.result(raw)
+    ok = otel_content.success(raw, answered)
     took = None
     if raw.start is not None and raw.end is not None:
         took = max(raw.end - raw.start, 0) / 1_000_000_000
@@ -176,18 +136,11 @@ def _result(raw: RawSpan, call: Call) -> Result:
         call.id,
         text,
         ok,
-        known,
+        "unknown" if ok is None else "explicit",
         raw.end,
-        error=(error or None) if ok is False else None,
+        error=(otel_content.error(raw) or None) if ok is False else None,
         duration=took,
     )
-
-
-def _decoded(text: str) -> object:
-    try:
-        return decode(text) if text.startswith("{") else None
-    except JsonError:
-        return None
 
 
 def _tokens(attributes: dict[str, Any]) -> int:

@@ -23,6 +23,7 @@ _WRAPPERS = (
 )
 _IDS = ("spanId", "spanID", "span_id")
 _PARENTS = ("parentSpanId", "parentSpanID", "parent_span_id", "parent_id")
+_EVENTS = ("events", "span_events", "logs")
 _TRACES = ("traceId", "traceID", "trace_id")
 _LATEST = 2**63
 _NO_PARENT = "0000000000000000"
@@ -43,6 +44,7 @@ _STATUS: dict[str, Status] = {
 class RawSpan(msgspec.Struct, frozen=True):
     """A span, its fields under one set of names. Times are nanoseconds since 1970.
 
+    `events` are names and attributes, in the order in which they were added.
     `ended`: an end is told, though it may be one that cannot be read.
     """
 
@@ -54,6 +56,7 @@ class RawSpan(msgspec.Struct, frozen=True):
     end: int | None
     ended: bool
     attributes: dict[str, Any]
+    events: tuple[tuple[str, dict[str, Any]], ...]
     status: Status
     message: str
 
@@ -98,6 +101,7 @@ def _span(value: dict[str, Any]) -> RawSpan:
         end=end,
         ended=any(value.get(key) is not None for key in _ENDS),
         attributes=attributes,
+        events=tuple(_events(value)),
         status=status,
         message=message,
     )
@@ -119,6 +123,15 @@ def _attributes(value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     return {as_string(entry.get("key")): _plain(entry.get("value")) for entry in as_objects(value)}
+
+
+def _events(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    told = next((value[key] for key in _EVENTS if key in value), None)
+    for event in as_objects(told):
+        # In Jaeger's logs, all of an event is fields.
+        attributes = _attributes(event.get("attributes", event.get("fields")))
+        name = event.get("name", event.get("event_name", attributes.get("event")))
+        yield as_string(name), attributes
 
 
 _SCALARS = ("stringValue", "boolValue", "doubleValue", "string_value", "bool_value", "double_value")

@@ -46,7 +46,9 @@ def _span(seen: dict[str, Any]) -> Span:
     start, end = from_iso(seen.get("startTime")), from_iso(seen.get("endTime"))
     call = result = None
     if kind == "TOOL":
-        call = Call(as_id(seen.get("id")), _tool(seen), as_arguments(seen.get("input")), start)
+        told = seen.get("input")
+        args = None if told is None else as_arguments(told)
+        call = Call(as_id(seen.get("id")), _tool(seen), args, start)
         result = _result(seen, start, end) if end is not None else None
     is_model = kind == "GENERATION"
     usage = as_object(seen.get("usageDetails")) if is_model else {}

@@ -90,7 +90,7 @@ def _span(raw: RawSpan) -> Span:
     call = result = None
     if tool:
         args = otel_content.arguments(raw)
-        call = Call(as_id(found(attributes, _CALL)) or raw.id, tool, args or {}, raw.start)
+        call = Call(as_id(found(attributes, _CALL)) or raw.id, tool, args, raw.start)
         result = _result(raw, call) if raw.ended else None
     return Span(
         id=raw.id,

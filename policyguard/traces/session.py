@@ -29,12 +29,13 @@ from policyguard.traces.item import Item, Skipped
 class Call(msgspec.Struct, frozen=True):
     """A call as its format has it. `id` may be empty, or used before in the session.
 
+    `args` is None where nobody recorded them: they are not known.
     `server` is the MCP server whose tool it is, where the format says so.
     """
 
     id: str
     tool: str
-    args: dict[str, Any]
+    args: dict[str, Any] | None
     at: int | None = None
     server: str = ""
 

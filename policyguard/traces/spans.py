@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from policyguard.model.event import Started
-from policyguard.traces.item import Item
+from policyguard.traces.item import Item, Skipped
 from policyguard.traces.session import Call, Result, SessionEvents
 
 _RESULTS_BEFORE, _REPLIES, _CALLS, _RESULTS_AT_ONCE = range(4)
@@ -44,22 +44,32 @@ def events(file: str, session: str, spans: list[Span]) -> Iterator[Item]:
     yield from told.start()
     told.prompt(began)
     batches: dict[str, str] = {}
-    together = _together(spans)
-    for what, span in _in_order(spans):
+    calls = _calls(spans)
+    together = _together(spans, calls)
+    # Many instrumentations leave all contents out; some leave out arguments that are empty.
+    arguments = any(span.call is not None and span.call.args is not None for span in spans)
+    for what, span in _in_order(spans, calls):
         if what == _REPLIES:
             yield from told.reply(span.tokens, span.cost, span.end)
         elif what == _CALLS and span.call is not None:
             group = together.get(span.id, "")
             if group and group not in batches:
                 batches[group] = told.batch()
-            yield from told.call(span.call, batches.get(group, ""))
+            call = span.call
+            if arguments and call.args is None:
+                call = msgspec.structs.replace(call, args={})
+            yield from told.call(call, batches.get(group, ""))
         elif span.result is not None:
             yield from told.result(span.result)
     yield from told.close(at=max(ends, default=None))
+    if calls and not arguments:
+        texts = any(span.result is not None and span.result.text for span in spans)
+        none = "no arguments" if texts else "no arguments and no results"
+        reason = f"{none} of {len(calls)} calls are recorded: which are the same is not known"
+        yield Skipped(file, None, f"session `{session}`: {reason}")
 
 
-def _in_order(spans: list[Span]) -> Iterator[tuple[int, Span]]:
-    calls = _calls(spans)
+def _in_order(spans: list[Span], calls: set[int]) -> Iterator[tuple[int, Span]]:
     steps: list[tuple[float, int, int, Span]] = []
     for index, span in enumerate(spans):
         start = _time(span.start)
@@ -118,10 +128,9 @@ def _used(spans: list[Span]) -> Iterable[int]:
     return [index for index in using if spans[index].id not in around]
 
 
-def _together(spans: list[Span]) -> dict[str, str]:
+def _together(spans: list[Span], calls: set[int]) -> dict[str, str]:
     """For each call that ran at the same time as one beside it: the id of the first of them."""
     beside: dict[str, list[Span]] = {}
-    calls = _calls(spans)
     for index, span in enumerate(spans):
         if index in calls and span.start is not None and span.end is not None:
             beside.setdefault(span.parent, []).append(span)

@@ -109,10 +109,20 @@ def _is_told_above(span: Span, call: Call, parents: dict[str, Span]) -> bool:
         if above.call is not None and (
             (span.is_mcp and above.call.tool == call.tool)
             or (call.id != span.id and above.call.id == call.id)
+            or (above.id == span.parent and _is_another_layer(span, call, above, above.call))
         ):
             return True
         above = parents.get(above.parent)
     return False
+
+
+def _is_another_layer(span: Span, call: Call, above: Span, around: Call) -> bool:
+    """Whether two spans, one directly in the other, are one call, of which not both have the id.
+
+    A tool that calls itself does so with other arguments.
+    """
+    same = call.tool == around.tool and call.args is not None and call.args == around.args
+    return same and (call.id == span.id or around.id == above.id)
 
 
 def _used(spans: list[Span]) -> Iterable[int]:

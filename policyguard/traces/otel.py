@@ -75,6 +75,9 @@ def read(source: Source, met: Met) -> Iterator[Item]:
     for trace, told in traces.items():
         if trace in agents:
             yield from spans.events(source.file, f"{source.name}:{trace}", told)
+    if agents and not any(span.call for trace in agents for span in traces[trace]):
+        reason = f"no span that is known to be a tool's, in {len(agents)} traces of agents"
+        yield Skipped(source.file, None, reason)
     others = len(traces) - len(agents)
     if others:
         yield Skipped(source.file, None, f"{others} traces without a span of an agent")

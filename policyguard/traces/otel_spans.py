@@ -25,6 +25,9 @@ _IDS = ("spanId", "spanID", "span_id")
 _PARENTS = ("parentSpanId", "parentSpanID", "parent_span_id", "parent_id")
 _EVENTS = ("events", "span_events", "logs")
 _TRACES = ("traceId", "traceID", "trace_id")
+_KIND = "openinference.span.kind"
+_KINDS = ("AGENT", "CHAIN", "LLM", "TOOL", "RETRIEVER", "RERANKER", "EMBEDDING", "GUARDRAIL")
+"""The kinds that Phoenix writes beside the attributes; other `span_kind`s are OpenTelemetry's."""
 _LATEST = 2**63
 _NO_PARENT = "0000000000000000"
 _ENDS = ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time", "duration")
@@ -90,6 +93,8 @@ def _context(value: dict[str, Any]) -> dict[str, Any]:
 def _span(value: dict[str, Any]) -> RawSpan:
     context = _context(value)
     attributes = _attributes(value.get("attributes", value.get("tags")))
+    if value.get("span_kind") in _KINDS:
+        attributes = {_KIND: value["span_kind"], **_unfolded(attributes), **attributes}
     start, end = _times(value)
     status, message = _status(value, attributes)
     return RawSpan(
@@ -123,6 +128,16 @@ def _attributes(value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     return {as_string(entry.get("key")): _plain(entry.get("value")) for entry in as_objects(value)}
+
+
+def _unfolded(attributes: dict[str, Any]) -> dict[str, Any]:
+    """What Phoenix may write as `"input": {"value": …}`, under the one name that it has."""
+    return {
+        f"{outer}.{key}": held
+        for outer, inner in attributes.items()
+        if isinstance(inner, dict)
+        for key, held in inner.items()
+    }
 
 
 def _events(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -6,7 +6,6 @@ The messages of a sample say what was called; its events say when, and what the 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from policyguard.traces.arguments import as_arguments
 from policyguard.traces.content import as_text
 from policyguard.traces.importer import Met
 from policyguard.traces.inspect_attachments import Attachments
+from policyguard.traces.inspect_events import Happened
 from policyguard.traces.item import Item, Skipped, UnreadableError
 from policyguard.traces.session import Call, Result, SessionEvents
 from policyguard.traces.shape import as_amount, as_id, as_list, as_object, as_objects, as_string
@@ -84,12 +84,11 @@ class _Session:
         self._name = name
         self._messages: list[Any] = sample["messages"]
         self._attachments = Attachments(as_object(sample.get("attachments")))
-        happened = as_objects(sample.get("events"))
-        self._ran = {as_id(e.get("id")): e for e in happened if e.get("event") == "tool"}
-        self._answered = {_answer(e): e for e in happened if e.get("event") == "model"}
+        events = as_objects(sample.get("events"))
+        self._happened = Happened(events, [as_id(call.get("id")) for call in self._calls()])
         self._replied = False
-        first = happened[0].get("timestamp") if happened else None
-        last = happened[-1].get("timestamp") if happened else None
+        first = events[0].get("timestamp") if events else None
+        last = events[-1].get("timestamp") if events else None
         self._ended = from_iso(sample.get("completed_at")) or from_iso(last)
         started = from_iso(sample.get("started_at")) or from_iso(first)
         self._events = SessionEvents(source.file, Started(session=name, at=started))
@@ -112,20 +111,27 @@ class _Session:
     def _message(self, message: dict[str, Any]) -> Iterator[Item]:
         role = message["role"]
         if role == "assistant":
-            answer = self._answered.get(as_id(message.get("id")), {})
+            answer = self._happened.answer(as_id(message.get("id")))
             used = as_object(as_object(answer.get("output")).get("usage"))
             total = as_amount(used.get("total_tokens"))
             at = from_iso(answer.get("completed")) or from_iso(answer.get("timestamp"))
             self._replied = True
             yield from self._events.reply(int(total or usage.tokens(used)), at=at)
-            yield from self._events.calls(
-                [self._call(call) for call in as_objects(message.get("tool_calls"))]
-            )
+            calls = as_objects(message.get("tool_calls"))
+            if calls:
+                self._happened.go_on()
+            yield from self._events.calls([self._call(call) for call in calls])
         elif role == "tool":
             yield from self._events.result(self._result(message))
         # Once the agent works, what stands as `user` is the harness that urges it on.
         elif role == "user" and (not self._replied or message.get("source") == "input"):
             self._events.prompt()
+
+    def _calls(self) -> Iterator[dict[str, Any]]:
+        """The calls of the messages that are read."""
+        for message in as_objects(self._messages):
+            if message.get("role") == "assistant":
+                yield from as_objects(message.get("tool_calls"))
 
     def _call(self, call: dict[str, Any]) -> Call:
         name = as_id(call.get("id"))
@@ -134,12 +140,12 @@ class _Session:
             id=name,
             tool=as_string(function) or as_string(as_object(function).get("name")),
             args=as_object(self._attachments.unfold(as_arguments(call.get("arguments")))),
-            at=from_iso(self._ran.get(name, {}).get("timestamp")),
+            at=from_iso(self._happened.call(name).get("timestamp")),
         )
 
     def _result(self, message: dict[str, Any]) -> Result:
         name = as_id(message.get("tool_call_id"))
-        ran = self._ran.get(name, {})
+        ran = self._happened.result(name)
         took = as_amount(ran.get("working_time"))
         error = message.get("error")
         said = as_string(as_object(error).get("message")) or as_text(error)
@@ -155,21 +161,8 @@ class _Session:
 
     def _unsaid(self) -> Iterator[Skipped]:
         """Calls that ran and stand in no message: of other agents, or dropped from the messages."""
-        said = {
-            as_id(call.get("id"))
-            for message in as_objects(self._messages)
-            for call in as_objects(message.get("tool_calls"))
-        }
-        tools = Counter(
-            as_string(ran.get("function")) for name, ran in self._ran.items() if name not in said
-        )
+        tools = self._happened.unsaid()
         if tools:
             which = ", ".join(f"{count} of `{tool}`" for tool, count in sorted(tools.items()))
             reason = f"session `{self._name}`: calls that stand in its events only: {which}"
             yield Skipped(self._file, None, reason)
-
-
-def _answer(event: dict[str, Any]) -> str:
-    """The id of the message that a call of the model gave."""
-    choices = as_objects(as_object(event.get("output")).get("choices"))
-    return as_id(as_object(choices[0].get("message")).get("id")) if choices else ""

@@ -1,7 +1,11 @@
-"""Langfuse's exports: a JSON document with a `trace` and its `observations`, one session."""
+"""Langfuse's exports: traces with their `observations`, or observations by themselves.
+
+A document, a list or a page of them, or one a line; one session a trace.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,27 +22,72 @@ from policyguard.traces.times import from_iso
 
 FORMAT = "langfuse"
 
+_WORD = re.compile(r"_([a-z])")
+
 _NAMES = ("execute_tool ", "running tool: ")
 """How instrumentations begin the name of an observation whose rest is the tool's."""
 
 
 def detect(sample: Sample) -> bool:
-    """A document with observations, which have a type and a trace."""
-    observations = as_objects(as_object(sample.document).get("observations"))
-    return any("traceId" in seen and "type" in seen for seen in observations)
+    """Observations, which have a type and a trace, in any of these wrappings."""
+    values = (*as_list(sample.document), sample.document, *sample.records)
+    return any(_is_typical(seen) for value in values for seen in as_objects(_observations(value)))
 
 
 def read(source: Source, met: Met) -> Iterator[Item]:
-    """The one trace of the export."""
-    observations = as_list(as_object(source.sample.document).get("observations"))
-    seen = as_objects(observations)
-    if len(seen) < len(observations):
-        reason = f"{len(observations) - len(seen)} observations that are no objects"
-        yield Skipped(source.file, None, reason)
-    yield from spans.events(source.file, source.name, [_span(one) for one in seen])
-    if not any(one.get("type") == "TOOL" for one in seen):
+    """The traces of the file, each when it has been read."""
+    traces: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    odd = 0
+    for index, entry in enumerate(source.values()):
+        if isinstance(entry, Skipped):
+            yield entry
+            continue
+        line, value = entry
+        observations = _observations(value)
+        seen = [_camel(one) for one in as_objects(observations)]
+        if any(one is value for one in observations) and not any(map(_is_typical, seen)):
+            yield Skipped(source.file, line, "no observation")
+            continue
+        odd += len(observations) - len(seen)
+        # A trace may go on in the next line or page, unless it is given with all that it has.
+        whole = index if "observations" in as_object(value) else -1
+        first = next((id_ for one in seen if (id_ := as_id(one.get("traceId")))), "")
+        for one in seen:
+            traces.setdefault((whole, as_id(one.get("traceId")) or first), []).append(one)
+    if odd:
+        yield Skipped(source.file, None, f"{odd} observations that are no objects")
+    taken: set[str] = set()
+    for place, ((_, trace), seen) in enumerate(traces.items()):
+        name = f"{source.name}:{trace}#{place}" if trace in taken else f"{source.name}:{trace}"
+        taken.add(trace)
+        session = source.name if len(traces) == 1 else name
+        yield from spans.events(source.file, session, [_span(one) for one in seen])
+    if not any(one.get("type") == "TOOL" for seen in traces.values() for one in seen):
         reason = "no observation of type TOOL: older integrations write tools as SPAN, as much else"
         yield Skipped(source.file, None, reason)
+
+
+def _observations(value: object) -> list[Any]:
+    """What a document, a page or a line holds; a line may be one observation."""
+    held = as_object(value)
+    for key in ("observations", "data"):
+        if isinstance(held.get(key), list):
+            return as_list(held[key])
+    return [value]
+
+
+def _is_typical(seen: dict[str, Any]) -> bool:
+    """Whether it has a type and a trace, and is no span of another system."""
+    keys = seen.keys()
+    ours = {"type", "traceId"} <= keys or {"type", "trace_id", "start_time"} <= keys
+    return ours and keys.isdisjoint(("spanId", "span_id", "spanID"))
+
+
+def _camel(seen: dict[str, Any]) -> dict[str, Any]:
+    """An observation, its keys as the API has them; its exports by the line have `trace_id`."""
+    if "trace_id" not in seen:
+        return seen
+    return {_WORD.sub(lambda word: word[1].upper(), key): held for key, held in seen.items()}
 
 
 def _span(seen: dict[str, Any]) -> Span:

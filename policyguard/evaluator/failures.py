@@ -71,12 +71,14 @@ class Failures(Limit):
         if effect is None:
             return None
         how = "with the same error" if self.same_error else "in a row"
+        one_tool = len(row.tools) == 1 and (self.same_error or self.signature)
+        who = f"calls of `{attempt.tool}`" if one_tool else "calls"
         return Violation(
             self.id,
             effect,
             "failures",
-            f"calls have failed {in_a_row(count, how)}" if count else NEVER,
-            "find the cause by other means before you try again, or finish with what you have",
+            f"{who} have failed {in_a_row(count, how)}" if count else NEVER,
+            _OTHER_TOOL if self.same_error or self.signature else _INSTEAD,
             count,
             self.max,
         )
@@ -105,3 +107,8 @@ class Failures(Limit):
 
 
 _NONE = Row("")
+_INSTEAD = "find the cause by other means before you try again, or finish with what you have"
+_OTHER_TOOL = (
+    "find the cause with another tool, whose success opens this one again, or finish with what you "
+    "have and say what stands in the way"
+)

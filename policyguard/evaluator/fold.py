@@ -105,6 +105,7 @@ def turn(evaluator: Evaluator, state: State, session: SessionState, event: TurnS
     """A new turn: what was counted per turn begins anew, and a halt is over."""
     calls.tick(session, event.at)
     session.turn += 1
+    session.changes.turn(event.at)
     session.facts["turn"] = session.turn
     session.turn_started_at = event.at
     session.forget_turn()

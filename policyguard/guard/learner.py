@@ -94,7 +94,6 @@ class Learner:
             return
         session = attempt.session
         seq = session.changes.seq + 1
-        since = session.changes.since(attempt.fingerprint)
         if outcome.ok:
             for bound in self._bounds(attempt):
                 yield Lesson(
@@ -105,7 +104,7 @@ class Learner:
                     ok=True,
                     point=bound.point,
                     seq=seq,
-                    since=since,
+                    since=_since(bound, attempt),
                 )
             return
         entry = self._entries.get(outcome.signature, self._entries[""])
@@ -125,7 +124,7 @@ class Learner:
                 server=attempt.server,
                 point=bound.point,
                 seq=seq,
-                since=since,
+                since=_since(bound, attempt),
                 batch=attempt.batch,
                 failure=outcome.failure,
                 label=show(bound.label, self._redact) if bound.label else "",
@@ -235,17 +234,35 @@ class Learner:
 
 
 def _changed(attempt: Attempt, constraint: Constraint) -> bool:
-    """Whether another call of the session has changed something since the ban was confirmed.
+    """Whether another call has changed something for the session since the ban was confirmed.
 
     Its own completions are numbered; of what another session has learned only the time tells
-    whether the change came later. Where there is no time, it may have.
+    whether the change came later. Where there is no time, it may have. What it has learned for
+    itself is open again with each turn.
     """
     session = attempt.session
     changes, fingerprint = session.changes, attempt.fingerprint
-    if changes.since(fingerprint) <= session.confirmed.get(constraint.id, 0):
-        return False
-    at, confirmed = changes.since_at(fingerprint), constraint.confirmed_at
-    return at is None or confirmed is None or at >= confirmed
+    confirmed = session.confirmed.get(constraint.id, 0)
+    if constraint.scope.startswith(_OWN) and changes.turned > confirmed:
+        return _later(changes.turned_at, constraint)
+    return changes.since(fingerprint) > confirmed and _later(
+        changes.since_at(fingerprint), constraint
+    )
+
+
+def _later(at: int | None, constraint: Constraint) -> bool:
+    return at is None or constraint.confirmed_at is None or at >= constraint.confirmed_at
+
+
+def _since(bound: Bound, attempt: Attempt) -> int:
+    """The number of the last change that speaks against what had failed before."""
+    changes = attempt.session.changes
+    since = changes.since(attempt.fingerprint)
+    return max(since, changes.turned) if bound.scope.startswith(_OWN) else since
+
+
+_OWN = "session:"
+"""How the scope begins of what a session has learned for itself."""
 
 
 def _scope_of(kind: str, session: SessionState) -> str:

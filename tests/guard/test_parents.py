@@ -145,3 +145,36 @@ def test_a_parent_that_is_over_is_not_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such session is open"):
         third.session("another", parent="parent")
     assert made(third.session("child"), 5) == 5
+
+
+def test_what_a_sub_agent_changes_has_changed_for_those_above() -> None:
+    guard = Guard.load("core")
+    root = guard.session("root")
+    middle = guard.session("middle", parent=root)
+    worker = guard.session("worker", parent=middle)
+    for number in range(5):
+        edit = worker.check("edit_file", {"path": "a.py", "new": str(number)})
+        worker.record(edit, result="done")
+        for session in (root, middle):
+            tests = session.check("bash", {"command": "pytest"})
+            assert tests.allowed, tests.message
+            session.record(tests, result="1 failed", exit_code=1)
+    tests = root.check("bash", {"command": "pytest"})  # nothing has changed since
+    if tests.allowed:
+        root.record(tests, result="1 failed", exit_code=1)
+    assert not root.check("bash", {"command": "pytest"}).allowed
+
+
+def test_a_sub_agent_that_changes_things_hides_no_loop_of_another() -> None:
+    guard = Guard.load("core")
+    root = guard.session("root")
+    busy, stuck = (guard.session(name, parent=root) for name in ("busy", "stuck"))
+    allowed = 0
+    for number in range(8):
+        edit = busy.check("edit_file", {"path": "a.py", "new": str(number)})
+        busy.record(edit, result="done")
+        read = stuck.check("read_file", {"path": "b.py"})
+        allowed += read.allowed
+        if read.allowed:
+            stuck.record(read, result="as before")
+    assert allowed == 4

@@ -79,6 +79,7 @@ def _results(message: dict[str, Any], is_tau_bench: bool) -> list[Result]:
     if is_tau_bench:
         return [Result(call, text, ok=not text.startswith("Error"), known="inferred")]
     if "error" in message:
-        error = as_text(message["error"])
-        return [Result(call, text, ok=not error, known="explicit", error=error or None)]
+        error = message["error"]
+        said = as_text(error) if error and error is not True else ""
+        return [Result(call, text, ok=not error, known="explicit", error=said or None)]
     return [Result(call, text)]

@@ -18,6 +18,9 @@ from policyguard.traces.source import Sample, Source
 
 FORMAT = "chat-completions"
 
+_TAU_BENCH_FAILS = ("Error", "Unknown action ")
+"""How a result of tau-bench begins that is a failure: its tools', and that of a tool it has not."""
+
 
 def detect(sample: Sample) -> bool:
     """Messages with the roles of the API, one conversation a document, a row or a line."""
@@ -90,7 +93,7 @@ def _results(message: dict[str, Any], is_tau_bench: bool) -> list[Result]:
         return blocks
     call, text = as_id(message.get("tool_call_id")), as_text(message.get("content"))
     if is_tau_bench:
-        return [Result(call, text, ok=not text.startswith("Error"), known="inferred")]
+        return [Result(call, text, ok=not text.startswith(_TAU_BENCH_FAILS), known="inferred")]
     if "error" in message:
         error = message["error"]
         said = as_text(error) if error and error is not True else ""

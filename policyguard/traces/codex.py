@@ -1,7 +1,7 @@
 """Codex CLI rollouts, and the items of OpenAI's Responses API that they are made of.
 
 A rollout is one JSON object a line, one session a file: `{timestamp, type, payload}`. Bare items
-stand one a line, in a list, or in an object under `items` or `output`.
+stand one a line, in a list, or in an object under `items`, `output` or `input`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OPENAI_RUNS = (
     "image_generation_call",
     "mcp_call",
 )
-_HOLDERS = ("items", "output")
+_HOLDERS = ("items", "output", "input")
 
 _HARNESS_SAYS = (
     "<environment_context>",

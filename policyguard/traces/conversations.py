@@ -57,8 +57,12 @@ def _most(told: list[bool]) -> bool:
 
 
 def messages(value: object) -> list[Any] | None:
-    """The messages in a list of them, in an object that holds one, or in a row of tau-bench."""
+    """The messages in a list of them, in an object that holds one, or in a row of tau-bench.
+
+    The object may have them in its `request`.
+    """
     holder = as_object(value)
+    holder = {**as_object(holder.get("request")), **holder}
     held = value if isinstance(value, list) else holder.get("messages", holder.get("traj"))
     if not isinstance(held, list):
         return None

@@ -67,7 +67,7 @@ class Reader:
             return _unread(found.path, cannot_read(error))
         importer = _detected(source.sample)
         if importer is None:
-            return _unread(found.path, f"no known trace format: {unknown.told(source.sample)}")
+            return _unread(found.path, unknown.reason(source.sample))
         items = importer.read(source, self._met)
         return TraceFile(found.path, importer.FORMAT, _guarded(source, items))
 

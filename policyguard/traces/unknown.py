@@ -5,14 +5,14 @@ from __future__ import annotations
 from policyguard.traces.shape import as_list
 from policyguard.traces.source import Sample
 
-_WHERE = "known ones: docs/trace-formats.md, `policyguard traces --help`"
+_NONE = "no known trace format (see `policyguard traces --help`, docs/trace-formats.md)"
 _KEYS = 5
 _LONGEST_KEY = 40
 
 
-def told(sample: Sample) -> str:
-    """What the sample looks like, in one line, and where to look."""
-    return f"{_shape(sample)}; {_WHERE}"
+def reason(sample: Sample) -> str:
+    """The reason why the sample is not read, in one line: where to look, and what it is like."""
+    return f"{_NONE}: {_shape(sample)}"
 
 
 def _shape(sample: Sample) -> str:

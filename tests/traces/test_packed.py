@@ -220,8 +220,8 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
         (
             "a.gz",
             gzip.compress(b'{"a": 1}'),
-            "no known trace format: one JSON object with `a`; "
-            "known ones: docs/trace-formats.md, `policyguard traces --help`",
+            "no known trace format (see `policyguard traces --help`, docs/trace-formats.md): "
+            "one JSON object with `a`",
         ),
     ],
     ids=range(10),

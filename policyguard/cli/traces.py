@@ -15,12 +15,13 @@ from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
 from policyguard.traces.convert import Renamed, converted
 from policyguard.traces.family import families
+from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.merged import Merged
 from policyguard.traces.stats import stats as counted
 from policyguard.traces.stats_text import render_text
 
 
-@click.group()
+@click.group(epilog=f"Formats: {', '.join(importer.FORMAT for importer in IMPORTERS)}.")
 def traces() -> None:
     """Look at recorded runs, and convert them.
 

@@ -1,7 +1,7 @@
 """Codex CLI rollouts, and the items of OpenAI's Responses API that they are made of.
 
 A rollout is one JSON object a line, one session a file: `{timestamp, type, payload}`. Bare items
-stand one a line, in a list, or in an object under `items` or `output`.
+stand one a line, in a list, or in an object under `items`, `output` or `input`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,24 @@ from policyguard.traces.times import from_iso
 FORMAT = "codex"
 
 _ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
-_HOLDERS = ("items", "output")
+_BUILT_IN = {
+    "local_shell_call": "local_shell",
+    "shell_call": "shell",
+    "apply_patch_call": "apply_patch",
+    "computer_call": "computer",
+}
+"""The calls of tools that OpenAI defines and the client runs, and the tool of each."""
+
+_CALLS = ("function_call", "custom_tool_call", *_BUILT_IN)
+_OUTPUTS = tuple(f"{call}_output" for call in _CALLS)
+_OPENAI_RUNS = (
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+)
+_HOLDERS = ("items", "output", "input")
 
 _HARNESS_SAYS = (
     "<environment_context>",
@@ -142,6 +157,8 @@ class _Rollout:
             if text and not text.startswith(_HARNESS_SAYS):
                 yield from self._tell()
                 self._events.prompt(at)
+        elif kind.endswith(("_call", "_call_output")) and kind not in _OPENAI_RUNS:
+            yield Skipped(self._source.file, number, f"`{kind}`: no known kind of call")
 
     def _event(self, event: dict[str, Any], at: int | None) -> Iterator[Item]:
         kind = as_string(event.get("type"))
@@ -177,9 +194,12 @@ def _is_old_head(line: dict[str, Any]) -> bool:
 
 
 def _call(item: dict[str, Any], at: int | None) -> Call:
-    if item["type"] == "local_shell_call":
-        tool, args = "local_shell", item.get("action")
+    kind = item["type"]
+    if kind in _BUILT_IN:
+        tool = _BUILT_IN[kind]
+        keys = ("action", "operation", "actions")
+        args = next((item[key] for key in keys if item.get(key)), None)
     else:
         tool = as_string(item.get("name"))
-        args = item.get("arguments") if item["type"] == "function_call" else item.get("input")
+        args = item.get("arguments") if kind == "function_call" else item.get("input")
     return Call(as_id(item.get("call_id")) or as_id(item.get("id")), tool, as_arguments(args), at)

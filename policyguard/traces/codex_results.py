@@ -11,7 +11,7 @@ from policyguard.model.event import Provenance
 from policyguard.traces.content import as_text
 from policyguard.traces.json_text import JsonError, decode
 from policyguard.traces.session import Result
-from policyguard.traces.shape import as_amount, as_id, as_object, as_string
+from policyguard.traces.shape import as_amount, as_id, as_object, as_objects, as_string
 
 _SHELL_SAYS = ("Chunk ID: ", "Wall time: ", "Exit code: ", "Process exited with code ")
 """How the header begins that Codex puts above what a command printed."""
@@ -32,6 +32,9 @@ _HARNESS_REFUSES = (
     "aborted by user",
 )
 """How an output begins in which Codex itself says that a call could not be run."""
+
+_PATCHED = {"completed": True, "failed": False}
+"""The status of the output of an `apply_patch_call`; of any other it says only that it is there."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -63,14 +66,14 @@ def result(item: dict[str, Any], told: Ended | None, at: int | None) -> Result:
     """A `…_output` item. What it says itself goes before what an event `told`."""
     output = item.get("output")
     text, code, took = _output(output)
-    flag = as_object(output).get("success")
+    flag = _flag(item)
     if code is None and told is not None:
         code = told.exit_code
     ok: bool | None
     known: Provenance = "explicit"
     if code is not None:
         ok = code == 0
-    elif isinstance(flag, bool):
+    elif flag is not None:
         ok = flag
     elif told is not None:
         ok = told.ok
@@ -82,10 +85,25 @@ def result(item: dict[str, Any], told: Ended | None, at: int | None) -> Result:
     return Result(call, text, ok, known, at, exit_code=code, duration=took)
 
 
+def _flag(item: dict[str, Any]) -> bool | None:
+    """What an output says of its success, without a code."""
+    output = item.get("output")
+    if item.get("type") == "apply_patch_call_output":
+        return _PATCHED.get(as_string(item.get("status")))
+    if any(as_object(ran.get("outcome")).get("type") == "timeout" for ran in as_objects(output)):
+        return False
+    success = as_object(output).get("success")
+    return success if isinstance(success, bool) else None
+
+
 def _output(output: object) -> tuple[str, int | None, float | None]:
     """The text, the exit code and the seconds of an output, in any of its forms."""
     if isinstance(output, dict):
-        return as_text(output.get("content", output)), None, None
+        seen = [output] if output.get("type") == "computer_screenshot" else output
+        return as_text(output.get("content", seen)), None, None
+    ran = [command for command in as_objects(output) if "stdout" in command]
+    if ran:
+        return _printed(ran), _first_failure(ran), None
     text = as_text(output)
     if text.startswith("{"):
         wrapped = as_object(_decoded(text))
@@ -103,6 +121,18 @@ def _output(output: object) -> tuple[str, int | None, float | None]:
             float(time_told[1]) if time_told else None,
         )
     return text, None, None
+
+
+def _printed(ran: list[dict[str, Any]]) -> str:
+    """What the commands of a `shell_call` printed, in their order."""
+    texts = [as_string(command.get(stream)) for command in ran for stream in ("stdout", "stderr")]
+    return "\n".join(text for text in texts if text)
+
+
+def _first_failure(ran: list[dict[str, Any]]) -> int | None:
+    """The first exit code that is not 0, else 0; None where a command has not come to its end."""
+    codes = [_code(as_object(command.get("outcome")).get("exit_code")) for command in ran]
+    return next((code for code in codes if code), None if None in codes else 0)
 
 
 def _decoded(text: str) -> object:

@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+from typing import Any
+
 import msgspec
 
-from policyguard.traces.shape import as_string
+from policyguard.traces.shape import as_object, as_string
+
+_SHOWN = (
+    "source",
+    "image",
+    "image_url",
+    "inlineData",
+    "inline_data",
+    "fileData",
+    "file_data",
+    "file",
+    "file_url",
+    "file_id",
+    "input_audio",
+    "audio",
+    "video",
+    "document",
+    "resource",
+    "data",
+    "url",
+)
+"""Where a block that is no text has its data or its address, in one form or another."""
+
+_DIGITS = 12
+"""How much of a digest is enough to tell the pictures of a run apart."""
 
 
 def as_text(content: object) -> str:
-    """Text, or the text of content blocks; a block that is no text stands as `[its type]`."""
+    """Text, or the text of content blocks.
+
+    A block that is no text stands as `[its type, a digest of its data or address]`: what was seen
+    is not told, but whether it was the same.
+    """
     if content is None:
         return ""
     if isinstance(content, str):
@@ -19,7 +50,21 @@ def as_text(content: object) -> str:
 
 
 def _block(block: object) -> str:
-    if not isinstance(block, dict):
-        return block if isinstance(block, str) else msgspec.json.encode(block).decode()
-    text = block.get("text")
-    return text if isinstance(text, str) else f"[{as_string(block.get('type')) or 'block'}]"
+    if isinstance(block, str):
+        return block
+    text = as_object(block).get("text")
+    if isinstance(text, str):
+        return text
+    return _shown(block) if isinstance(block, dict) else msgspec.json.encode(block).decode()
+
+
+def _shown(block: dict[str, Any]) -> str:
+    key = next((key for key in _SHOWN if block.get(key)), "")
+    kind = as_string(block.get("type"))
+    # Bedrock and Gemini name the kind by the block's one key; any other object is a tool's own.
+    if not kind and not (len(block) == 1 and isinstance(block.get(key), dict)):
+        return msgspec.json.encode(block).decode()
+    if not key:
+        return f"[{kind}]"
+    data = msgspec.json.encode(block[key], order="deterministic")
+    return f"[{kind or key} {sha256(data).hexdigest()[:_DIGITS]}]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -32,17 +32,37 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def are_in(sample: Sample) -> bool:
-    """Whether the document is a conversation, or most of its rows or lines are."""
-    if messages(sample.document) is not None:
+    """Whether the document is a conversation, or most of its rows or lines are, or messages."""
+    if messages(sample.document) is not None or _is_a_message_a_line(sample):
         return True
     rows = as_list(sample.document) or sample.records
-    own = [row for row in rows if not _is_header(row)]
-    return bool(own) and 2 * sum(messages(row) is not None for row in own) > len(own)
+    return _most([messages(row) is not None or _is_unspoken(row) for row in _own(rows)])
+
+
+def _is_a_message_a_line(sample: Sample) -> bool:
+    return _most([as_object(line).get("role") in ROLES for line in _own(sample.records)])
+
+
+def _is_unspoken(row: object) -> bool:
+    """Whether it is a row of tau-bench that ended before anything was said."""
+    return as_object(row).get("traj") == []
+
+
+def _own(rows: Iterable[object]) -> list[object]:
+    return [row for row in rows if not _is_header(row)]
+
+
+def _most(told: list[bool]) -> bool:
+    return 2 * sum(told) > len(told)
 
 
 def messages(value: object) -> list[Any] | None:
-    """The messages in a list of them, in an object that holds one, or in a row of tau-bench."""
+    """The messages in a list of them, in an object that holds one, or in a row of tau-bench.
+
+    The object may have them in its `request`.
+    """
     holder = as_object(value)
+    holder = {**as_object(holder.get("request")), **holder}
     held = value if isinstance(value, list) else holder.get("messages", holder.get("traj"))
     if not isinstance(held, list):
         return None
@@ -78,6 +98,8 @@ def _rows(source: Source) -> Iterator[_Row | Skipped]:
     document = source.sample.document
     if messages(document) is not None:
         yield _Row(source.name, None, document)
+    elif _is_a_message_a_line(source.sample):
+        yield from _one_row(source)
     elif isinstance(document, list):
         for index, value in enumerate(document):
             yield _Row(f"{source.name}:{index}", None, value)
@@ -88,6 +110,17 @@ def _rows(source: Source) -> Iterator[_Row | Skipped]:
             else:
                 line, value = entry
                 yield _Row(f"{source.name}:{line - 1}", line, value)
+
+
+def _one_row(source: Source) -> Iterator[_Row | Skipped]:
+    """All lines, of which each is a message."""
+    held: list[object] = []
+    for entry in source.lines():
+        if isinstance(entry, Skipped):
+            yield entry
+        else:
+            held += _own(entry[1:])
+    yield _Row(source.name, None, held)
 
 
 def _unwrapped(row: _Row, held: list[Any]) -> Conversation:

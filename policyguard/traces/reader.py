@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.traces import unknown
 from policyguard.traces.importer import Importer, Met
 from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.item import Item, Skipped, UnreadableError, cannot_read
@@ -66,7 +67,7 @@ class Reader:
             return _unread(found.path, cannot_read(error))
         importer = _detected(source.sample)
         if importer is None:
-            return _unread(found.path, "no known trace format")
+            return _unread(found.path, unknown.reason(source.sample))
         items = importer.read(source, self._met)
         return TraceFile(found.path, importer.FORMAT, _guarded(source, items))
 

@@ -1,16 +1,24 @@
-"""tau2-bench results: one JSON document with a list of simulations, each a session."""
+"""tau2-bench results: one JSON document with a list of simulations, each a session.
+
+Saved as a folder, they are `results.json`, where that list is empty, and each simulation a document
+in `simulations/`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from policyguard.model.event import Started
 from policyguard.traces import usage
 from policyguard.traces.arguments import as_arguments
 from policyguard.traces.content import as_text
+from policyguard.traces.contents import UNLIMITED, PlainFile, whole
 from policyguard.traces.importer import Met
-from policyguard.traces.item import Item, Skipped
+from policyguard.traces.item import Item, Skipped, UnreadableError
 from policyguard.traces.session import Call, Result, SessionEvents
 from policyguard.traces.shape import as_id, as_list, as_number, as_object, as_objects, as_string
 from policyguard.traces.source import Sample, Source
@@ -18,34 +26,82 @@ from policyguard.traces.times import from_iso
 
 FORMAT = "tau2"
 
+_ELSEWHERE = "simulation_index"
+_OUTCOME = ("reward_info", "termination_reason")
+
+
+class _Results(msgspec.Struct):
+    """What a simulation in a file of its own is told by the `results.json` of its folder."""
+
+    info: object = None
+
 
 def detect(sample: Sample) -> bool:
-    """A document with `simulations`, of which one has messages."""
-    runs = as_objects(as_object(sample.document).get("simulations"))
-    return any(isinstance(run.get("messages"), list) for run in runs)
+    """A document with `simulations` that are told there or elsewhere, or one that is one."""
+    document = as_object(sample.document)
+    if "simulations" in document:
+        runs = as_objects(document["simulations"])
+        return any(map(_is_told, runs)) or isinstance(document.get(_ELSEWHERE), list)
+    return "task_id" in document and any(map(document.get, _OUTCOME)) and _is_told(document)
+
+
+def _is_told(run: dict[str, Any]) -> bool:
+    return any(isinstance(run.get(key), list) for key in ("messages", "ticks"))
 
 
 def read(source: Source, met: Met) -> Iterator[Item]:
     """One session a simulation; one that was met before, in this file or another, is Skipped."""
     document = as_object(source.sample.document)
-    agent = as_object(as_object(document.get("info")).get("agent_info")).get("implementation")
-    for index, run in enumerate(as_list(document.get("simulations"))):
-        if not isinstance(run, dict) or not isinstance(run.get("messages"), list):
-            yield Skipped(source.file, None, f"simulation {index}: no messages")
-            continue
-        name = as_id(run.get("id"))
-        if name in met:
-            reason = f"simulation `{name}`: met before in {met[name]}, counted once"
-            yield Skipped(source.file, None, reason)
-            continue
-        if name:
-            met[name] = source.file
-        started = Started(
-            session=name or f"{source.name}:{index}",
-            at=from_iso(run.get("start_time")),
-            agent=as_string(agent),
-        )
-        yield from _session(source, SessionEvents(source.file, started), run)
+    if "simulations" not in document:
+        agent = _agent_beside(source.path)
+        yield from _simulation(source, met, document, source.name, agent)
+        return
+    agent = _agent(document.get("info"))
+    for index, run in enumerate(as_list(document["simulations"])):
+        yield from _simulation(source, met, run, f"{source.name}:{index}", agent)
+    if not document["simulations"]:
+        yield Skipped(source.file, None, "its simulations are in files of their own")
+
+
+def _simulation(source: Source, met: Met, run: object, place: str, agent: str) -> Iterator[Item]:
+    """One simulation; `place` names it where it has no id."""
+    name = as_id(as_object(run).get("id"))
+    reason = _unreadable(as_object(run))
+    if reason is None and name in met:
+        reason = f"met before in {met[name]}, counted once"
+    if reason is not None:
+        yield Skipped(source.file, None, f"simulation `{name or place}`: {reason}")
+        return
+    if name:
+        met[name] = source.file
+    at = from_iso(as_object(run).get("start_time"))
+    started = Started(session=name or place, at=at, agent=agent)
+    yield from _session(source, SessionEvents(source.file, started), as_object(run))
+
+
+def _unreadable(run: dict[str, Any]) -> str | None:
+    """Why a simulation is not read; None for one that is.
+
+    In a full-duplex run both sides speak at the same time, which is no order of turns.
+    """
+    if not run.get("messages") and run.get("ticks"):
+        return "full-duplex, in `ticks`, which are not read"
+    return None if isinstance(run.get("messages"), list) else "no messages"
+
+
+def _agent(info: object) -> str:
+    return as_string(as_object(as_object(info).get("agent_info")).get("implementation"))
+
+
+def _agent_beside(path: Path) -> str:
+    """The agent, where the path is that of a simulation in a folder of results."""
+    if path.parent.name != "simulations":
+        return ""
+    try:
+        data = whole(PlainFile(path.parent.parent / "results.json").open(), UNLIMITED)
+        return _agent(msgspec.json.decode(data, type=_Results).info)
+    except (OSError, UnreadableError, msgspec.DecodeError, RecursionError):
+        return ""
 
 
 def _session(source: Source, events: SessionEvents, run: dict[str, Any]) -> Iterator[Item]:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from policyguard.cli import main
 from policyguard.model.event import Admitted, Closed, Event, Started
 from policyguard.traces import Reader, Skipped
+from policyguard.traces.importers import IMPORTERS
 from tests.simulate.recording import START, lines, read, write
 
 CASES = Path(__file__).parents[1] / "traces" / "cases"
@@ -110,6 +111,11 @@ def test_what_is_skipped_is_named_and_counted(tmp_path: Path) -> None:
     shown = run("stats", tmp_path, rollout)
     assert "notes.txt: no JSON" in shown.stdout
     assert "rollout.jsonl:7: broken JSON" in shown.stdout
+
+
+def test_help_names_each_format() -> None:
+    words = run("--help").stdout.replace(",", " ").replace(".", " ").split()
+    assert {importer.FORMAT for importer in IMPORTERS} <= set(words)
 
 
 def test_text_has_a_row_for_each_format_and_file(tmp_path: Path) -> None:

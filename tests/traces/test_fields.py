@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -135,12 +136,40 @@ def test_arguments(raw: object, arguments: dict[str, object]) -> None:
         ("plain", "plain"),
         (None, ""),
         ([{"type": "text", "text": "a"}, {"type": "image", "source": {}}, "b"], "a\n[image]\nb"),
-        ([{}, 7], "[block]\n7"),
+        ([{}, 7], "{}\n7"),
+        ([{"name": "a"}, {"url": "b", "title": "c"}], '{"name":"a"}\n{"url":"b","title":"c"}'),
+        ([{"type": "image", "data": "test"}], "[image 4d967a30111b]"),
         ({"code": 7}, '{"code":7}'),
     ],
 )
 def test_contents(content: object, text: str) -> None:
     assert as_text(content) == text
+
+
+PICTURES: tuple[Callable[[str], dict[str, object]], ...] = (
+    lambda data: {"type": "image", "source": {"type": "base64", "data": data}},
+    lambda data: {"type": "image_url", "image_url": {"url": data}},
+    lambda data: {"type": "input_image", "image_url": data},
+    lambda data: {"type": "image", "image": data, "detail": "auto"},
+    lambda data: {"type": "image", "data": data, "mimeType": "image/png"},
+    lambda data: {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}},
+    lambda data: {"type": "file", "file": {"file_data": data}},
+    lambda data: {"type": "computer_screenshot", "file_id": data},
+    lambda data: {"image": {"format": "png", "source": {"bytes": data}}},
+    lambda data: {"inlineData": {"mimeType": "image/png", "data": data}},
+)
+"""A block that is no text, as each API has it."""
+
+DATA = st.text("0123456789ABCDEF+/=", min_size=20)
+
+
+@given(st.sampled_from(PICTURES), DATA, DATA)
+def test_pictures_have_one_text_where_they_are_equal_and_show_no_data(
+    block: Callable[[str], dict[str, object]], one: str, other: str
+) -> None:
+    texts = [as_text([block(data)]) for data in (one, other)]
+    assert (texts[0] == texts[1]) == (one == other)
+    assert all(re.fullmatch(r"\[\w+ [0-9a-f]{12}\]", text) for text in texts)
 
 
 @pytest.mark.parametrize(

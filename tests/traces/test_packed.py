@@ -217,7 +217,12 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
         ("a.gz", gzip.compress(b""), "empty"),
         ("a.gz", gzip.compress(b"\xff\0"), "binary, or not UTF-8"),
         ("a.gz", gzip.compress(b"hello"), "no JSON"),
-        ("a.gz", gzip.compress(b'{"a": 1}'), "no known trace format"),
+        (
+            "a.gz",
+            gzip.compress(b'{"a": 1}'),
+            "no known trace format (see `policyguard traces --help`, docs/trace-formats.md): "
+            "one JSON object with `a`",
+        ),
     ],
     ids=range(10),
 )

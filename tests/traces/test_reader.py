@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from policyguard.model.event import Closed, Started
 from policyguard.traces import Item, Reader, Skipped
 
 
@@ -112,3 +113,31 @@ def test_one_reader_counts_a_simulation_once_and_two_readers_each(tmp_path: Path
     assert [type(item).__name__ for item in reader.read(path)] == ["Started", "Closed"]
     assert [type(item).__name__ for item in reader.read(path)] == ["Skipped"]
     assert [type(item).__name__ for item in Reader().read(path)] == ["Started", "Closed"]
+
+
+@pytest.mark.parametrize(
+    ("beside", "agent"),
+    [
+        ('{"tasks": [{}], "info": {"agent_info": {"implementation": "a"}}}', "a"),
+        ('{"info": {"agent_info": {"implementation": 7}}}', ""),
+        ('{"info": [', ""),
+        ("[" * 100_000, ""),
+        ('{"info": ' + "[" * 100_000, ""),
+        ("\ud83d", ""),
+        (None, ""),
+    ],
+    ids=["agent", "number", "cut", "list", "deep", "cut emoji", "none"],
+)
+def test_results_beside_a_simulation_can_only_name_its_agent(
+    tmp_path: Path, beside: str | None, agent: str
+) -> None:
+    folder = tmp_path / "simulations"
+    folder.mkdir()
+    run = {"task_id": "1", "reward_info": {"reward": 1}, "messages": []}
+    (folder / "s.json").write_text(json.dumps(run))
+    if beside is None:
+        os.mkfifo(tmp_path / "results.json")
+    else:
+        (tmp_path / "results.json").write_text(beside, errors="surrogatepass")
+    started, closed = Reader().read(folder / "s.json")
+    assert (started, closed) == (Started("s.json", agent=agent), Closed("s.json", success=True))

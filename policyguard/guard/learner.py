@@ -287,7 +287,7 @@ def _violation(constraint: Constraint, confidence: float) -> Violation:
         Effect.BLOCK,
         "learned",
         f"{what} failed {times(constraint.count)}{why}; confidence {confidence:.0%}",
-        "do something else about the cause first, or take another way",
+        "change something about the cause first: that opens it again; or take another way",
         constraint.count,
         confidence=confidence,
     )

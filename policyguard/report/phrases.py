@@ -167,8 +167,8 @@ def caveats(figures: Figures) -> Iterator[str]:
     if traces.hidden.args or traces.hidden.results:
         yield (
             f"{count(traces.hidden.args, 'call')} without arguments and "
-            f"{count(traces.hidden.results, 'result')} without text, not kept by the journal: "
-            "which of them are the same is taken as the recording policy told it"
+            f"{count(traces.hidden.results, 'result')} without text, not kept in the recording: "
+            "which of them are the same is taken as its fingerprints say, where it has any"
         )
     if traces.unknown:
         yield (

@@ -25,6 +25,9 @@ FORMAT = "codex"
 _ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
+_INSIDE = ("mcp_tool_call_end", "patch_apply_end")
+"""What is told of the tools that a script calls: of that script there is one call in all."""
+
 _HOLDERS = ("items", "output")
 
 _HARNESS_SAYS = (
@@ -32,6 +35,7 @@ _HARNESS_SAYS = (
     "<user_instructions>",
     "<permissions instructions>",
     "<turn_aborted>",
+    "<subagent_notification>",
     "<user_shell_command>",
     "<INSTRUCTIONS>",
     "<skill>",
@@ -87,6 +91,7 @@ class _Rollout:
         self._events = SessionEvents(source.file, Started(session=source.name, agent=FORMAT))
         self._started = False
         self._calls: list[Call] = []
+        self._called: set[str] = set()
         self._ended: dict[str, Ended] = {}
         self._tokens = 0
         self._at: int | None = None
@@ -106,7 +111,7 @@ class _Rollout:
         if not self._started:
             yield from self._start(payload, at)
         if kind == "event_msg":
-            yield from self._event(payload, at)
+            yield from self._event(payload, at, number)
         elif kind not in ("session_meta", "turn_context", "compacted"):
             yield from self._item(payload, at, number)
 
@@ -130,11 +135,13 @@ class _Rollout:
     def _item(self, item: dict[str, Any], at: int | None, number: int | None) -> Iterator[Item]:
         kind = as_string(item.get("type"))
         if kind in _CALLS:
-            self._calls.append(_call(item, at))
+            call = _call(item, at)
+            self._called.add(call.id)
+            self._calls.append(call)
         elif kind in _OUTPUTS:
             yield from self._tell()
-            call = as_id(item.get("call_id"))
-            yield from self._events.result(result(item, self._ended.pop(call, None), at), number)
+            told = self._ended.pop(as_id(item.get("call_id")), None)
+            yield from self._events.result(result(item, told, at), number)
         elif kind == "message" and item.get("role") == "assistant":
             yield from self._events.reply()
         elif kind == "message" and item.get("role") == "user":
@@ -143,7 +150,7 @@ class _Rollout:
                 yield from self._tell()
                 self._events.prompt(at)
 
-    def _event(self, event: dict[str, Any], at: int | None) -> Iterator[Item]:
+    def _event(self, event: dict[str, Any], at: int | None, number: int | None) -> Iterator[Item]:
         kind = as_string(event.get("type"))
         if kind == "token_count":
             used = self._used(as_object(event.get("info")))
@@ -154,9 +161,11 @@ class _Rollout:
             yield from self._tell()
             self._events.prompt(at)
         else:
-            outcome = ended(event)
-            if outcome is not None:
-                self._ended[as_id(event.get("call_id"))] = outcome
+            outcome, call = ended(event), as_id(event.get("call_id"))
+            if outcome is not None and call in self._called:
+                self._ended[call] = outcome
+            elif outcome is not None and kind in _INSIDE:
+                yield Skipped(self._source.file, number, f"the end of no call: {kind} `{call}`")
 
     def _used(self, info: dict[str, Any]) -> int:
         """What was used since the last count: the same count is written several times."""
@@ -176,10 +185,16 @@ def _is_old_head(line: dict[str, Any]) -> bool:
     return "record_type" in line or "instructions" in line
 
 
+def _server(item: dict[str, Any]) -> str:
+    """What older versions write before the name of an MCP server's tool, and newer ones beside."""
+    server = as_string(item.get("namespace"))
+    return f"{server.removesuffix('__')}__" if server.startswith("mcp__") else ""
+
+
 def _call(item: dict[str, Any], at: int | None) -> Call:
     if item["type"] == "local_shell_call":
         tool, args = "local_shell", item.get("action")
     else:
-        tool = as_string(item.get("name"))
+        tool = _server(item) + as_string(item.get("name"))
         args = item.get("arguments") if item["type"] == "function_call" else item.get("input")
     return Call(as_id(item.get("call_id")) or as_id(item.get("id")), tool, as_arguments(args), at)

@@ -13,6 +13,9 @@ from policyguard.traces.shape import as_object
 _NO_RESULTS = ("agent_state_changed", "recall", "think", "condense", "null")
 """Observations that answer no call."""
 
+_RUNS_ON = -1
+"""The exit code of a command that was not waited for any longer."""
+
 _FAILED = ("error", "user_rejected")
 _FILES = ("read", "edit", "write")
 _FILE_FAILED = "ERROR:"
@@ -28,6 +31,8 @@ def result(event: dict[str, Any], call: str, at: int | None) -> Result:
     """The observation of a call."""
     text = as_text(event.get("content"))
     code = _exit_code(event)
+    if code == _RUNS_ON:
+        return Result(call, text, at=at, pending=True)
     ok, known = _outcome(event, text, code)
     return Result(call, text, ok, known, at, exit_code=code)
 

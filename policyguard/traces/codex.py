@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from policyguard.model.event import Started
+from policyguard.traces import codex_forks
 from policyguard.traces.arguments import as_arguments
 from policyguard.traces.codex_results import Ended, ended, result
 from policyguard.traces.content import as_text
@@ -67,7 +68,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
 def read(source: Source, met: Met) -> Iterator[Item]:
     """The one session of a file."""
     rollout = _Rollout(source)
-    for entry in _lines(source):
+    for entry in codex_forks.own(source.file, _lines(source)):
         if isinstance(entry, Skipped):
             yield entry
         else:
@@ -168,10 +169,16 @@ class _Rollout:
                 yield Skipped(self._source.file, number, f"the end of no call: {kind} `{call}`")
 
     def _used(self, info: dict[str, Any]) -> int:
-        """What was used since the last count: the same count is written several times."""
+        """What was used since the last count: the same count is written several times.
+
+        A fork goes on counting from where its parent was.
+        """
         total = as_amount(as_object(info.get("total_token_usage")).get("total_tokens"))
         if total is None:
             return 0
+        if not self._tokens:
+            last = as_amount(as_object(info.get("last_token_usage")).get("total_tokens"))
+            self._tokens = int(total) - int(total if last is None else last)
         used, self._tokens = int(total) - self._tokens, int(total)
         return max(used, 0)
 

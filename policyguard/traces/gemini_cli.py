@@ -151,12 +151,13 @@ def _result(told: dict[str, Any]) -> Result:
     if told.get("name") == _SHELL:
         response, code = _printed(response)
     # Gemini's own success is that the command was run, however it ended.
-    failed = ok is False or bool(code)
+    if code is not None and ok is not False:
+        ok = code == 0
     return Result(
         call=as_id(told.get("id")),
         text=response,
-        ok=False if failed else ok,
-        known="unknown" if ok is None and code is None else "explicit",
+        ok=ok,
+        known="unknown" if ok is None else "explicit",
         at=from_iso(told.get("timestamp")),
         error=error if ok is False else None,
         exit_code=code,

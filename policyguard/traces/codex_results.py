@@ -72,6 +72,7 @@ class _Said(msgspec.Struct, frozen=True):
     code: int | None = None
     took: float | None = None
     failed: bool = False
+    runs_on: bool = False
 
 
 def result(item: dict[str, Any], told: Ended | None, at: int | None) -> Result:
@@ -79,6 +80,9 @@ def result(item: dict[str, Any], told: Ended | None, at: int | None) -> Result:
     output = item.get("output")
     said = _said(output)
     flag = as_object(output).get("success")
+    call = as_id(item.get("call_id"))
+    if said.runs_on:
+        return Result(call, said.text, at=at, duration=said.took, pending=True)
     code = told.exit_code if said.code is None and told is not None else said.code
     ok: bool | None
     known: Provenance = "explicit"
@@ -94,7 +98,6 @@ def result(item: dict[str, Any], told: Ended | None, at: int | None) -> Result:
         ok, known = False, "inferred"
     else:
         ok, known = None, "unknown"
-    call = as_id(item.get("call_id"))
     return Result(call, said.text, ok, known, at, exit_code=code, duration=said.took)
 
 
@@ -114,15 +117,14 @@ def _said(output: object) -> _Said:
         return _Said(text)
     says, rest = header["says"], text[header.end() :]
     code_told, time_told = _CODE.search(says), _TOOK.search(says)
+    code = int(code_told[1]) if code_told else None
+    took = float(time_told[1]) if time_told else None
+    if _RUNS_ON.search(says):
+        # Somebody who waits is told apart from somebody who goes round by the header alone.
+        return _Said(text, code, took, runs_on=True)
     if isinstance(output, list):  # the header is a block by itself
         rest = rest.removeprefix("\n")
-    return _Said(
-        # Somebody who waits is told apart from somebody who goes round by the header alone.
-        text if _RUNS_ON.search(says) else rest,
-        int(code_told[1]) if code_told else None,
-        float(time_told[1]) if time_told else None,
-        says.startswith(_FAILED),
-    )
+    return _Said(rest, code, took, says.startswith(_FAILED))
 
 
 def _decoded(text: str) -> object:

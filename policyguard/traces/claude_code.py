@@ -1,6 +1,8 @@
 """Claude Code transcripts: one JSON object a line, one session a file.
 
-`~/.claude/projects/<folder>/<session>.jsonl`, sub-agents in `<session>/subagents/agent-*.jsonl`.
+`~/.claude/projects/<folder>/<session>.jsonl`, sub-agents in `<session>/subagents/agent-*.jsonl`,
+those of a workflow in `<session>/subagents/workflows/<workflow>/`; and what `claude -p` writes as
+`stream-json`, one line a message or all of them in a list.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from policyguard.traces.times import from_iso
 FORMAT = "claude-code"
 
 _SPOKEN = ("user", "assistant")
+_NAMED = ("timestamp", "sessionId", "session_id")
+_NOTES = ("queue-operation", "custom-title", "agent-name", "permission-mode", "mode", "last-prompt")
 
 _HARNESS_SAYS = (
     "<task-notification>",
@@ -42,20 +46,25 @@ to the agent begins with `<command-message>`.
 
 
 def detect(sample: Sample) -> bool:
-    """A spoken line or a bookkeeping one, also where a list of `loglines` holds them."""
-    held = as_list(as_object(sample.document).get("loglines"))
+    """A spoken line or a bookkeeping one, also in a list, which `loglines` may hold."""
+    held = as_list(_held(sample.document))
     return any(_is_typical(as_object(line)) for line in (*sample.records, *held))
+
+
+def _held(document: object) -> object:
+    """The list of lines in a document."""
+    return document if isinstance(document, list) else as_object(document).get("loglines")
 
 
 def _is_typical(line: dict[str, Any]) -> bool:
     kind = line.get("type")
     if kind in _SPOKEN:
-        return isinstance(line.get("message"), dict) and (
-            "timestamp" in line or "sessionId" in line
-        )
+        return isinstance(line.get("message"), dict) and any(name in line for name in _NAMED)
     # A long project's transcript may begin with pages of these.
-    return (kind == "summary" and "leafUuid" in line) or (
-        kind == "file-history-snapshot" and "messageId" in line
+    return (
+        (kind == "summary" and "leafUuid" in line)
+        or (kind == "file-history-snapshot" and "messageId" in line)
+        or (kind in _NOTES and "sessionId" in line)
     )
 
 
@@ -71,7 +80,7 @@ def read(source: Source, met: Met) -> Iterator[Item]:
 
 
 def _lines(source: Source) -> Iterator[tuple[int | None, object] | Skipped]:
-    lines = as_object(source.sample.document).get("loglines")
+    lines = _held(source.sample.document)
     if isinstance(lines, list):
         yield from ((None, line) for line in lines)
     else:
@@ -118,7 +127,7 @@ class _Transcript:
             blocks = [block for block in blocks if isinstance(block, dict)]
         self._at = from_iso(line.get("timestamp")) or self._at
         if self._events is None:
-            self._side = line.get("isSidechain") is True
+            self._side = _is_side(line)
             self._events = SessionEvents(self._source.file, _started(self._source, line))
             yield from self._events.start()
         if line["type"] == "assistant":
@@ -146,7 +155,7 @@ class _Transcript:
         name = as_id(message.get("id"))
         if self._message is None or not name or name != self._message.id:
             yield from self._tell(events)
-            self._message = _Message(name, line.get("isSidechain") is True, at)
+            self._message = _Message(name, _is_side(line), at)
         # The counts of a message grow from line to line until it is complete.
         self._message.usage = message.get("usage") or self._message.usage
         for call in tool_blocks.calls(blocks, at):
@@ -178,8 +187,10 @@ class _Transcript:
     def _is_prompt(self, line: dict[str, Any], blocks: list[dict[str, Any]]) -> bool:
         if line.get("isMeta") is True or line.get("isCompactSummary") is True:
             return False
+        if as_object(line.get("origin")).get("kind") == "task-notification":
+            return False
         text = as_text(blocks).strip()
-        to_this_agent = (line.get("isSidechain") is True) == self._side
+        to_this_agent = _is_side(line) == self._side
         return to_this_agent and bool(text) and not text.startswith(_HARNESS_SAYS)
 
     def _tell(self, events: SessionEvents) -> Iterator[Item]:
@@ -204,6 +215,11 @@ class _Transcript:
         return Skipped(self._source.file, number, reason)
 
 
+def _is_side(line: dict[str, Any]) -> bool:
+    """Whether a line is a sub-agent's."""
+    return line.get("isSidechain") is True or bool(line.get("parent_tool_use_id"))
+
+
 def _started(source: Source, line: dict[str, Any]) -> Started:
     return Started(
         session=source.name,
@@ -216,7 +232,12 @@ def _started(source: Source, line: dict[str, Any]) -> Started:
 
 def main(path: Path) -> Path | None:
     """The file of the main session, where the path is a sub-agent's."""
-    if path.parent.name != "subagents" or not path.name.startswith("agent-"):
+    if not path.name.startswith("agent-"):
         return None
-    folder = path.parent.parent
-    return folder.parent / f"{folder.name}.jsonl"
+    folder = path.parent
+    if folder.parent.name == "workflows":
+        folder = folder.parent.parent
+    if folder.name != "subagents":
+        return None
+    above = folder.parent
+    return above.parent / f"{above.name}.jsonl"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from policyguard.model.event import Started
+from policyguard.traces import codex_forks
 from policyguard.traces.arguments import as_arguments
 from policyguard.traces.codex_results import Ended, ended, result
 from policyguard.traces.content import as_text
@@ -40,6 +41,8 @@ _OPENAI_RUNS = (
     "image_generation_call",
     "mcp_call",
 )
+_INSIDE = ("mcp_tool_call_end", "patch_apply_end")
+"""What is told of the tools that a script calls: of that script there is one call in all."""
 _HOLDERS = ("items", "output", "input")
 
 _HARNESS_SAYS = (
@@ -47,6 +50,7 @@ _HARNESS_SAYS = (
     "<user_instructions>",
     "<permissions instructions>",
     "<turn_aborted>",
+    "<subagent_notification>",
     "<user_shell_command>",
     "<INSTRUCTIONS>",
     "<skill>",
@@ -78,7 +82,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
 def read(source: Source, met: Met) -> Iterator[Item]:
     """The one session of a file."""
     rollout = _Rollout(source)
-    for entry in _lines(source):
+    for entry in codex_forks.own(source.file, _lines(source)):
         if isinstance(entry, Skipped):
             yield entry
         else:
@@ -102,6 +106,7 @@ class _Rollout:
         self._events = SessionEvents(source.file, Started(session=source.name, agent=FORMAT))
         self._started = False
         self._calls: list[Call] = []
+        self._called: set[str] = set()
         self._ended: dict[str, Ended] = {}
         self._tokens = 0
         self._at: int | None = None
@@ -121,7 +126,7 @@ class _Rollout:
         if not self._started:
             yield from self._start(payload, at)
         if kind == "event_msg":
-            yield from self._event(payload, at)
+            yield from self._event(payload, at, number)
         elif kind not in ("session_meta", "turn_context", "compacted"):
             yield from self._item(payload, at, number)
 
@@ -145,11 +150,13 @@ class _Rollout:
     def _item(self, item: dict[str, Any], at: int | None, number: int | None) -> Iterator[Item]:
         kind = as_string(item.get("type"))
         if kind in _CALLS:
-            self._calls.append(_call(item, at))
+            call = _call(item, at)
+            self._called.add(call.id)
+            self._calls.append(call)
         elif kind in _OUTPUTS:
             yield from self._tell()
-            call = as_id(item.get("call_id"))
-            yield from self._events.result(result(item, self._ended.pop(call, None), at), number)
+            told = self._ended.pop(as_id(item.get("call_id")), None)
+            yield from self._events.result(result(item, told, at), number)
         elif kind == "message" and item.get("role") == "assistant":
             yield from self._events.reply()
         elif kind == "message" and item.get("role") == "user":
@@ -160,7 +167,7 @@ class _Rollout:
         elif kind.endswith(("_call", "_call_output")) and kind not in _OPENAI_RUNS:
             yield Skipped(self._source.file, number, f"`{kind}`: no known kind of call")
 
-    def _event(self, event: dict[str, Any], at: int | None) -> Iterator[Item]:
+    def _event(self, event: dict[str, Any], at: int | None, number: int | None) -> Iterator[Item]:
         kind = as_string(event.get("type"))
         if kind == "token_count":
             used = self._used(as_object(event.get("info")))
@@ -171,15 +178,23 @@ class _Rollout:
             yield from self._tell()
             self._events.prompt(at)
         else:
-            outcome = ended(event)
-            if outcome is not None:
-                self._ended[as_id(event.get("call_id"))] = outcome
+            outcome, call = ended(event), as_id(event.get("call_id"))
+            if outcome is not None and call in self._called:
+                self._ended[call] = outcome
+            elif outcome is not None and kind in _INSIDE:
+                yield Skipped(self._source.file, number, f"the end of no call: {kind} `{call}`")
 
     def _used(self, info: dict[str, Any]) -> int:
-        """What was used since the last count: the same count is written several times."""
+        """What was used since the last count: the same count is written several times.
+
+        A fork goes on counting from where its parent was.
+        """
         total = as_amount(as_object(info.get("total_token_usage")).get("total_tokens"))
         if total is None:
             return 0
+        if not self._tokens:
+            last = as_amount(as_object(info.get("last_token_usage")).get("total_tokens"))
+            self._tokens = int(total) - int(total if last is None else last)
         used, self._tokens = int(total) - self._tokens, int(total)
         return max(used, 0)
 
@@ -193,6 +208,12 @@ def _is_old_head(line: dict[str, Any]) -> bool:
     return "record_type" in line or "instructions" in line
 
 
+def _server(item: dict[str, Any]) -> str:
+    """What older versions write before the name of an MCP server's tool, and newer ones beside."""
+    server = as_string(item.get("namespace"))
+    return f"{server.removesuffix('__')}__" if server.startswith("mcp__") else ""
+
+
 def _call(item: dict[str, Any], at: int | None) -> Call:
     kind = item["type"]
     if kind in _BUILT_IN:
@@ -200,6 +221,6 @@ def _call(item: dict[str, Any], at: int | None) -> Call:
         keys = ("action", "operation", "actions")
         args = next((item[key] for key in keys if item.get(key)), None)
     else:
-        tool = as_string(item.get("name"))
+        tool = _server(item) + as_string(item.get("name"))
         args = item.get("arguments") if kind == "function_call" else item.get("input")
     return Call(as_id(item.get("call_id")) or as_id(item.get("id")), tool, as_arguments(args), at)

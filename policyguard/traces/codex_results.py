@@ -13,12 +13,18 @@ from policyguard.traces.json_text import JsonError, decode
 from policyguard.traces.session import Result
 from policyguard.traces.shape import as_amount, as_id, as_object, as_objects, as_string
 
-_SHELL_SAYS = ("Chunk ID: ", "Wall time: ", "Exit code: ", "Process exited with code ")
-"""How the header begins that Codex puts above what a command printed."""
+_HEADER = re.compile(
+    r"(?:Command: (?s:.*?)\n)??"
+    r"(?P<says>(?:Chunk ID|Wall time|Exit code|Process exited with code"
+    r"|Script (?:completed|failed|running))\b.*\n(?:.*\n){0,6}?)"
+    r"Output:(?:\n|$)"
+)
+"""What Codex puts above what a command printed: numbers that differ from call to call."""
 
-_OUTPUT = "\nOutput:\n"
+_RUNS_ON = re.compile(r"^(?:Process|Script) running with ", re.MULTILINE)
+_FAILED = "Script failed\n"
 _CODE = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,10})$", re.MULTILINE)
-_TOOK = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds$", re.MULTILINE)
+_TOOK = re.compile(r"^Wall time:? (\d{1,9}(?:\.\d{1,9})?) seconds$", re.MULTILINE)
 
 _HARNESS_REFUSES = (
     "failed to parse function arguments",
@@ -62,27 +68,40 @@ def ended(event: dict[str, Any]) -> Ended | None:
     return None
 
 
+class _Said(msgspec.Struct, frozen=True):
+    """What stands in an output, in any of its forms."""
+
+    text: str
+    code: int | None = None
+    took: float | None = None
+    failed: bool = False
+    runs_on: bool = False
+
+
 def result(item: dict[str, Any], told: Ended | None, at: int | None) -> Result:
     """A `…_output` item. What it says itself goes before what an event `told`."""
     output = item.get("output")
-    text, code, took = _output(output)
+    said = _said(output)
     flag = _flag(item)
-    if code is None and told is not None:
-        code = told.exit_code
+    call = as_id(item.get("call_id"))
+    if said.runs_on:
+        return Result(call, said.text, at=at, duration=said.took, pending=True)
+    code = told.exit_code if said.code is None and told is not None else said.code
     ok: bool | None
     known: Provenance = "explicit"
     if code is not None:
         ok = code == 0
     elif flag is not None:
         ok = flag
+    elif said.failed:
+        ok = False
     elif told is not None:
         ok = told.ok
-    elif text.startswith(_HARNESS_REFUSES):
+    elif said.text.startswith(_HARNESS_REFUSES):
         ok, known = False, "inferred"
     else:
         ok, known = None, "unknown"
-    call = as_id(item.get("call_id"))
-    return Result(call, text, ok, known, at, exit_code=code, duration=took)
+    return Result(call, said.text, ok, known, at, exit_code=code, duration=said.took)
 
 
 def _flag(item: dict[str, Any]) -> bool | None:
@@ -96,14 +115,13 @@ def _flag(item: dict[str, Any]) -> bool | None:
     return success if isinstance(success, bool) else None
 
 
-def _output(output: object) -> tuple[str, int | None, float | None]:
-    """The text, the exit code and the seconds of an output, in any of its forms."""
+def _said(output: object) -> _Said:
     if isinstance(output, dict):
         seen = [output] if output.get("type") == "computer_screenshot" else output
-        return as_text(output.get("content", seen)), None, None
+        return _Said(as_text(output.get("content", seen)))
     ran = [command for command in as_objects(output) if "stdout" in command]
     if ran:
-        return _printed(ran), _first_failure(ran), None
+        return _Said(_printed(ran), _first_failure(ran))
     text = as_text(output)
     if text.startswith("{"):
         wrapped = as_object(_decoded(text))
@@ -111,16 +129,20 @@ def _output(output: object) -> tuple[str, int | None, float | None]:
         if "output" in wrapped and metadata:
             took = as_amount(metadata.get("duration_seconds"))
             code = _code(metadata.get("exit_code"))
-            return as_text(wrapped["output"]), code, None if took is None else float(took)
-    if text.startswith(_SHELL_SAYS):
-        header = text.partition(_OUTPUT)[0]
-        code_told, time_told = _CODE.search(header), _TOOK.search(header)
-        return (
-            text,
-            int(code_told[1]) if code_told else None,
-            float(time_told[1]) if time_told else None,
-        )
-    return text, None, None
+            return _Said(as_text(wrapped["output"]), code, None if took is None else float(took))
+    header = _HEADER.match(text)
+    if header is None:
+        return _Said(text)
+    says, rest = header["says"], text[header.end() :]
+    code_told, time_told = _CODE.search(says), _TOOK.search(says)
+    code = int(code_told[1]) if code_told else None
+    took = float(time_told[1]) if time_told else None
+    if _RUNS_ON.search(says):
+        # Somebody who waits is told apart from somebody who goes round by the header alone.
+        return _Said(text, code, took, runs_on=True)
+    if isinstance(output, list):  # the header is a block by itself
+        rest = rest.removeprefix("\n")
+    return _Said(rest, code, took, says.startswith(_FAILED))
 
 
 def _printed(ran: list[dict[str, Any]]) -> str:

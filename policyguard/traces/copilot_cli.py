@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,11 @@ from policyguard.traces.times import from_iso
 FORMAT = "copilot-cli"
 
 _TYPICAL = ("session.start", "tool.execution_start", "tool.execution_complete", "assistant.message")
+
+_SHELLS = ("bash", "powershell")
+"""How the names of the tools end that tell how a command ended: `bash`, `read_bash`."""
+
+_EXITED = re.compile(r"<(?:command with \w+: \S+ )?exited with exit code (-?\d{1,10})>\s*\Z")
 
 
 def detect(sample: Sample) -> bool:
@@ -51,7 +57,8 @@ class _Session:
         self._name = source.name.removesuffix(".jsonl")
         self._events: SessionEvents | None = None
         self._asked: list[Call] = []
-        self._servers: dict[str, str] = {}
+        self._requests: dict[str, Call] = {}
+        self._tools: dict[str, str] = {}
         self._at: int | None = None
 
     def event(self, number: int, line: dict[str, Any]) -> Iterator[Item]:
@@ -72,12 +79,18 @@ class _Session:
             case "user.message" if as_text(data.get("content")).strip():
                 self._events.prompt(at)
             case "assistant.message":
-                yield from self._message(self._events, data, at)
+                of_a_sub_agent = bool(data.get("parentToolCallId") or line.get("agentId"))
+                yield from self._message(self._events, data, at, of_a_sub_agent)
             case "tool.execution_start":
-                self._asked.append(self._call(data, at))
+                self._start(self._call(data, at))
             case "tool.execution_complete":
+                name = as_id(data.get("toolCallId"))
+                # Some versions tell the end of a call alone.
+                if name in self._requests:
+                    self._start(self._requests[name])
                 yield from self._tell(self._events)
-                yield from self._events.result(_result(data, at), number)
+                result = _result(data, at, self._tools.get(name, ""))
+                yield from self._events.result(result, number)
 
     def end(self) -> Iterator[Item]:
         """The end of the file."""
@@ -86,27 +99,33 @@ class _Session:
             yield from self._events.close(at=self._at)
 
     def _message(
-        self, events: SessionEvents, data: dict[str, Any], at: int | None
+        self, events: SessionEvents, data: dict[str, Any], at: int | None, of_a_sub_agent: bool
     ) -> Iterator[Item]:
         yield from self._tell(events)
         yield from events.reply(int(as_amount(data.get("outputTokens")) or 0), at=at)
-        requests = as_objects(data.get("toolRequests"))
-        # A sub-agent's messages come while the call that it works for is open.
-        if requests and not data.get("parentToolCallId"):
+        requests = [_request(told, at) for told in as_objects(data.get("toolRequests"))]
+        fresh = [call for call in requests if call.id not in self._tools]
+        # A sub-agent's messages come while the call that it works for is open, and some messages
+        # behind the start of what they ask for.
+        if fresh and len(fresh) == len(requests) and not of_a_sub_agent:
             yield from events.move_on()
-            self._servers.clear()
-        for request in requests:
-            server = as_string(request.get("mcpServerName"))
-            self._servers[as_id(request.get("toolCallId"))] = server
+            self._requests.clear()
+        self._requests.update((call.id, call) for call in fresh)
+
+    def _start(self, call: Call) -> None:
+        self._requests.pop(call.id, None)
+        self._tools[call.id] = call.tool
+        self._asked.append(call)
 
     def _call(self, data: dict[str, Any], at: int | None) -> Call:
         name = as_id(data.get("toolCallId"))
+        asked = self._requests.get(name)
         return Call(
             id=name,
             tool=as_string(data.get("toolName")),
             args=as_arguments(data.get("arguments")),
             at=at,
-            server=as_string(data.get("mcpServerName")) or self._servers.get(name, ""),
+            server=as_string(data.get("mcpServerName")) or (asked.server if asked else ""),
         )
 
     def _tell(self, events: SessionEvents) -> Iterator[Item]:
@@ -117,19 +136,34 @@ class _Session:
             yield from events.call(call, batch)
 
 
-def _result(data: dict[str, Any], at: int | None) -> Result:
+def _request(told: dict[str, Any], at: int | None) -> Call:
+    return Call(
+        id=as_id(told.get("toolCallId")),
+        tool=as_string(told.get("name")),
+        args=as_arguments(told.get("arguments")),
+        at=at,
+        server=as_string(told.get("mcpServerName")),
+    )
+
+
+def _result(data: dict[str, Any], at: int | None, tool: str) -> Result:
     ok = data.get("success")
-    told = isinstance(ok, bool)
     error = data.get("error")
     said = as_string(as_object(error).get("message")) or as_text(error)
     content = data.get("result")
     if isinstance(content, dict):
         content = content.get("content", content)
+    text = as_text(content) or said
+    exited = _EXITED.search(text) if tool.endswith(_SHELLS) else None
+    code = int(exited[1]) if exited else None
+    told = isinstance(ok, bool) or code is not None
     return Result(
         call=as_id(data.get("toolCallId")),
-        text=as_text(content) or said,
-        ok=ok is True if told else None,
+        text=text,
+        # Copilot's own success is that the command was run, however it ended.
+        ok=ok is not False and not code if told else None,
         known="explicit" if told else "unknown",
         at=at,
         error=said or None,
+        exit_code=code,
     )

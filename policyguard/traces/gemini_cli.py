@@ -6,6 +6,7 @@ id, when more of it is known: the last one holds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,6 +37,13 @@ _HARNESS_SAYS = ("System: Please continue.",)
 """How messages of type user begin that the program writes."""
 
 _STATUS = {"success": True, "error": False, "cancelled": False}
+
+_SHELL = "run_shell_command"
+_ENDING = re.compile(
+    r"(?:\nExit Code: (?P<code>-?\d{1,10}|\(none\)))?(?P<signal>\nSignal: .*)?"
+    r"(?:\nBackground PIDs: .*)?(?:\nProcess Group PGID: .*)?\Z"
+)
+"""What Gemini puts below what a command printed: numbers that differ from call to call."""
 
 
 def detect(sample: Sample) -> bool:
@@ -139,6 +147,12 @@ def _call(told: dict[str, Any], at: int | None) -> Call:
 def _result(told: dict[str, Any]) -> Result:
     ok = _STATUS.get(as_string(told.get("status")))
     response, error = _response(told.get("result"))
+    code = None
+    if told.get("name") == _SHELL:
+        response, code = _printed(response)
+    # Gemini's own success is that the command was run, however it ended.
+    if code is not None and ok is not False:
+        ok = code == 0
     return Result(
         call=as_id(told.get("id")),
         text=response,
@@ -146,7 +160,18 @@ def _result(told: dict[str, Any]) -> Result:
         known="unknown" if ok is None else "explicit",
         at=from_iso(told.get("timestamp")),
         error=error if ok is False else None,
+        exit_code=code,
     )
+
+
+def _printed(text: str) -> tuple[str, int | None]:
+    """What a command printed, and its exit code: 0 is written by older versions only."""
+    ending = _ENDING.search(text)
+    if ending is None or not ending[0]:
+        return text, None
+    code, signal = ending["code"], ending["signal"] or ""
+    told = None if code in (None, "(none)") else int(code)
+    return text[: ending.start()] + signal, told
 
 
 def _response(result: object) -> tuple[str, str | None]:

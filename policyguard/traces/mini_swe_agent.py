@@ -23,6 +23,8 @@ from policyguard.traces.times import from_seconds
 
 FORMAT = "mini-swe-agent"
 
+_VERSION_1 = "mini-swe-agent-1"
+
 _FENCED = re.compile(r"```(\w+)\\s\*\\n\(\.\*\?\)\\n```")
 """The expressions for finding the command that are a fence with a tag: all that are shipped."""
 
@@ -33,11 +35,16 @@ _Commands = Callable[[dict[str, Any]], list[Call]]
 
 
 def detect(sample: Sample) -> bool:
-    """A document that says so in `trajectory_format`."""
+    """A document that says so in `trajectory_format`, or is older than that."""
     document = as_object(sample.document)
-    return as_string(document.get("trajectory_format")).startswith(FORMAT) and isinstance(
-        document.get("messages"), list
-    )
+    return _version(document).startswith(FORMAT) and isinstance(document.get("messages"), list)
+
+
+def _version(document: dict[str, Any]) -> str:
+    """The first versions of mini-swe-agent do not say that they are."""
+    if "trajectory_format" not in document and "model_stats" in as_object(document.get("info")):
+        return _VERSION_1
+    return as_string(document.get("trajectory_format"))
 
 
 def read(source: Source, met: Met) -> Iterator[Item]:
@@ -45,7 +52,7 @@ def read(source: Source, met: Met) -> Iterator[Item]:
     document = as_object(source.sample.document)
     info = as_object(document.get("info"))
     config = as_object(info.get("config"))
-    commands = _commands(as_string(document.get("trajectory_format")), config)
+    commands = _commands(_version(document), config)
     if commands is None:
         reason = "the run finds its commands by an expression of its own, which is not tried here"
         yield Skipped(source.file, None, reason)
@@ -72,7 +79,7 @@ def read(source: Source, met: Met) -> Iterator[Item]:
 
 def _commands(version: str, config: dict[str, Any]) -> _Commands | None:
     """How the commands of a message are found; None where that cannot be done."""
-    if version != "mini-swe-agent-1":
+    if version != _VERSION_1:
         return _listed
     expression = as_object(config.get("agent")).get("action_regex")
     fenced = _FENCED.fullmatch(as_string(expression))

@@ -1,7 +1,7 @@
 """OpenHands event streams: a list of events, or rows of `output.jsonl` with a `history` of them.
 
 In old files the history is a list of `[action, observation]` pairs, and the arguments of an action
-stand among its other keys.
+stand among its other keys. Version 1 writes events of another kind, also one a line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from policyguard.model.event import Started
-from policyguard.traces import usage
+from policyguard.traces import openhands_v1, usage
 from policyguard.traces.importer import Met
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.openhands_results import is_result, result
@@ -54,13 +54,22 @@ _FLAT_NO_ARGUMENTS = (
 )
 """In the oldest files: what stands beside the arguments of an action."""
 
+_ALONE = (
+    "one event of a conversation by itself: write all of them into one file, one a line "
+    "(jq -c . events/*.json > conversation.jsonl)"
+)
+
 
 def detect(sample: Sample) -> bool:
     """Events or pairs of them in a list, or in the `history` of a document or a line."""
     document = sample.document
     rows = as_objects(document) if isinstance(document, list) else []
     holders = (as_object(document), *(as_object(record) for record in sample.records), *rows)
-    return _are_events(document) or any(_are_events(row.get("history")) for row in holders)
+    return (
+        _are_events(document)
+        or any(_are_events(row.get("history")) for row in holders)
+        or any(openhands_v1.is_event(record) for record in (document, *sample.records))
+    )
 
 
 def _are_events(value: object) -> bool:
@@ -68,6 +77,8 @@ def _are_events(value: object) -> bool:
 
 
 def _is_typical(event: dict[str, Any]) -> bool:
+    if openhands_v1.is_event(event):
+        return True
     if isinstance(event.get("observation"), str):
         return isinstance(event.get("content"), str) and "role" not in event
     # Histories of other agents have actions too, which are the text of a command.
@@ -87,6 +98,12 @@ def read(source: Source, met: Met) -> Iterator[Item]:
     if isinstance(document, list) and _are_events(document):
         yield from _session(source, source.name, document)
         return
+    if any(openhands_v1.is_event(record) for record in source.sample.records):
+        yield from _lines(source)
+        return
+    if openhands_v1.is_event(document):
+        yield Skipped(source.file, None, _ALONE)
+        return
     taken: set[str] = set()
     for index, entry in enumerate(source.values()):
         if isinstance(entry, Skipped):
@@ -98,10 +115,24 @@ def read(source: Source, met: Met) -> Iterator[Item]:
         if not isinstance(history, list):
             yield Skipped(source.file, line, f"session `{name}`: no history")
             continue
+        if history and not _are_events(history):
+            yield Skipped(source.file, line, f"session `{name}`: a history of another agent")
+            continue
         # A file joined from several runs repeats their instances.
         unique = f"{source.name}:{index}" if name in taken else name
         taken.add(unique)
         yield from _session(source, unique, history, line)
+
+
+def _lines(source: Source) -> Iterator[Item]:
+    """Version 1, an event a line. The service itself writes each into a file of its own."""
+    lines = list(source.lines())
+    yield from (entry for entry in lines if isinstance(entry, Skipped))
+    history = [entry[1] for entry in lines if not isinstance(entry, Skipped)]
+    if len(history) == 1:
+        yield Skipped(source.file, None, _ALONE)
+    else:
+        yield from _session(source, source.name, history)
 
 
 def _session(
@@ -113,6 +144,9 @@ def _session(
     events = list(_events(history))
     first = next((at for event in events if (at := from_iso(event.get("timestamp")))), None)
     started = Started(session=name, at=first, agent=FORMAT)
+    if any(openhands_v1.is_event(event) for event in events):
+        yield from openhands_v1.session(source.file, started, events, line)
+        return
     stream = _Stream(SessionEvents(source.file, started), events, line)
     yield from stream.events.start()
     for event in events:

@@ -13,6 +13,9 @@ from policyguard.traces.shape import as_object
 _NO_RESULTS = ("agent_state_changed", "recall", "think", "condense", "null")
 """Observations that answer no call."""
 
+RUNS_ON = -1
+"""The exit code of a command that was not waited for any longer."""
+
 _FAILED = ("error", "user_rejected")
 _FILES = ("read", "edit", "write")
 _FILE_FAILED = "ERROR:"
@@ -27,7 +30,10 @@ def is_result(event: dict[str, Any]) -> bool:
 def result(event: dict[str, Any], call: str, at: int | None) -> Result:
     """The observation of a call."""
     text = as_text(event.get("content"))
-    code = _exit_code(event)
+    extras = as_object(event.get("extras"))
+    code = exit_code(as_object(extras.get("metadata")), extras, event)
+    if code == RUNS_ON:
+        return Result(call, text, at=at, pending=True)
     ok, known = _outcome(event, text, code)
     return Result(call, text, ok, known, at, exit_code=code)
 
@@ -49,10 +55,9 @@ def _outcome(event: dict[str, Any], text: str, code: int | None) -> tuple[bool |
     return None, "unknown"
 
 
-def _exit_code(event: dict[str, Any]) -> int | None:
-    """Where the observation of a command has it, in newer files and older ones."""
-    extras = as_object(event.get("extras"))
-    for holder in (as_object(extras.get("metadata")), extras, event):
+def exit_code(*holders: dict[str, Any]) -> int | None:
+    """The first of those that an observation has: its place differs with the version."""
+    for holder in holders:
         code = holder.get("exit_code")
         if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**53:
             return code

@@ -41,7 +41,10 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A result as its format has it. An empty `call` answers the oldest open call."""
+    """A result as its format has it. An empty `call` answers the oldest open call.
+
+    What is `pending` has neither succeeded nor failed: its command runs on.
+    """
 
     call: str
     text: str
@@ -51,6 +54,7 @@ class Result(msgspec.Struct, frozen=True):
     error: str | None = None
     exit_code: int | None = None
     duration: float | None = None
+    pending: bool = False
 
 
 class SessionEvents:
@@ -143,6 +147,7 @@ class SessionEvents:
             error=result.error,
             exit_code=result.exit_code,
             duration=result.duration,
+            state="pending" if result.pending else "",
         )
 
     @property

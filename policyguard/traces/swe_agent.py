@@ -18,21 +18,31 @@ FORMAT = "swe-agent"
 
 
 def detect(sample: Sample) -> bool:
-    """A document with a `trajectory` of steps, or with the `history` of a demonstration."""
+    """A document with a `trajectory` of steps, its own or of an attempt, or a demonstration's."""
     document = as_object(sample.document)
-    steps = as_objects(document.get("trajectory"))
+    runs = (document, *as_objects(document.get("attempts")))
     history = as_objects(document.get("history"))
-    return any("action" in step and "observation" in step for step in steps) or any(
+    return any(_has_steps(run) for run in runs) or any(
         "action" in entry and "agent" in entry for entry in history
     )
+
+
+def _has_steps(run: dict[str, Any]) -> bool:
+    steps = as_objects(run.get("trajectory"))
+    return any("action" in step and "observation" in step for step in steps)
 
 
 def read(source: Source, met: Met) -> Iterator[Item]:
     """The steps of the trajectory; each step with an action is a call and its result."""
     document = as_object(source.sample.document)
-    if "trajectory" not in document:
+    attempts = len(as_list(document.get("attempts")))
+    if attempts:
+        read = "the chosen one" if "trajectory" in document else "none, for none is chosen"
+        yield Skipped(source.file, None, f"{attempts} attempts at one task: read is {read}")
+    elif "trajectory" not in document:
         reason = "a demonstration: it has a history and no trajectory, so no steps to read"
         yield Skipped(source.file, None, reason)
+    if "trajectory" not in document:
         return
     started = Started(session=source.name.removesuffix(".traj"), agent=FORMAT)
     events = SessionEvents(source.file, started)

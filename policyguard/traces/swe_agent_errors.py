@@ -19,6 +19,16 @@ _TOOL_SAYS = (
 )
 """How SWE-agent's own tools begin when they refuse."""
 
+_EDITOR = "str_replace_editor"
+_EDITOR_SAYS = re.compile(
+    r"No replacement was performed[,.] "
+    r"|File already exists at: .*\. Cannot overwrite files using command `create`"
+    r"|The path .* (?:does not exist\. Please provide a valid path"
+    r"|is a directory and only the `view` command can be used"
+    r"|is not an absolute path, it should start with `/`)"
+)
+"""How the editor of SWE-agent 1 begins when it refuses."""
+
 _ENVIRONMENT_SAYS = (
     "EXECUTION TIMED OUT",
     "EXECUTION FAILED OR COMMAND MALFORMED",
@@ -47,6 +57,7 @@ def failed(tool: str, observation: str) -> bool:
     first, last = text.split("\n", 1)[0], text.rsplit("\n", 1)[-1]
     return (
         text.startswith((*_TOOL_SAYS, f"Usage: {tool} <"))
+        or (tool == _EDITOR and _EDITOR_SAYS.match(first) is not None)
         or (first.startswith("The command '") and "' was cancelled because it took more" in text)
         or (first.startswith("/bin/bash: line ") and ": syntax error" in first)
         or (first == text and _is_complaint(text))

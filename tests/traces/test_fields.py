@@ -214,3 +214,16 @@ def test_ends_of_calls_of_codex(event: dict[str, object], outcome: Ended | None)
 def test_outputs_of_codex(output: object, ok: bool | None, known: str, code: int | None) -> None:
     read = result({"call_id": "c", "output": output}, None, None)
     assert (read.ok, read.known, read.exit_code) == (ok, known, code)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Command: " + "Wall time: 1 seconds\n" * 100_000,
+        "Command: x\n" * 100_000,
+        "Chunk ID: 1\n" + "\n" * 1_000_000,
+    ],
+    ids=["headers", "commands", "line ends"],
+)
+def test_an_output_of_codex_made_to_be_slow_is_not(text: str) -> None:
+    assert result({"output": text}, None, None).text == text

@@ -21,6 +21,27 @@ FAILURES = [
     ("edit", "Usage: edit <start_line>:<end_line>"),
     ("goto", "Usage: goto <line>\nError: <line> must be a number"),
     ("goto", "Error: <line> must be less than or equal to 12"),
+    (
+        "str_replace_editor",
+        "No replacement was performed, old_str `x` did not appear verbatim in a",
+    ),
+    (
+        "str_replace_editor",
+        "No replacement was performed. Multiple occurrences of old_str `x` …",
+    ),
+    ("str_replace_editor", "The path /a b.py does not exist. Please provide a valid path."),
+    (
+        "str_replace_editor",
+        "The path a.py is not an absolute path, it should start with `/`. M…",
+    ),
+    (
+        "str_replace_editor",
+        "The path /a is a directory and only the `view` command can be used on directories",
+    ),
+    (
+        "str_replace_editor",
+        "File already exists at: /a.py. Cannot overwrite files using command `create`.",
+    ),
     ("create", "Error: File 'a.py' already exists.\n[File: a.py (1 lines total)]\n1:"),
     ("scroll_down", "No file open. Use the open command first."),
     ("insert", "No file opened. Either `open` or `create` a file first."),
@@ -54,6 +75,9 @@ FAILURES = [
 ]
 
 NO_FAILURES = [
+    ("cat", "The path /a.py does not exist. Please provide a valid path."),
+    ("str_replace_editor", "The path /a.py has been edited.\nThe path /b does not exist. Please …"),
+    ("str_replace_editor", "Here's a log:\nNo replacement was performed, old_str `x` did not …"),
     ("ls", ""),
     ("find_file", 'No matches found for "a.py" in /repo'),
     ("cat", "Errors are described in errors.md"),

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
 
+import click
+
 from policyguard.cli.aside import MISUSE, misuse
 from policyguard.traces import among
 from policyguard.traces.paths import real
@@ -64,7 +66,7 @@ def unwritten(error: OSError) -> NoReturn:
     # Python would try again at the end, and say so in words of its own.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     reason = error.strerror or error
-    print(f"policyguard: standard output cannot be written: {reason}", file=sys.stderr)
+    click.echo(f"policyguard: standard output cannot be written: {reason}", err=True)
     sys.exit(MISUSE)
 
 

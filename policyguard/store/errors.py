@@ -30,4 +30,6 @@ def damaged(place: Path, what: str, error: Exception) -> StoreError:
 
 
 class SessionBusyError(StoreError):
-    """The session belongs to another process that is still alive."""
+    """The session is open elsewhere: in another process that is still alive, or in another guard of
+    this one. End it there, or use another session id.
+    """

@@ -40,7 +40,7 @@ class MemoryStore:
                 raise SessionBusyError(
                     Path(":memory:"),
                     f"session {session!r:.80} is held by another guard of this process",
-                    "end it there, open it as shared in both, or use another session id",
+                    "end it there, or use another session id",
                 )
             lease = MemoryLease(self._leased, session, shared=shared)
             holders.add(lease)

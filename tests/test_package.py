@@ -5,7 +5,16 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import policyguard
+
 ROOT = Path(__file__).parents[1]
+
+
+def test_what_a_host_has_to_catch_is_public() -> None:
+    for name in policyguard.__all__:
+        assert getattr(policyguard, name).__name__ == name
+    assert issubclass(policyguard.SessionBusyError, policyguard.StoreError)
+    assert issubclass(policyguard.AlteredError, policyguard.JournalError)
 
 
 def test_every_folder_that_ships_is_listed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -26,6 +27,14 @@ _COMMANDS = (
 
 class _Commands(click.Group):
     """The commands, each imported when it is asked for: what all of them need takes its time."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            from policyguard.cli.output import unwritten
+
+            unwritten(error)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

@@ -17,10 +17,11 @@ from policyguard.model.diagnostic import did_you_mean
 def explain(context: click.Context, code: str | None, source: str | None) -> None:
     """Explain the CODE of a diagnostic, or (with --cel) a CEL expression.
 
-    In EXPR the variables of the policy language are known, with any fields.
+    In EXPR the variables of the policy language are known, with any fields. Exits with 0, 1 (EXPR
+    is no expression) or 2 (misuse, or no diagnostic has the CODE).
     """
     if (code is None) is (source is None):
-        raise click.UsageError("name a CODE, or give --cel EXPR")
+        raise click.UsageError("name a CODE or give --cel EXPR: one of them")
     if code is not None:
         _code(code)
     else:

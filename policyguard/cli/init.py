@@ -34,6 +34,8 @@ def init(pack: str, output: str, *, force: bool) -> None:
     if output == "-":
         click.echo(text, nl=False)
         return
+    if Path(output).is_dir():
+        misuse(f"`{output}` is a folder; name a file in it")
     try:
         with Path(output).open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)

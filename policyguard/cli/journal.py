@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from policyguard.cli.aside import misuse
+from policyguard.cli.output import STANDARD, check_output, opened
 from policyguard.journal.exported import anchor_lines
 from policyguard.journal.show import describe, lines, session_shown
 from policyguard.store.durable import SqliteStore
@@ -32,30 +34,43 @@ def show(path: Path, *, follow: bool) -> None:
     """
     told = ""
     try:
-        for line in lines(path, (lambda: time.sleep(_POLL_S)) if follow else None):
+        for line in _lines(path, follow=follow):
             session = session_shown(line)
             if session and session != told:
                 told = session
                 click.echo(f"session {session}")
             click.echo(describe(line))
-    except BrokenPipeError:  # who reads has read enough: click ends in silence
-        raise
-    except OSError as error:
-        misuse(f"{path}: cannot be read: {error.strerror}")
     except KeyboardInterrupt:
         return
 
 
+def _lines(path: Path, *, follow: bool) -> Iterator[bytes]:
+    try:
+        yield from lines(path, (lambda: time.sleep(_POLL_S)) if follow else None)
+    except OSError as error:
+        misuse(f"{path}: cannot be read: {error.strerror}")
+
+
 @journal.command()
 @click.option("--store", type=click.Path(path_type=Path), help="The store.  [default: the user's]")
-def anchors(store: Path | None) -> None:
-    """Print the anchors, one a line: keep them where nobody who runs agents can write.
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=STANDARD,
+    metavar="FILE",
+    help="Where they go, whole or not at all.  [default: standard output]",
+)
+def anchors(store: Path | None, output: Path) -> None:
+    """Write the anchors, one a line: keep them where nobody who runs agents can write.
 
     `policyguard verify --anchor FILE` holds journals against them.
     """
+    check_output(output, ())
     try:
         kept = SqliteStore(store or default_store(), caps=None, read_only=True)
-        for line in anchor_lines(kept.anchors.all()):
-            click.echo(line)
+        with opened(output) as file:
+            for line in anchor_lines(kept.anchors.all()):
+                file.write(f"{line}\n".encode())
     except StoreError as error:
         misuse(error)

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
-from policyguard.cli.aside import misuse
+import click
+
+from policyguard.cli.aside import MISUSE, misuse
 from policyguard.traces import among
 from policyguard.traces.paths import real
 
@@ -55,6 +57,17 @@ def write(output: Path, text: str) -> None:
     """Write all of it or nothing."""
     with opened(output) as file:
         file.write((text.removesuffix("\n") + "\n").encode())
+
+
+def unwritten(error: OSError) -> NoReturn:
+    """End a command whose report standard output does not take; any other error goes on."""
+    if error.filename is not None:
+        raise error
+    # Python would try again at the end, and say so in words of its own.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    reason = error.strerror or error
+    click.echo(f"policyguard: standard output cannot be written: {reason}", err=True)
+    sys.exit(MISUSE)
 
 
 @contextmanager

@@ -63,8 +63,8 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
 
     A session whose id an earlier file has had becomes `id#1`. Sub-agents' sessions are put among
     their parents', in the order of their times. Labels that name a `file` do not match what is
-    converted, but where the output has the name of that file. Exits with 1 where nothing is
-    converted.
+    converted, but where the output has the name of that file. Where nothing is converted no file
+    is written, one that is there stays, and it exits with 1.
     """
     files = _expanded(paths)
     check_output(output, files)
@@ -83,9 +83,9 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
                 if output == STANDARD:
                     line = for_json(line.decode()).encode()
                 file.write(line + b"\n")
-    say(f"{events} events written, {skipped} skipped")
-    if not events:
-        context.exit(1)
+        say(f"{events} events written, {skipped} skipped")
+        if not events:  # ends what is opened as an error does: the output stays what it was
+            context.exit(1)
 
 
 def _expanded(paths: tuple[str, ...]) -> list[Path]:

@@ -10,7 +10,7 @@ import msgspec
 from policyguard.cli.aside import misuse
 from policyguard.journal.errors import JournalError
 from policyguard.journal.exported import read_anchors
-from policyguard.journal.finding import UNREAD
+from policyguard.journal.finding import UNPROVEN
 from policyguard.journal.key import read_key
 from policyguard.journal.verify import Verified, verify
 from policyguard.report.escape import for_terminal, json_document
@@ -84,7 +84,7 @@ def _summary(result: Verified, *, against: bool) -> str:
     errors = {one.code for one in result.findings if one.severity == "error"}
     said = "nothing was altered"
     if errors:
-        told = not errors.issubset(UNREAD)
+        told = not errors.issubset(UNPROVEN)
         said = "something was altered" if told else "whether something was altered is not known"
     if not against:
         said += "; without a store or --anchor, a cut tail or a missing file is not found"

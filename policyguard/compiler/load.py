@@ -244,6 +244,7 @@ def _pack(name: str) -> _File | _Refused:
         hint = did_you_mean(bare, known)
         if hint is None and Path(name).exists():
             hint = f"a file is written with its folder: `./{name}`"
+        hint = hint or f"the packs are {', '.join(known)}"
         return _Refused("load/not-found", f"no pack is named {quoted(name)}", hint)
     shown = f"{inputs.PACK}{inside}/policy.yaml"
     return _File(shown, shown, folder)

@@ -78,7 +78,7 @@ class Envelope:
 
     def __init__(self, entries: tuple[policy.Envelope, ...]) -> None:
         self._states = [entry.state for entry in entries]
-        self._marks = [Regex(entry.pattern) for entry in entries]
+        self._marks = [_mark(entry.pattern) for entry in entries]
         self._set = RegexSet([entry.pattern for entry in entries], head=TEXT, tail=TEXT)
 
     def state(self, text: str) -> tuple[str, str] | None:
@@ -87,14 +87,25 @@ class Envelope:
         if place is None:
             return None
         state = self._states[place]
-        begin, end = self._marks[place].span(text[:TEXT]) or (0, 0)
-        # What takes in all of a text is a fallback, or the text is more than a mark of its state.
-        marked = begin == 0 and end < min(len(text), TEXT)
-        if marked or text.strip().rstrip(":").casefold() in _BARE[state]:
-            return state, text[end:].lstrip()
-        return state, text
+        if text.strip().rstrip(":").casefold() in _BARE[state]:
+            return state, ""
+        mark = self._marks[place]
+        begin, end = (mark.span(text[:TEXT]) if mark is not None else None) or (0, 0)
+        if begin or not end or end == min(len(text), TEXT):
+            return state, text  # not what the text begins with, or more than a mark of its state
+        if text[end - 1] != ":":  # the colon after a mark is the mark's
+            end += text.startswith(":", end)
+        return state, text[end:].lstrip()
 
 
+def _mark(pattern: str) -> Regex | None:
+    """A pattern that says what a text of a state begins with; None: it is found in every text."""
+    mark = Regex(pattern)
+    return None if mark.search("") or all(map(mark.search, _UNLIKE)) else mark
+
+
+_UNLIKE = ("a", "!")
+"""Texts of a character each: what is found in both stands for any text."""
 _BARE = {
     "success": ("success", "succeeded"),
     "failure": ("failure", "failed"),

@@ -36,7 +36,7 @@ def opened(store: str | Path, policy: Policy) -> SqliteStore:
     caps = Caps(
         constraints=policy.bounds.constraints,
         evidence=policy.bounds.evidence,
-        anchors=policy.bounds.sessions,
+        anchors=policy.bounds.journals,
     )
     return SqliteStore(store, caps=caps, sync=policy.journal.durability == "fsync")
 

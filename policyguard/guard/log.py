@@ -28,7 +28,7 @@ def journal_of(compiled: Compiled, store: Store, now: int, key: bytes | None) ->
     """The journal of a policy; None where the policy or the store keeps none.
 
     With a `key` there must be one: `ValueError`. Journals that have been kept for
-    `journal.keep_for` at `now` (ns) are removed.
+    `journal.keep_for` at `now` (ns) are removed, and those beyond `bounds.journals` with them.
     """
     place = getattr(store, "path", None)
     policy = compiled.policy
@@ -42,7 +42,7 @@ def journal_of(compiled: Compiled, store: Store, now: int, key: bytes | None) ->
         return None
     folder = journals_beside(place)
     if settings.keep_for is not None:
-        most = policy.bounds.sessions
+        most = policy.bounds.journals
         prune(folder, store.anchors, before=now - settings.keep_for, most=most)
     return Journal(
         folder,

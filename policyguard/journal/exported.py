@@ -25,7 +25,7 @@ def anchor_lines(anchors: Iterable[Anchor]) -> Iterable[str]:
 
 
 def read_anchors(path: Path) -> list[Anchor]:
-    """All exported anchors of a file, of which several may be of one session.
+    """All exported anchors of a file, at least one; several may be of one session.
 
     Raises `JournalError`.
     """
@@ -45,4 +45,8 @@ def read_anchors(path: Path) -> list[Anchor]:
             raise JournalError(
                 path, f"line {number} is no anchor", "export it anew: policyguard journal anchors"
             ) from None
+    if not anchors:
+        raise JournalError(
+            path, "holds no anchor", "export it anew: policyguard journal anchors -o FILE"
+        )
     return anchors

@@ -52,14 +52,26 @@ _KINDS: dict[str, tuple[Severity, str]] = {
     ),
     "journal/unanchored": ("info", "nothing: what stands beyond an anchor could be cut unseen"),
     "journal/no-anchor": ("info", "give the store or an exported anchor, to find a cut tail"),
+    "journal/dropped-anchors": (
+        "error",
+        "raise `bounds.journals`, or let journals go by age (`journal.keep_for`); an export of "
+        "before (--anchor) still speaks of them",
+    ),
     "journal/empty": ("info", "nothing: a process died before its first line"),
 }
 
 CODES = tuple(_KINDS)
 """All codes that a finding may have."""
 
-UNREAD = ("journal/unreadable", "journal/no-chain", "journal/key", "journal/no-key")
-"""Of these, what is said of a file that was not followed: nobody knows whether it was altered."""
+UNPROVEN = (
+    "journal/unreadable",
+    "journal/no-chain",
+    "journal/key",
+    "journal/no-key",
+    "journal/dropped-anchors",
+)
+"""Of these, what is said of files that were not followed, or have no anchor any more: nobody knows
+whether they were altered."""
 
 
 def found(code: str, file: Path, message: str, line: int | None = None) -> Finding:

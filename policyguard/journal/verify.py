@@ -25,6 +25,10 @@ _MOST = 100
 """Findings about one file that are listed: nobody reads on in a file that is all wrong."""
 
 
+_LOOSE = ("journal/no-anchor", "journal/empty")
+"""What is said of a file that no anchor speaks of."""
+
+
 class Verified(msgspec.Struct, frozen=True):
     """What was read, and what was found in it."""
 
@@ -70,6 +74,9 @@ def verify(
     if folders:
         folder = folders[0]
         findings += _missing(folder, {file.name for file in files}, checker, anchors)
+    loose = [Path(one.file) for one in findings if one.code in _LOOSE]
+    if anchors is not None and (folders or loose):
+        findings += _dropped((*folders, *loose)[0], anchors)
     return Verified(len(files), checker.lines, tuple(findings))
 
 
@@ -108,6 +115,16 @@ def _missing(
             continue  # forgotten since the anchors were read, and its file with it
         message = f"session {last.session!r:.80} has {last.count} anchored lines, and no file"
         yield found("journal/missing-file", folder / name, message)
+
+
+def _dropped(place: Path, anchors: Anchors) -> Iterator[Finding]:
+    """Sessions without an anchor may have had one: cut, or taken away, nobody would see it."""
+    dropped = anchors.dropped()
+    if dropped:
+        what = "anchor of 1 session" if dropped == 1 else f"anchors of {dropped} sessions"
+        message = f"the store has dropped the {what}, beyond `bounds.journals`: "
+        message += "sessions without an anchor are not proven"
+        yield found("journal/dropped-anchors", place, message)
 
 
 class _Checker:

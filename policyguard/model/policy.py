@@ -278,6 +278,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
     """
 
     sessions: Positive
+    journals: Positive
     plans: Positive
     in_flight: Positive
     unreported: int

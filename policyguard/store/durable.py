@@ -19,6 +19,7 @@ from policyguard.store.sqlite import Database, Value
 from policyguard.store.tables import APPLICATION, MIGRATIONS
 
 _KEY_BYTES = 32
+_DROPPED = "anchors dropped"
 _BATCH = 500
 """Rows that are read in one step, so that nobody waits for a reader of many."""
 
@@ -112,7 +113,13 @@ class SqliteAnchors:
                 "hash = excluded.hash, size = excluded.size, used = excluded.used",
                 (anchor.session, anchor.chain, anchor.count, anchor.hash, anchor.size),
             )
-            _trim(self._database, "anchors", "session", self._cap)
+            dropped = _trim(self._database, "anchors", "session", self._cap)
+            if dropped:
+                self._database.run(
+                    "INSERT INTO meta (name, value) VALUES (?, ?) "
+                    "ON CONFLICT DO UPDATE SET value = value + excluded.value",
+                    (_DROPPED, dropped),
+                )
 
     def forget(self, session: str) -> None:
         """Forget the session's anchor."""
@@ -132,6 +139,12 @@ class SqliteAnchors:
             if len(rows) < _BATCH:
                 return
             first = f"{rows[-1][0]}\0"  # the least text that is greater
+
+    def dropped(self) -> int:
+        """How many went because there were too many."""
+        return self._database.number(
+            "SELECT ifnull(max(value), 0) FROM meta WHERE name = ?", (_DROPPED,)
+        )
 
     def _anchor(self, row: tuple[object, ...]) -> Anchor:
         try:
@@ -306,16 +319,16 @@ class SqliteEvidence:
         return tuple((row[0], row[1], row[2]) for row in rows)
 
 
-def _trim(database: Database, table: str, key: str, cap: int | None) -> bool:
-    """Remove the least recently used rows beyond the cap; whether there were any."""
+def _trim(database: Database, table: str, key: str, cap: int | None) -> int:
+    """Remove the least recently used rows beyond the cap; how many there were."""
     if cap is None:
-        return False
+        return 0
     number = database.number("SELECT number FROM counts WHERE name = ?", (table,))
     if number <= cap:
-        return False
+        return 0
     database.run(
         f"DELETE FROM {table} WHERE ({key}) IN "  # noqa: S608 - both names are from this module
         f"(SELECT {key} FROM {table} ORDER BY used LIMIT ?)",
         (number - cap,),
     )
-    return True
+    return number - cap

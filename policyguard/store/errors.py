@@ -30,4 +30,7 @@ def damaged(place: Path, what: str, error: Exception) -> StoreError:
 
 
 class SessionBusyError(StoreError):
-    """The session belongs to another process that is still alive."""
+    """The session is open elsewhere: end it there, or use another session id.
+
+    In another process that is still alive, or in another guard of this one.
+    """

@@ -250,7 +250,7 @@ def _busy(file: Path, session: str, whom: str) -> SessionBusyError:
     return SessionBusyError(
         file,
         f"session {session!r:.80} is held {whom}",
-        "end it there, open it as shared in both, or use another session id",
+        "end it there, or use another session id",
     )
 
 

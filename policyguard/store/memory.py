@@ -7,6 +7,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -39,7 +40,7 @@ class MemoryStore:
                 raise SessionBusyError(
                     Path(":memory:"),
                     f"session {session!r:.80} is held by another guard of this process",
-                    "end it there, open it as shared in both, or use another session id",
+                    "end it there, or use another session id",
                 )
             lease = MemoryLease(self._leased, session, shared=shared)
             holders.add(lease)
@@ -90,6 +91,7 @@ class MemoryAnchors:
 
     def __init__(self, table: Table[str, Anchor]) -> None:
         self._table = table
+        self._dropped = 0
 
     def get(self, session: str) -> Anchor | None:
         """The session's anchor."""
@@ -97,7 +99,10 @@ class MemoryAnchors:
 
     def put(self, anchor: Anchor) -> None:
         """Set the session's anchor."""
-        self._table.put(anchor.session, anchor)
+        with self._table.step():
+            if self._table.put(anchor.session, anchor):
+                self._table.step.undo.append(partial(setattr, self, "_dropped", self._dropped))
+                self._dropped += 1
 
     def forget(self, session: str) -> None:
         """Forget the session's anchor."""
@@ -107,6 +112,10 @@ class MemoryAnchors:
         """All anchors, by session."""
         with self._table.step():
             return sorted(self._table.rows.values(), key=lambda anchor: anchor.session)
+
+    def dropped(self) -> int:
+        """How many went because there were too many."""
+        return self._dropped
 
 
 class _Kept(msgspec.Struct, frozen=True):

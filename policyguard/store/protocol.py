@@ -25,7 +25,7 @@ from policyguard.evaluator.account import Account
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
     """How many of each are kept at most; beyond that the least recently used go.
 
-    `constraints` and `evidence` are the policy's `bounds`, `anchors` is one a session.
+    They are the policy's `bounds`; `anchors`, of which each session has one, are its `journals`.
     """
 
     constraints: int
@@ -64,6 +64,10 @@ class Anchors(Protocol):
 
     def all(self) -> Iterable[Anchor]:
         """All anchors, by session."""
+        ...
+
+    def dropped(self) -> int:
+        """How many went because there were too many: without them, nothing proves their files."""
         ...
 
 

@@ -97,6 +97,9 @@ def test_what_cannot_be_done_is_2() -> None:
     nowhere = run("init", "--output", "nowhere/x.yaml")
     assert nowhere.exit_code == 2
     assert "no such file or directory" in nowhere.stderr
+    folder = run("init", "--output", ".")
+    assert folder.exit_code == 2
+    assert "`.` is a folder; name a file in it" in folder.stderr
     assert list(Path().iterdir()) == []
 
 

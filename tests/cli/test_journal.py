@@ -113,9 +113,10 @@ def test_follow_goes_on_with_what_is_written(tmp_path: Path) -> None:
 
 
 def test_anchors_of_no_store_are_2(tmp_path: Path) -> None:
-    result = _run("anchors", "--store", tmp_path / "store.db")
+    result = _run("anchors", "--store", tmp_path / "store.db", "-o", tmp_path / "anchors.jsonl")
     assert result.exit_code == 2
     assert "is not there" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("kept", "judged"), [("keep", 2), ("mask", 1), ("hash", 1), ("drop", 1)])

@@ -37,6 +37,17 @@ def test_standard_output_has_its_own_names_and_errors(command: str, tmp_path: Pa
     assert log.read_text().startswith("old\n{")
 
 
+@pytest.mark.parametrize(
+    "command", ["--help", f"simulate {DEMO}", f"journal show {DEMO}", "explain yaml/encoding"]
+)
+def test_a_full_standard_output_is_named_and_2(command: str) -> None:
+    args = [sys.executable, "-m", "policyguard", *command.split()]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(args, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    said = "policyguard: standard output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_pipe_is_written_into_and_stays_one(command: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"

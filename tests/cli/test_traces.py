@@ -212,6 +212,18 @@ def test_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
     assert "cannot be written: there is no folder" in result.stderr
 
 
+def test_where_nothing_is_converted_the_output_stays_what_it_was(tmp_path: Path) -> None:
+    notes, good, new = tmp_path / "notes.txt", tmp_path / "good.jsonl", tmp_path / "new.jsonl"
+    notes.write_text("hello")
+    good.write_text("good\n")
+    assert run("convert", notes, "-o", good).exit_code == 1
+    assert good.read_text() == "good\n"
+    result = run("convert", notes, "-o", new)
+    assert result.exit_code == 1
+    assert "0 events written, 1 skipped" in result.stderr
+    assert not new.exists()
+
+
 @pytest.mark.parametrize("command", [["stats"], ["convert", "-o", "-"]])
 def test_a_path_of_nothing_is_misuse(tmp_path: Path, command: list[str]) -> None:
     result = run(*command, tmp_path / "nowhere.jsonl")

@@ -155,6 +155,17 @@ def test_nothing_is_not_unaltered(state: Path, tmp_path: Path, form: str) -> Non
     assert "journal: no journal is there" in result.stderr
 
 
+def test_an_export_without_an_anchor_proves_nothing(state: Path, tmp_path: Path) -> None:
+    anchors = tmp_path / "anchors.jsonl"
+    anchors.write_text("\n")
+    result = _run("--anchor", anchors)
+    assert result.exit_code == 2
+    assert f"{anchors}: holds no anchor; export it anew" in result.stderr
+    exported = CliRunner().invoke(main, ["journal", "anchors", "-o", str(anchors)])
+    assert (exported.exit_code, exported.stdout) == (0, "")
+    assert _run("--anchor", anchors).exit_code == 0
+
+
 def test_exported_anchors_are_held_against_the_journals(state: Path, tmp_path: Path) -> None:
     exported = CliRunner().invoke(main, ["journal", "anchors"], catch_exceptions=False)
     assert exported.exit_code == 0

@@ -330,6 +330,26 @@ def test_journals_go_when_they_have_been_kept_long_enough(tmp_path: Path) -> Non
     assert [file.name[:3] for file in (tmp_path / "state" / "journal").iterdir()] == ["new"]
 
 
+def test_journals_do_not_go_by_how_many_sessions_are_held_in_memory(tmp_path: Path) -> None:
+    rest = "journal: {keep_for: 30d}\nbounds: {sessions: 3}\n"
+    guard = _guard(tmp_path, rest)
+    for number in range(8):
+        session = guard.session(f"run-{number}")
+        session.check("x")
+        session.close()
+    guard.close()
+    guard = _guard(tmp_path, rest)
+    files = sorted((tmp_path / "state" / "journal").iterdir())
+    assert len(files) == 8
+    files[0].unlink()
+    files[2].write_bytes(files[2].read_bytes().splitlines(keepends=True)[0])
+    store = str(tmp_path / "state" / "store.db")
+    done = CliRunner().invoke(main, ["verify", "--store", store])
+    assert done.exit_code == 1
+    assert "journal/missing-file" in done.stdout
+    assert "journal/cut-tail" in done.stdout
+
+
 def test_a_pattern_to_redact_must_exist(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="no pattern is named `secret_`"):
         _guard(tmp_path, "patterns: {secrets: key}\njournal: {redact: [secret_]}\n")

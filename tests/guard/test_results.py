@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import types
 
 from policyguard import Guard, Session
@@ -123,6 +124,33 @@ def test_the_model_gets_an_unambiguous_result(tmp_path: Path) -> None:
     assert failed.structured["metadata"]["reason"] == "TimeoutError: no answer"
     waits = session.record(session.check("t", {"n": 2}), result="wait", retry_after=3)
     assert waits.structured["metadata"]["retry_after"] == 3
+
+
+@pytest.mark.parametrize("rest", [".*", ".+", ".", "(?s).*", "(?s)^.*$", r"\\s*", "^"])
+@pytest.mark.parametrize("text", ["line 1\nline 2\n", "\n  x: 1\n", "x", ": x"])
+def test_a_fallback_takes_nothing_away(tmp_path: Path, rest: str, text: str) -> None:
+    marks = f'{{state: pending, pattern: "^PENDING"}}, {{state: success, pattern: "{rest}"}}'
+    session = of(tmp_path, f"policyguard: 1\nname: x\noutcomes: {{envelope: [{marks}]}}\n")
+    assert session.record(session.check("t"), result=text).text == f"SUCCESS: {text}"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("PENDING: 3 of 10", "PENDING: 3 of 10"),
+        ("PENDING 3 of 10", "PENDING: 3 of 10"),
+        ("PENDING\n3 of 10\n", "PENDING: 3 of 10\n"),
+        ("PENDING:", "PENDING:"),
+        ("WAIT: :80 is not open", "PENDING: :80 is not open"),
+        ("it is PENDING: 3", "PENDING: it is PENDING: 3"),
+    ],
+)
+def test_a_mark_is_what_begins_the_text_and_its_colon(
+    tmp_path: Path, given: str, told: str
+) -> None:
+    marks = '{state: pending, pattern: "^WAIT:"}, {state: pending, pattern: "PENDING"}'
+    session = of(tmp_path, f"policyguard: 1\nname: x\noutcomes: {{envelope: [{marks}]}}\n")
+    assert session.record(session.check("t"), result=given).text == told
 
 
 def test_without_an_envelope_results_stay_as_they_are(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from policyguard.journal.format import encode
 from policyguard.journal.verify import Verified, verify
 from policyguard.model.event import Closed, Event, Started, TurnStarted
 from policyguard.store.durable import SqliteAnchors, SqliteStore
-from policyguard.store.protocol import Anchor
+from policyguard.store.memory import MemoryStore
+from policyguard.store.protocol import Anchor, Caps
 from tests.journal.world import CAPS, World, run
 
 Lines = list[bytes]
@@ -250,6 +251,24 @@ def test_a_journal_that_is_pruned_while_it_is_verified_is_not_missing(
     for anchor in world.anchors.all():
         anchors.put(anchor)
     assert verify([world.folder], anchors=anchors).findings == ()
+
+
+def test_where_anchors_had_to_go_nothing_is_proven_without_one(world: World) -> None:
+    """`s` was cut, and perhaps more were taken away: nobody knows."""
+    few = MemoryStore(caps=Caps(constraints=1, evidence=1, anchors=1)).anchors
+    for anchor in world.anchors.all():
+        few.put(anchor)
+    assert [anchor.session for anchor in few.all()] == ["t"]
+    after(world, lambda ls: ls[:4])
+    result = verify([world.folder], anchors=few)
+    assert told(result) == [("no-anchor", None), ("dropped-anchors", None)]
+    assert result.failed
+    message = "the store has dropped the anchor of 1 session, beyond `bounds.journals`"
+    assert result.findings[1].message.startswith(message)
+    assert verify([world.journal.path("s")], anchors=few).failed
+    assert verify([world.journal.path("t")], anchors=few).findings == ()
+    world.journal.path("s").unlink()
+    assert told(verify([world.folder], anchors=few)) == [("dropped-anchors", None)]
 
 
 def test_a_torn_last_line_is_no_failure(world: World) -> None:

@@ -55,6 +55,25 @@ def test_an_anchor_is_kept_replaced_and_forgotten(store: Store) -> None:
     assert anchors.get("s") is None
 
 
+def test_anchors_that_had_to_go_are_counted(store: Store) -> None:
+    for number in range(6):
+        store.anchors.put(Anchor(str(number), "c", 1, "h", 10))
+    store.anchors.put(Anchor("5", "c", 2, "h", 20))
+    assert store.anchors.dropped() == 2
+    store.anchors.forget("4")
+
+    def fail() -> None:
+        with store.transaction():
+            store.anchors.put(Anchor("7", "c", 1, "h", 10))
+            store.anchors.put(Anchor("8", "c", 1, "h", 10))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert store.anchors.dropped() == 2
+    assert [anchor.session for anchor in store.anchors.all()] == ["2", "3", "5"]
+
+
 def test_a_constraint_is_found_by_scope_and_key(store: Store) -> None:
     held = constraint("b"), constraint("a"), constraint("c", key="other")
     assert all(store.constraints.put(one) for one in held)

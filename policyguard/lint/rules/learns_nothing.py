@@ -1,9 +1,10 @@
-"""A `learn` section, and nothing in the policy that makes a failure teach.
+"""A `learn` or `radius` section, and nothing in the policy that makes a failure teach.
 
 Failures teach by whose fault they are: the agent's, where `learn.blame` says nothing else. One
 without a signature is nobody's (`unknown`), and so is one whose signature names no `blame`. Unless
 the host says whose fault it was (`record(blame=…)`), such a policy learns nothing. What a signature
-says in a `learn` of its own is nothing either where the policy has no `learn`.
+says in a `learn` of its own is nothing either where the policy has no `learn`. A `radius` narrows
+after the failures that would teach, and by itself after no other.
 
 Avoid:
 
@@ -29,11 +30,19 @@ from policyguard.lint.rule import Finding
 from policyguard.lint.subject import Subject
 from policyguard.model.policy import Blame, Learn, Policy, Signature
 
+_HINT = "give signatures with their `blame`; `extends: [core]` brings many"
+_UNSAID = Learn(blame=("agent",))
+"""Whose failures a `radius` narrows after where there is no `learn`."""
+
 
 def find(subject: Subject) -> Iterator[Finding]:
     """Sections that say what failures teach, where none ever does."""
     policy, where = subject.policy, subject.layered.where
     base = policy.learn
+    if policy.radius and not _teaches(policy, base or _UNSAID):
+        blame = _named((base or _UNSAID).blame)
+        message = f"nothing in this policy blames a failure on {blame}: the radius never narrows"
+        yield Finding(where(("radius",), key=True), message, _HINT)
     if base is None:
         for _, path in learns(policy):
             message = "nothing is learned: the policy itself has no `learn`"
@@ -41,8 +50,7 @@ def find(subject: Subject) -> Iterator[Finding]:
         return
     if not _teaches(policy, base):
         message = f"nothing in this policy blames a failure on {_named(base.blame)}: none teaches"
-        hint = "give signatures with their `blame`; `extends: [core]` brings many"
-        yield Finding(where(("learn",), key=True), message, hint)
+        yield Finding(where(("learn",), key=True), message, _HINT)
         return
     for place, signature in enumerate(policy.signatures):
         if signature.learn is not None and not _taught(policy, signature, base):

@@ -55,7 +55,7 @@ def test_each_limit_is_that_of_the_last_pack_that_has_it(tmp_path: Path) -> None
     assert holds(*default, "outage") == "packs/sentinel"
     assert holds("limits", "tools", "search_web", "repeat") == "packs/sentinel"
     assert holds("limits", "tools", "poll_*", "polling") == "packs/reasoning-loop"
-    assert holds("limits", "tools", "BashOutput", "polling") == "core"
+    assert holds("limits", "classes", "waiting", "polling") == "core"
     assert holds("classify", "fingerprint", "ignore") == "packs/reasoning-loop"
     assert holds("classify", "state_changing") == "core"
     assert holds("outcomes", "envelope") == "packs/reasoning-loop"

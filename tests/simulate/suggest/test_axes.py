@@ -25,7 +25,7 @@ def test_core_can_be_turned_at_its_limits_and_gets_budgets() -> None:
         "limits/default/repeat",
         "limits/default/cycle",
         "limits/default/failures",
-        "limits/tools:poll_*/polling",
+        "limits/classes:waiting/polling",
         "budgets/calls-per-session",
         "budgets/calls-per-turn",
     }

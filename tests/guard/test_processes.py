@@ -169,7 +169,7 @@ def test_processes_that_are_killed_lose_and_overdraw_nothing(
     running = [ready.pop() for _ in range(number)]
     shop.go(*running)
     for kill in range(kills):
-        shop.logged(limit * (kill + 1) // (kills + 2))  # in the first half, so that none is done
+        shop.logged(limit * (kill + 1) // (2 * kills + 2))  # in the first half: none is done
         victim = running.pop(chance.randrange(number))
         victim.kill()
         victim.communicate()

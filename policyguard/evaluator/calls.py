@@ -116,10 +116,8 @@ def complete(
         session.successes += 1
         if attempt.walk.plan.changes(attempt):
             changes.note(attempt.fingerprint, at)
-            above = session.parent
-            while above is not None:  # it works for them
+            for above in session.ancestors():  # it works for them
                 above.changes.note(f"{session.id}\x1f{attempt.fingerprint}", at)
-                above = above.parent
     elif not outcome.ok:
         session.facts["failures"] += 1
     if attempt.walk.hears or not (succeeded and session.calm and outcome.advancing):

@@ -71,14 +71,15 @@ class Failures(Limit):
         if effect is None:
             return None
         how = "with the same error" if self.same_error else "in a row"
-        one_tool = len(row.tools) == 1 and (self.same_error or self.signature)
-        who = f"calls of `{attempt.tool}`" if one_tool else "calls"
+        # Another tool's success ends the row, where there is a row of some tools.
+        by_tool = bool(count) and (self.same_error or bool(self.signature))
+        who = f"calls of `{attempt.tool}`" if by_tool and len(row.tools) == 1 else "calls"
         return Violation(
             self.id,
             effect,
             "failures",
             f"{who} have failed {in_a_row(count, how)}" if count else NEVER,
-            _OTHER_TOOL if self.same_error or self.signature else _INSTEAD,
+            _OTHER_TOOL if by_tool else _INSTEAD,
             count,
             self.max,
         )

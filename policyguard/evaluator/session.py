@@ -232,12 +232,12 @@ class SessionState:
             tracker = trackers[limit.id] = limit.tracker()
         return tracker
 
-    def line(self) -> Iterator[str]:
-        """The ids of this session and of its ancestors, upwards."""
-        owner: SessionState | None = self
-        while owner is not None:
-            yield owner.id
-            owner = owner.parent
+    def ancestors(self) -> Iterator[SessionState]:
+        """Its parent, and whose sub-agent that is, upwards."""
+        above = self.parent
+        while above is not None:
+            yield above
+            above = above.parent
 
     def halted_by(self) -> str:
         """The entry that halted this session or an ancestor; empty where none did."""

@@ -205,10 +205,9 @@ class Guard:
 
         `ValueError` for a parent that is neither open nor to be gone on with, that is closed or of
         another guard, and for tags that are missing or have the wrong type. `RuntimeError` where
-        the guard is closed, or has no room for a session beside its ancestors. Where a store is
-        given: `SessionBusyError` where another process or guard has the session, `AlteredError`
-        where its journal is not as it was left, `JournalError` and `StoreError` where that cannot
-        be read or written.
+        the guard is closed, or has no room for a session beside its ancestors. With a store:
+        `SessionBusyError` where another process or guard has it, `AlteredError` where its journal
+        is not as it was left, `JournalError` and `StoreError` for what cannot be read or written.
         """
         name = given.known_as("id", given.text("id", id))
         with self.lock:

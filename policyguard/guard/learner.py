@@ -29,6 +29,11 @@ class Bound(msgspec.Struct, frozen=True):
     point: dict[str, Any]
     label: str = ""
 
+    @property
+    def own(self) -> bool:
+        """Whether it is known in the session alone, which has learned it for itself."""
+        return self.entry.scope == "session"
+
 
 class Learner:
     """The policy's `learn`, at work.
@@ -73,7 +78,7 @@ class Learner:
                     constraint,
                     bound.entry.teaching,
                     bound.point,
-                    changed=_changed(attempt, constraint),
+                    changed=_changed(bound, attempt, constraint),
                     at=attempt.at,
                     patience=self._patience,
                 )
@@ -233,7 +238,7 @@ class Learner:
             return bound.key
 
 
-def _changed(attempt: Attempt, constraint: Constraint) -> bool:
+def _changed(bound: Bound, attempt: Attempt, constraint: Constraint) -> bool:
     """Whether another call has changed something for the session since the ban was confirmed.
 
     Its own completions are numbered; of what another session has learned only the time tells
@@ -243,7 +248,7 @@ def _changed(attempt: Attempt, constraint: Constraint) -> bool:
     session = attempt.session
     changes, fingerprint = session.changes, attempt.fingerprint
     confirmed = session.confirmed.get(constraint.id, 0)
-    if constraint.scope.startswith(_OWN) and changes.turned > confirmed:
+    if bound.own and changes.turned > confirmed:
         return _later(changes.turned_at, constraint)
     return changes.since(fingerprint) > confirmed and _later(
         changes.since_at(fingerprint), constraint
@@ -258,11 +263,7 @@ def _since(bound: Bound, attempt: Attempt) -> int:
     """The number of the last change that speaks against what had failed before."""
     changes = attempt.session.changes
     since = changes.since(attempt.fingerprint)
-    return max(since, changes.turned) if bound.scope.startswith(_OWN) else since
-
-
-_OWN = "session:"
-"""How the scope begins of what a session has learned for itself."""
+    return max(since, changes.turned) if bound.own else since
 
 
 def _scope_of(kind: str, session: SessionState) -> str:

@@ -71,11 +71,13 @@ class Sessions:
         the room of one of its own ancestors. What cannot be written down of those that go is
         logged: it is not the fault of who comes next.
         """
+        line: frozenset[str] = frozenset()
         if above is not None:
             self.use(above.id)
+            line = frozenset(one.id for one in (above, *above.ancestors()))
         while len(self._open) >= most:
             oldest = next(iter(self._open.values()))
-            if above is not None and oldest.id in above.line():
+            if above is not None and oldest.id in line:
                 raise RuntimeError(
                     f"there is no room for a sub-agent of session `{above.id}`: "
                     f"`bounds.sessions` is {most}, and it would take the place of `{oldest.id}`, "

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from policyguard.compiler import compile_policy
-from policyguard.report.figures import Figures
+from policyguard.report.replay.figures import Figures
 from policyguard.simulate import Labels, Replay
 from policyguard.traces import Reader, TraceError, expand
 
@@ -47,7 +47,7 @@ def measured(policy: str, folders: Iterable[Path], labels: Path) -> Figures:
     for folder in folders:
         try:
             for file in expand([folder]):
-                for trace in reader.files(file):
+                for trace in reader.iter_files(file):
                     replay.add(trace)
         except TraceError:
             continue

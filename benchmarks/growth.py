@@ -41,7 +41,7 @@ def constraints(folder: Path, size: int) -> Blocks:
     """So many constraints on other calls of the tool."""
     guard = _guard(folder, policy(0, bounds=f"constraints: {size}"))
     for place in range(size):
-        guard.world.memory.put(banned(place))
+        guard._state.constraint_set.put(banned(place))
     return Blocks(through(guard.session("s")), FEW, SIZE)
 
 

@@ -102,7 +102,7 @@ class Contenders:
             text = policy(0, bounds=f"constraints: {constraints}")
         guard = self._guard(text, durability)
         for number in range(constraints):
-            guard.world.memory.put(banned(number))
+            guard._state.constraint_set.put(banned(number))
         assert len(guard.constraints()) == constraints
         made = Blocks(through(guard.session("s")), work, SIZE)
         made.ahead(events // 2)

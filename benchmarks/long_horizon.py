@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from policyguard import Guard
-from policyguard.compiler import Compiled, compile_policy
+from policyguard.compiler import CompiledPolicy, compile_policy
 
 FILES = {
     "server.js": ("express", "require"),
@@ -160,7 +160,7 @@ class Agent:
         return tool, {"file": file, "content": "new file content"}
 
 
-def run(name: str, compiled: Compiled | None, seed: int, window: int, calls: int) -> Run:
+def run(name: str, compiled: CompiledPolicy | None, seed: int, window: int, calls: int) -> Run:
     """One agent under one guard."""
     figures = Run(name, seed, window, calls)
     agent = Agent(seed, window)
@@ -197,9 +197,9 @@ def run(name: str, compiled: Compiled | None, seed: int, window: int, calls: int
     return figures
 
 
-def policies() -> dict[str, Compiled | None]:
+def policies() -> dict[str, CompiledPolicy | None]:
     """The guards, compiled under the conditions of the benchmark."""
-    made: dict[str, Compiled | None] = {"none": None}
+    made: dict[str, CompiledPolicy | None] = {"none": None}
     with tempfile.TemporaryDirectory() as folder:
         for name, text in POLICIES.items():
             file = Path(folder) / f"{name}.yaml"

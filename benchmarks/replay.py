@@ -26,8 +26,8 @@ from policyguard import Guard
 from policyguard.guard import Session
 from policyguard.journal.format import encode
 from policyguard.model.event import Event
-from policyguard.simulate.job import Job, Loaded
-from policyguard.simulate.workers import run_with
+from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.workers import run_parallel
 from policyguard.traces import Reader, TraceError, expand
 
 TRACES = Path(
@@ -65,7 +65,7 @@ def _made(session: Session, call: Call) -> None:
 def replay(workers: int, files: Iterable[str]) -> dict[str, float]:
     """Replay files in this process: seconds, events, and the most memory it had (MiB)."""
     job = Job(policies=("core",), files=tuple(map(Path, files)))
-    loaded = Loaded.of(job)
+    loaded = JobInputs.load(job)
     met = 0
 
     def watch(done: int, events: int) -> None:
@@ -73,7 +73,7 @@ def replay(workers: int, files: Iterable[str]) -> dict[str, float]:
         met += events
 
     begun = time.perf_counter()
-    run_with(workers, job, loaded, watch)
+    run_parallel(workers, job, loaded, watch)
     seconds = time.perf_counter() - begun
     return {"seconds": seconds, "events": met, "rss": kept("VmHWM") / 1024}
 
@@ -93,7 +93,7 @@ def formats() -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = defaultdict(list)
     try:
         for file in expand([TRACES]):
-            for trace in Reader().files(file):
+            for trace in Reader().iter_files(file):
                 events = sum(1 for _ in trace)
                 if trace.format is not None and events > 1:
                     found[trace.format].append(file)

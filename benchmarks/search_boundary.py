@@ -32,7 +32,7 @@ from typing import NamedTuple, TypeVar
 
 from benchmarks.long_horizon import mulberry32
 from policyguard import Guard
-from policyguard.compiler import Compiled, compile_policy
+from policyguard.compiler import CompiledPolicy, compile_policy
 
 T = TypeVar("T")
 
@@ -227,7 +227,7 @@ def _step(scale: tuple[T, ...], value: T, by: int) -> T:
     return scale[max(0, min(len(scale) - 1, scale.index(value) + by))]
 
 
-def search(name: str, compiled: Compiled | None, experiment: int) -> list[Run]:
+def search(name: str, compiled: CompiledPolicy | None, experiment: int) -> list[Run]:
     """Five runs, one after the other, under one guard."""
     guard = Guard(compiled, clock=lambda: INSTANT) if compiled is not None else None
     failed: list[Config] = []
@@ -271,9 +271,9 @@ def _run(figures: Run, guard: Guard | None, failed: list[Config]) -> Run:
     return figures
 
 
-def policies() -> dict[str, Compiled | None]:
+def policies() -> dict[str, CompiledPolicy | None]:
     """The guards, compiled."""
-    made: dict[str, Compiled | None] = {"none": None}
+    made: dict[str, CompiledPolicy | None] = {"none": None}
     with tempfile.TemporaryDirectory() as folder:
         for name, text in POLICIES.items():
             file = Path(folder) / f"{name}.yaml"

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from policyguard.compiler import Compiled, compile_policy
-from policyguard.compiler.sameness import Signatures
+from policyguard.compiler import CompiledPolicy, compile_policy
+from policyguard.compiler.build.outcome_matchers import SignatureMatcher
 from policyguard.model.event import Completed
 from policyguard.traces import Reader, TraceError, expand
 
@@ -61,11 +61,11 @@ def matchers() -> dict[str, Match]:
     }
 
 
-def _match(compiled: Compiled, first: int) -> Match:
-    signatures = Signatures(compiled.policy.signatures[:first])
+def _match(compiled: CompiledPolicy, first: int) -> Match:
+    signatures = SignatureMatcher(compiled.policy.signatures[:first])
 
     def match(text: str) -> str:
-        found = signatures.first(text, failed=True)
+        found = signatures.match(text, failed=True)
         return found[0] if found is not None else ""
 
     return match

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from policyguard.model.outcome import Outcome, Recorded
     from policyguard.store.errors import SessionBusyError, StoreError
 
-_HOMES = {
+_MODULES = {
     "AlteredError": "policyguard.journal.errors",
     "CallRefused": "policyguard.model.errors",
     "Decision": "policyguard.model.decision",
@@ -63,7 +63,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = _MODULES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(home), name)

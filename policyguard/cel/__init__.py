@@ -12,7 +12,6 @@ authors what they can write. Values are plain: None, bool, int, float, str, list
 
 from __future__ import annotations
 
-from policyguard.cel.bounds import BOUNDS, Bounds
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import (
     CelError,
@@ -21,10 +20,11 @@ from policyguard.cel.errors import (
     OperationError,
     Problem,
 )
-from policyguard.cel.functions import STANDARD, Function
+from policyguard.cel.functions.standard import STANDARD, Function
 from policyguard.cel.program import Program, compile  # noqa: A004  # as in `re.compile`
-from policyguard.cel.times import Duration, Timestamp
-from policyguard.cel.types import (
+from policyguard.cel.runtime.cost_limits import COST_LIMITS, CostLimits
+from policyguard.cel.types.times import Duration, Timestamp
+from policyguard.cel.types.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -38,17 +38,17 @@ from policyguard.cel.types import (
     TYPE,
     UINT,
     Type,
+    enum_of,
     list_of,
     map_of,
-    name_of,
     record,
 )
-from policyguard.cel.uint import Uint
+from policyguard.cel.types.uint import Uint
 
 __all__ = [
     "BOOL",
-    "BOUNDS",
     "BYTES",
+    "COST_LIMITS",
     "DOUBLE",
     "DURATION",
     "DYN",
@@ -60,10 +60,10 @@ __all__ = [
     "TIMESTAMP",
     "TYPE",
     "UINT",
-    "Bounds",
     "CelError",
     "CelEvaluationError",
     "CelLimitError",
+    "CostLimits",
     "Declarations",
     "Duration",
     "Function",
@@ -74,8 +74,8 @@ __all__ = [
     "Type",
     "Uint",
     "compile",
+    "enum_of",
     "list_of",
     "map_of",
-    "name_of",
     "record",
 ]

@@ -9,8 +9,8 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import force_setattr
 
-from policyguard.cel.functions import STANDARD, Function
-from policyguard.cel.types import Type
+from policyguard.cel.functions.standard import STANDARD, Function
+from policyguard.cel.types.types import Type
 
 __all__ = ["Declarations"]
 
@@ -38,7 +38,7 @@ class Declarations(msgspec.Struct, frozen=True, eq=False):
 
     def __post_init__(self) -> None:
         if self.attributes:
-            _check_attributes(self.attributes, self.variables)
+            _validate_attributes(self.attributes, self.variables)
         overloads: dict[str, tuple[Function, ...]] = {}
         for function in self.functions:
             overloads[function.name] = (*overloads.get(function.name, ()), function)
@@ -52,7 +52,7 @@ class Declarations(msgspec.Struct, frozen=True, eq=False):
         force_setattr(self, "namespaces", namespaces)
 
 
-def _check_attributes(attributes: Mapping[str, str], variables: Iterable[str]) -> None:
+def _validate_attributes(attributes: Mapping[str, str], variables: Iterable[str]) -> None:
     for name in variables:
         if name not in attributes:
             raise ValueError(f"no attribute holds `{name}`")

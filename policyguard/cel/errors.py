@@ -21,16 +21,16 @@ __all__ = [
     "CelLimitError",
     "OperationError",
     "Problem",
-    "quoted",
+    "quote_short",
 ]
 
 
-_QUOTED = 80
+_MAX_QUOTED_LENGTH = 80
 
 
-def quoted(text: str) -> str:
+def quote_short(text: str) -> str:
     """A value in a message: whole or not at all, since half a secret looks like none."""
-    return f"`{text if len(text) <= _QUOTED else '…'}`"
+    return f"`{text if len(text) <= _MAX_QUOTED_LENGTH else '…'}`"
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -7,24 +7,24 @@ from typing import Any
 
 import msgspec
 
-from policyguard.cel.check import check
+from policyguard.cel.check.checker import check_expression
+from policyguard.cel.check.problems import Problems
+from policyguard.cel.codegen.generate import generate, generate_prefilter
+from policyguard.cel.codegen.logic import TooManyBlocksError
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import CelError, Problem
-from policyguard.cel.generate import generate, generate_sieve
-from policyguard.cel.logic import TooManyBlocksError
-from policyguard.cel.plain import Named, declare, fit, inward, outward
-from policyguard.cel.problems import Problems
-from policyguard.cel.tree import Logic, Node, Span
-from policyguard.cel.types import DYN, Type, accepts
+from policyguard.cel.interop import TypeSpec, from_cel, require_type, to_cel, to_declarations
+from policyguard.cel.syntax.tree import Expr, Logic, TextSpan
+from policyguard.cel.types.types import DYN, Type, is_assignable
 
-__all__ = ["Program", "compile", "compile_sieve"]
+__all__ = ["Program", "compile", "compile_prefilter"]
 
 
 class Program(msgspec.Struct, frozen=True):
     """A compiled expression. Immutable, keeps no state, and is safe to share between threads."""
 
     source: str
-    tree: Node
+    tree: Expr
     """The syntax tree of the source."""
     function: Callable[..., Any]
     """The generated function. It takes the `parameters` by position."""
@@ -33,7 +33,7 @@ class Program(msgspec.Struct, frozen=True):
     where that holds them (`Declarations.attributes`)."""
     reads: frozenset[str]
     """The fields that it reads, as dotted paths; a variable used as a whole stands as its name."""
-    types: tuple[Type, ...]
+    parameter_types: tuple[Type, ...]
     """The declared types of the parameters."""
     type: Type
     warnings: tuple[Problem, ...]
@@ -49,11 +49,11 @@ class Program(msgspec.Struct, frozen=True):
         it reads is not given.
         """
         given = {
-            name: inward(values[name], type_)
-            for name, type_ in zip(self.parameters, self.types, strict=True)
+            name: to_cel(values[name], type_)
+            for name, type_ in zip(self.parameters, self.parameter_types, strict=True)
             if name in values
         }
-        return outward(self.raw(**given))
+        return from_cel(self.raw(**given))
 
     def raw(self, **values: Any) -> Any:
         """The same with the engine's own values: `Uint`, `Timestamp`, `Duration`."""
@@ -68,11 +68,11 @@ class Program(msgspec.Struct, frozen=True):
 
 def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as in `re.compile`
     source: str,
-    declarations: Declarations | Mapping[str, Named],
+    declarations: Declarations | Mapping[str, TypeSpec],
     *,
     check: bool = True,
     expect: Type | None = None,
-    tree: Node | None = None,
+    tree: Expr | None = None,
 ) -> Program:
     """Compile `source`, or raise `CelError` with everything that is wrong with it.
 
@@ -87,13 +87,13 @@ def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as i
 
     `TypeError` for a value of another type, `ValueError` for a name that is no type.
     """
-    fit("source", source, str, "a text")
-    fit("expect", expect, Type | None, "a `Type` such as `cel.BOOL`")
-    return _compile(source, tree, declare(declarations), check, expect)
+    require_type("source", source, str, "a text")
+    require_type("expect", expect, Type | None, "a `Type` such as `cel.BOOL`")
+    return _compile(source, tree, to_declarations(declarations), check, expect)
 
 
-def compile_sieve(
-    conditions: Sequence[tuple[str, Node]], declarations: Declarations
+def compile_prefilter(
+    conditions: Sequence[tuple[str, Expr]], declarations: Declarations
 ) -> Callable[[Any], tuple[int, ...]]:
     """One function for many conditions, by source and tree: which of them are not false.
 
@@ -104,13 +104,15 @@ def compile_sieve(
     """
     problems = Problems("")
     trees = [tree for _, tree in conditions]
-    checked = check(Logic(Span(0, 0), "||", trees), declarations, problems, strict=True)
-    if problems.broken:
+    checked = check_expression(
+        Logic(TextSpan(0, 0), "||", trees), declarations, problems, strict=True
+    )
+    if problems.has_errors:
         raise CelError(problems.all)
-    return generate_sieve(conditions, checked, declarations).function()
+    return generate_prefilter(conditions, checked, declarations).load()
 
 
-_MADE = {
+_CONVERSION_HELP = {
     ("string", ""): "`string(…)` makes it one",
     ("number", "bool"): "`… ? 1 : 0` makes it one; which calls count stands in `when`",
     ("number", "string"): "`double(…)` makes it one",
@@ -120,33 +122,37 @@ _MADE = {
 
 def _compile(
     source: str,
-    known: Node | None,
+    known: Expr | None,
     declarations: Declarations,
     strict: bool,
     expect: Type | None,
 ) -> Program:
     problems = Problems(source)
-    tree = known if known is not None else _parsed(source, problems)
-    checked = check(tree, declarations, problems, strict=strict)
-    if expect is not None and not accepts(expect, checked.type):
+    tree = known if known is not None else _parse_source(source, problems)
+    checked = check_expression(tree, declarations, problems, strict=strict)
+    if expect is not None and not is_assignable(expect, checked.type):
         code = "not-bool" if expect.kind == "bool" else "wrong-type"
         message = f"the expression must be {expect}, but is {checked.type}"
-        help_ = _MADE.get((expect.kind, checked.type.kind), _MADE.get((expect.kind, "")))
+        help_ = _CONVERSION_HELP.get(
+            (expect.kind, checked.type.kind), _CONVERSION_HELP.get((expect.kind, ""))
+        )
         problems.error(code, message, tree.span, help_)
-    if problems.broken:
+    if problems.has_errors:
         raise CelError(problems.all)
     try:
         generated = generate(tree, checked, declarations, source)
     except TooManyBlocksError:
         message = "too many operators inside each other"
-        problems.error("too-deep", message, Span(0, len(source)))
+        problems.error("too-deep", message, TextSpan(0, len(source)))
         raise CelError(problems.all) from None
     return Program(
         source=source,
         tree=tree,
-        function=generated.function(),
+        function=generated.load(),
         parameters=generated.parameters,
-        types=tuple(declarations.variables.get(name, DYN) for name in generated.parameters),
+        parameter_types=tuple(
+            declarations.variables.get(name, DYN) for name in generated.parameters
+        ),
         reads=frozenset(checked.reads),
         type=checked.type if strict else DYN,
         warnings=problems.all,
@@ -154,8 +160,10 @@ def _compile(
     )
 
 
-def _parsed(source: str, problems: Problems) -> Node:
-    from policyguard.cel.parse import parse  # where all trees are known, nobody needs a parser
+def _parse_source(source: str, problems: Problems) -> Expr:
+    from policyguard.cel.syntax.parse import (
+        parse,  # where all trees are known, nobody needs a parser
+    )
 
     tree = parse(source, problems.error)
     if tree is None:

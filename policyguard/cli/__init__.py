@@ -32,9 +32,9 @@ class _Commands(click.Group):
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
-            from policyguard.cli.output import unwritten
+            from policyguard.cli.output import exit_unwritable
 
-            unwritten(error)
+            exit_unwritable(error)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)

@@ -12,25 +12,25 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from policyguard.cli.aside import misuse
-from policyguard.journal.names import file_name
-from policyguard.report.constraints import render_lesson, render_list, render_one
+from policyguard.cli.console import usage_error
+from policyguard.journal.file_names import file_name
+from policyguard.report.constraints import render_constraint, render_constraints, render_observation
 from policyguard.report.escape import for_json, for_terminal, json_document
-from policyguard.store import learned
-from policyguard.store.durable import SqliteStore
+from policyguard.store import constraint_records
 from policyguard.store.errors import StoreError
-from policyguard.store.place import default_store, journals_beside
-from policyguard.traces.told import told
+from policyguard.store.paths import default_store_path, journal_folder
+from policyguard.store.sqlite.store import SqliteStore
+from policyguard.traces.call_lookup import find_call
 
 
-def _named(context: click.Context, _: click.Parameter, store: Path | None) -> None:
-    context.obj = store or context.obj or default_store()
+def _set_store(context: click.Context, _: click.Parameter, store: Path | None) -> None:
+    context.obj = store or context.obj or default_store_path()
 
 
-_store = click.option(
+_store_option = click.option(
     "--store",
     type=click.Path(path_type=Path),
-    callback=_named,
+    callback=_set_store,
     expose_value=False,
     help="The store's file.  [default: the user's own]",
 )
@@ -38,12 +38,12 @@ _store = click.option(
 
 
 @click.group()
-@_store
+@_store_option
 def constraints() -> None:
     """Look at what failures have taught, and take it back."""
 
 
-def _told(command: Callable[..., None]) -> Callable[..., None]:
+def _report_errors(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose errors are messages."""
 
     @wraps(command)
@@ -52,113 +52,117 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
         except BrokenPipeError:  # who reads has read enough: click ends in silence
             raise
-        except (StoreError, learned.ImportedError, OSError) as error:
-            misuse(error)
+        except (StoreError, constraint_records.ConstraintImportError, OSError) as error:
+            usage_error(error)
 
     return run
 
 
-def _open(path: Path, *, write: bool = False) -> SqliteStore:
+def _open_store(path: Path, *, write: bool = False) -> SqliteStore:
     return SqliteStore(path, caps=None, read_only=not write)
 
 
-_form = click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+_format_option = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text"
+)
 
 
 @constraints.command("list")
 @click.option("--revoked", is_flag=True, help="Also those that were taken back.")
-@_form
-@_store
+@_format_option
+@_store_option
 @click.pass_obj
-@_told
+@_report_errors
 def list_command(store: Path, form: str, *, revoked: bool) -> None:
     """List the constraints."""
-    found = list(learned.kept(_open(store), revoked=revoked))
+    found = list(constraint_records.list_constraints(_open_store(store), include_revoked=revoked))
     if form == "json":
-        click.echo(json_document([_json(one) for one in found]))
+        click.echo(json_document([_to_json(one) for one in found]))
     else:
-        click.echo(render_list((one.constraint, one.state) for one in found))
+        click.echo(render_constraints((one.constraint, one.state) for one in found))
 
 
 @constraints.command("show")
 @click.argument("id_", metavar="ID")
-@_form
-@_store
+@_format_option
+@_store_option
 @click.pass_obj
-@_told
+@_report_errors
 def show_command(store: Path, id_: str, form: str) -> None:
     """Show one constraint: what it bans, for whom, and which calls taught it."""
-    found = _found(_open(store), id_)
+    found = _get_constraint(_open_store(store), id_)
     if form == "json":
-        click.echo(json_document(_json(found)))
+        click.echo(json_document(_to_json(found)))
     else:
-        click.echo(render_one(found.constraint, found.state, found.revoked_by))
+        click.echo(render_constraint(found.constraint, found.state, found.revoked_by))
 
 
 @constraints.command("explain")
 @click.argument("id_", metavar="ID")
-@_store
+@_store_option
 @click.pass_obj
-@_told
+@_report_errors
 def explain_command(store: Path, id_: str) -> None:
     """Tell which calls taught a constraint, as the journals beside the store have them."""
-    kept = _open(store)
-    found = _found(kept, id_)
-    click.echo(render_one(found.constraint, found.state, found.revoked_by))
+    kept = _open_store(store)
+    found = _get_constraint(kept, id_)
+    click.echo(render_constraint(found.constraint, found.state, found.revoked_by))
     for name in found.constraint.taught_by:
         session, _, call = name.rpartition("/")
-        journal = journals_beside(kept.path) / file_name(session)
-        click.echo(render_lesson(name, told(journal, call)))
+        journal = journal_folder(kept.path) / file_name(session)
+        click.echo(render_observation(name, find_call(journal, call)))
 
 
 @constraints.command("revoke")
 @click.argument("id_", metavar="ID")
 @click.option("--by", default=None, help="Who revokes.  [default: the user]")
-@_store
+@_store_option
 @click.pass_obj
-@_told
+@_report_errors
 def revoke_command(store: Path, id_: str, by: str | None) -> None:
     """Take a constraint back, for every process; it is not learned again."""
-    _found(_open(store), id_)  # nothing is made where no store is
-    kept = _open(store, write=True)
+    _get_constraint(_open_store(store), id_)  # nothing is made where no store is
+    kept = _open_store(store, write=True)
     if kept.constraints.revoke(id_, by=by or getpass.getuser(), at=time.time_ns()) is None:
-        _unknown(id_)
+        _fail_unknown(id_)
     click.echo(f"{for_terminal(id_)} is revoked")
 
 
 @constraints.command("export")
-@_store
+@_store_option
 @click.pass_obj
-@_told
+@_report_errors
 def export_command(store: Path) -> None:
     """Write the constraints that hold to standard output, one JSON object a line."""
-    for line in learned.export(_open(store)):
+    for line in constraint_records.export_constraints(_open_store(store)):
         click.echo(for_json(line.decode()))
 
 
 @constraints.command("import")
 @click.argument("file", type=click.File("rb"))
-@_store
+@_store_option
 @click.pass_obj
-@_told
+@_report_errors
 def import_command(store: Path, file: Any) -> None:
     """Take over constraints that were exported; what was revoked here stays revoked."""
-    taken, refused = learned.take(_open(store, write=True), learned.imported(file))
+    taken, refused = constraint_records.import_constraints(
+        _open_store(store, write=True), constraint_records.parse_constraints(file)
+    )
     more = f"; {refused} stay revoked" if refused else ""
     click.echo(f"{taken} taken{more}")
 
 
-def _found(store: SqliteStore, id_: str) -> learned.Kept:
-    found = learned.one(store, id_)
+def _get_constraint(store: SqliteStore, id_: str) -> constraint_records.StoredConstraint:
+    found = constraint_records.find_constraint(store, id_)
     if found is None:
-        _unknown(id_)
+        _fail_unknown(id_)
     return found
 
 
-def _unknown(id_: str) -> NoReturn:
-    misuse(f"none has the id `{for_terminal(id_, 40)}`")
+def _fail_unknown(id_: str) -> NoReturn:
+    usage_error(f"none has the id `{for_terminal(id_, 40)}`")
 
 
-def _json(held: learned.Kept) -> dict[str, Any]:
-    plain = msgspec.to_builtins(held.constraint)
-    return {**plain, "state": held.state, "revoked_by": held.revoked_by or None}
+def _to_json(stored: constraint_records.StoredConstraint) -> dict[str, Any]:
+    plain = msgspec.to_builtins(stored.constraint)
+    return {**plain, "state": stored.state, "revoked_by": stored.revoked_by or None}

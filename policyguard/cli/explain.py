@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from policyguard.cel import DYN, CelError, Declarations, compile  # noqa: A004 - its public name
-from policyguard.cli.aside import misuse
-from policyguard.lint.pages import PAGES, page
+from policyguard.cli.console import usage_error
+from policyguard.lint.catalog import PAGES
+from policyguard.lint.catalog import explain as explain_code
 from policyguard.model.diagnostic import did_you_mean
 
 
@@ -23,20 +24,20 @@ def explain(context: click.Context, code: str | None, source: str | None) -> Non
     if (code is None) is (source is None):
         raise click.UsageError("name a CODE or give --cel EXPR: one of them")
     if code is not None:
-        _code(code)
+        _explain_code(code)
     else:
-        _cel(context, source or "")
+        _explain_cel(context, source or "")
 
 
-def _code(code: str) -> None:
-    text = page(code)
+def _explain_code(code: str) -> None:
+    text = explain_code(code)
     if text is None:
         hint = did_you_mean(code, PAGES)
-        misuse(f"no diagnostic has the code `{code}`{f'; {hint}' if hint else ''}")
+        usage_error(f"no diagnostic has the code `{code}`{f'; {hint}' if hint else ''}")
     click.echo(text)
 
 
-def _cel(context: click.Context, source: str) -> None:
+def _explain_cel(context: click.Context, source: str) -> None:
     names = ("call", "outcome", "session", "tags", "mark", "lists", "params", "now")
     try:
         program = compile(source, Declarations(dict.fromkeys(names, DYN)))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.aside import broken, misuse, say
-from policyguard.lint.starting import starting_policy
+from policyguard.cli.console import policy_error, status, usage_error
+from policyguard.lint.starter_policy import starter_policy
 from policyguard.model.diagnostic import PolicyError
 
 
@@ -28,19 +28,19 @@ def init(pack: str, output: str, *, force: bool) -> None:
     Exits with 0, or 2 (no such pack, or there is a file that would be overwritten).
     """
     try:
-        text = starting_policy(pack)
+        text = starter_policy(pack)
     except PolicyError as error:
-        broken(error)
+        policy_error(error)
     if output == "-":
         click.echo(text, nl=False)
         return
     if Path(output).is_dir():
-        misuse(f"`{output}` is a folder; name a file in it")
+        usage_error(f"`{output}` is a folder; name a file in it")
     try:
         with Path(output).open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        misuse(f"`{output}` is there already; overwrite it with --force")
+        usage_error(f"`{output}` is there already; overwrite it with --force")
     except OSError as error:
-        misuse(f"`{output}`: {(error.strerror or 'cannot be written').lower()}")
-    say(f"{output} extends `{pack}`; check it with policyguard lint")
+        usage_error(f"`{output}`: {(error.strerror or 'cannot be written').lower()}")
+    status(f"{output} extends `{pack}`; check it with policyguard lint")

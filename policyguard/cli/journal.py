@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.aside import misuse
-from policyguard.cli.output import STANDARD, check_output, opened
-from policyguard.journal.exported import anchor_lines
-from policyguard.journal.show import describe, lines, session_shown
-from policyguard.store.durable import SqliteStore
+from policyguard.cli.console import usage_error
+from policyguard.cli.output import STDOUT, check_output, open_output
+from policyguard.journal.anchor_export import anchor_lines
+from policyguard.journal.show import format_line, format_session, read_lines
 from policyguard.store.errors import StoreError
-from policyguard.store.place import default_store
+from policyguard.store.paths import default_store_path
+from policyguard.store.sqlite.store import SqliteStore
 
 _POLL_S = 0.2
 
@@ -34,21 +34,21 @@ def show(path: Path, *, follow: bool) -> None:
     """
     told = ""
     try:
-        for line in _lines(path, follow=follow):
-            session = session_shown(line)
+        for line in _read_lines(path, follow=follow):
+            session = format_session(line)
             if session and session != told:
                 told = session
                 click.echo(f"session {session}")
-            click.echo(describe(line))
+            click.echo(format_line(line))
     except KeyboardInterrupt:
         return
 
 
-def _lines(path: Path, *, follow: bool) -> Iterator[bytes]:
+def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
     try:
-        yield from lines(path, (lambda: time.sleep(_POLL_S)) if follow else None)
+        yield from read_lines(path, (lambda: time.sleep(_POLL_S)) if follow else None)
     except OSError as error:
-        misuse(f"{path}: cannot be read: {error.strerror}")
+        usage_error(f"{path}: cannot be read: {error.strerror}")
 
 
 @journal.command()
@@ -57,7 +57,7 @@ def _lines(path: Path, *, follow: bool) -> Iterator[bytes]:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    default=STANDARD,
+    default=STDOUT,
     metavar="FILE",
     help="Where they go, whole or not at all.  [default: standard output]",
 )
@@ -68,9 +68,9 @@ def anchors(store: Path | None, output: Path) -> None:
     """
     check_output(output, ())
     try:
-        kept = SqliteStore(store or default_store(), caps=None, read_only=True)
-        with opened(output) as file:
+        kept = SqliteStore(store or default_store_path(), caps=None, read_only=True)
+        with open_output(output) as file:
             for line in anchor_lines(kept.anchors.all()):
                 file.write(f"{line}\n".encode())
     except StoreError as error:
-        misuse(error)
+        usage_error(error)

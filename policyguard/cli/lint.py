@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.aside import broken, misuse
+from policyguard.cli.console import policy_error, usage_error
 from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
-from policyguard.lint.config import Config, ConfigError, find, read
-from policyguard.lint.pages import PAGES
+from policyguard.lint.catalog import PAGES
+from policyguard.lint.config import Config, ConfigError, find_config, read_config
 from policyguard.report.escape import for_terminal
-from policyguard.report.findings import Findings
-from policyguard.report.findings_formats import FORMATS
+from policyguard.report.findings.findings import Findings
+from policyguard.report.findings.formats import FORMATS
 
 
 @click.command()
@@ -60,10 +60,10 @@ def lint(
     nothing found to lint).
     """
     try:
-        settings = _settings(config)
+        settings = _load_settings(config)
         chosen = {
-            "select": _codes(select) or settings.select,
-            "ignore": _codes(ignore) or settings.ignore,
+            "select": _split_codes(select) or settings.select,
+            "ignore": _split_codes(ignore) or settings.ignore,
         }
         named = paths or settings.paths
         if mend:
@@ -73,12 +73,12 @@ def lint(
         else:
             result = lint_paths(named, **chosen)
     except ConfigError as error:
-        broken(error)
+        policy_error(error)
     except (NothingToLintError, UnknownCodeError) as error:
-        misuse(error)
+        usage_error(error)
     except OSError as error:
-        misuse(f"`{error.filename}`: {(error.strerror or 'cannot be used').lower()}")
-    told = FORMATS[form](_findings(result))
+        usage_error(f"`{error.filename}`: {(error.strerror or 'cannot be used').lower()}")
+    told = FORMATS[form](_to_findings(result))
     if told or form != "text":
         click.echo(told)
     click.echo(result.summary, err=True)
@@ -87,16 +87,16 @@ def lint(
     context.exit(1 if failing else 0)
 
 
-def _settings(config: Path | None) -> Config:
-    file = config or find(Path())
-    return read(file) if file is not None else Config()
+def _load_settings(config: Path | None) -> Config:
+    file = config or find_config(Path())
+    return read_config(file) if file is not None else Config()
 
 
-def _codes(given: tuple[str, ...]) -> tuple[str, ...]:
+def _split_codes(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(code.strip() for codes in given for code in codes.split(",") if code.strip())
 
 
-def _findings(result: LintResult) -> Findings:
+def _to_findings(result: LintResult) -> Findings:
     return Findings(
         files=tuple(map(os.path.normpath, result.files)),
         diagnostics=tuple(result.diagnostics),

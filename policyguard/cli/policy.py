@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from policyguard.cli.aside import broken
-from policyguard.compiler import Compiled, compile_policy
-from policyguard.compiler.load import load
-from policyguard.compiler.provenance import shown
-from policyguard.lint.difference import difference
+from policyguard.cli.console import policy_error
+from policyguard.compare.diff import diff_policies
+from policyguard.compiler import CompiledPolicy, compile_policy
+from policyguard.compiler.load.loader import load_layers
+from policyguard.compiler.provenance import collect_provenance
 from policyguard.model.diagnostic import PolicyError
-from policyguard.report import policy_changes, policy_shown
+from policyguard.report.policy import annotated
+from policyguard.report.policy import changes as policy_changes
 
 
 @click.group()
@@ -31,9 +32,9 @@ def show(files: tuple[str, ...], form: str, *, overridden: bool) -> None:
 
     Exits with 0, or 2 (misuse, or a broken policy).
     """
-    compiled = _compiled(files)
-    found = shown(compiled.policy, compiled.layered, load(files).layers)
-    render = policy_shown.render_json if form == "json" else policy_shown.render_text
+    compiled = _compile(files)
+    found = collect_provenance(compiled.policy, compiled.merged, load_layers(files).layers)
+    render = annotated.render_json if form == "json" else annotated.render_text
     click.echo(render(found, overridden=overridden))
 
 
@@ -52,13 +53,13 @@ def diff(context: click.Context, old: str, new: str, form: str) -> None:
 
     Exits with 0 (no change in meaning), 1 (changes), 2 (misuse, or a broken policy).
     """
-    changes = difference(_compiled((old,)), _compiled((new,)))
+    changes = diff_policies(_compile((old,)), _compile((new,)))
     click.echo(policy_changes.FORMATS[form](changes))
     context.exit(1 if changes else 0)
 
 
-def _compiled(files: tuple[str, ...]) -> Compiled:
+def _compile(files: tuple[str, ...]) -> CompiledPolicy:
     try:
         return compile_policy(files, cache=False)
     except PolicyError as error:
-        broken(error)
+        policy_error(error)

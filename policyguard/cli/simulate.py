@@ -6,24 +6,24 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.aside import INTERRUPTED, broken, coloured, misuse, say
+from policyguard.cli.console import EXIT_INTERRUPTED, policy_error, status, usage_error, use_color
 from policyguard.cli.output import check_output, write
-from policyguard.cli.replayed import labels_option, policy_option
-from policyguard.cli.watching import watching
+from policyguard.cli.progress import track_progress
+from policyguard.cli.replay_options import labels_option, policy_option
 from policyguard.model.diagnostic import PolicyError
-from policyguard.report.diagnostics import render_text as render_diagnostics
-from policyguard.report.figures import Figures
-from policyguard.report.phrases import gate as told
-from policyguard.report.renderers import RENDERERS
-from policyguard.report.simulation import render_text
+from policyguard.report.findings.diagnostics import render_text as render_diagnostics
+from policyguard.report.replay.figures import Figures
+from policyguard.report.replay.phrases import gate as told
+from policyguard.report.replay.renderers import RENDERERS
+from policyguard.report.replay.text import render_text
 from policyguard.report.style import COLOURED
-from policyguard.simulate import Keep, LabelError
+from policyguard.simulate import LabelError, ReportSize
 from policyguard.simulate.gate import OPTION, Gate, GateError
-from policyguard.simulate.job import Job, Loaded
-from policyguard.simulate.workers import WorkerError, obstacle, run_with
+from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.workers import WorkerError, find_sequential_entries, run_parallel
 from policyguard.traces import TraceError, expand
 
-_HELD = 1
+_EXIT_GATE_FAILED = 1
 
 
 @click.command()
@@ -70,14 +70,14 @@ _HELD = 1
 @click.option(
     "--sessions",
     type=click.IntRange(0),
-    default=Keep().sessions,
+    default=ReportSize().sessions,
     show_default=True,
     help="Sessions that the report lists, those that matter most first. All of them are counted.",
 )
 @click.option(
     "--timelines",
     type=click.IntRange(0),
-    default=Keep().timelines,
+    default=ReportSize().timelines,
     show_default=True,
     help="Sessions whose calls the report shows one by one.",
 )
@@ -104,49 +104,49 @@ def simulate(
     nothing to read), 130 (interrupted: the report covers what was read until then, and says so).
     """
     try:
-        gate = Gate(conditions, compared=bool(baseline))
+        gate = Gate(conditions, has_baseline=bool(baseline))
         job = Job(
             policies=policies,
             baseline=baseline,
             observe=mode == "observe",
             labels=labels,
             files=tuple(expand(traces)),
-            keep=Keep(sessions=sessions, timelines=timelines),
+            report_size=ReportSize(sessions=sessions, timelines=timelines),
         )
         if output is not None:
             check_output(output, job.files)
-        loaded = Loaded.of(job)
-        with watching(job.files) as watch:
-            if workers > 1 and (entries := obstacle(loaded)):
-                say(f"one worker, for {', '.join(entries)} reach beyond a session")
-            figures = run_with(workers, job, loaded, watch)
+        loaded = JobInputs.load(job)
+        with track_progress(job.files) as watch:
+            if workers > 1 and (entries := find_sequential_entries(loaded)):
+                status(f"one worker, for {', '.join(entries)} reach beyond a session")
+            figures = run_parallel(workers, job, loaded, watch)
     except PolicyError as error:
-        broken(error)
+        policy_error(error)
     except GateError as error:
-        broken(render_diagnostics(error.diagnostics))
+        policy_error(render_diagnostics(error.diagnostics))
     except (LabelError, TraceError, WorkerError) as error:
-        misuse(error)
-    held = gate.judge(figures)
+        usage_error(error)
+    held = gate.evaluate(figures)
     if output is None:
-        click.echo(_rendered(figures, form))
+        click.echo(_render(figures, form))
     else:
         write(output, RENDERERS[form](figures))
-    _conclude(context, figures, held=held)
+    _exit(context, figures, held=held)
 
 
-def _rendered(figures: Figures, form: str) -> str:
-    if coloured(form):
+def _render(figures: Figures, form: str) -> str:
+    if use_color(form):
         return render_text(figures, COLOURED)
     return RENDERERS[form](figures)
 
 
-def _conclude(context: click.Context, figures: Figures, *, held: bool) -> None:
+def _exit(context: click.Context, figures: Figures, *, held: bool) -> None:
     for one in figures.gates:
-        if one.held is not False:
-            say(f"{OPTION} {one.expression}: {told(one)}")
+        if one.triggered is not False:
+            status(f"{OPTION} {one.expression}: {told(one)}")
     if figures.partial:
-        say("interrupted: the report covers only what was read until then")
-        context.exit(INTERRUPTED)
+        status("interrupted: the report covers only what was read until then")
+        context.exit(EXIT_INTERRUPTED)
     if not figures.traces.files:
-        misuse("no trace among the files given")
-    context.exit(_HELD if held else 0)
+        usage_error("no trace among the files given")
+    context.exit(_EXIT_GATE_FAILED if held else 0)

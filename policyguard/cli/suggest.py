@@ -9,19 +9,24 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.aside import INTERRUPTED, broken, coloured, misuse, say
+from policyguard.cli.console import EXIT_INTERRUPTED, policy_error, status, usage_error, use_color
 from policyguard.cli.output import check_output, write
-from policyguard.cli.replayed import labels_option, policy_option
+from policyguard.cli.replay_options import labels_option, policy_option
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.style import COLOURED
-from policyguard.report.suggestion import render_json, render_signatures, render_text, render_yaml
-from policyguard.report.suggestion_figures import Suggestion
-from policyguard.report.suggestion_markdown import render_markdown
+from policyguard.report.suggest.figures import Suggestion
+from policyguard.report.suggest.markdown import render_markdown
+from policyguard.report.suggest.rendering import (
+    render_json,
+    render_signatures,
+    render_text,
+    render_yaml,
+)
 from policyguard.simulate import LabelError
 from policyguard.simulate.suggest import Request, SuggestError
 from policyguard.simulate.suggest import suggest as search
 from policyguard.traces import TraceError, expand
-from policyguard.traces.paths import real
+from policyguard.traces.input_paths import resolve_path
 
 _FORMATS: dict[str, Callable[[Suggestion], str]] = {
     "text": render_text,
@@ -29,8 +34,8 @@ _FORMATS: dict[str, Callable[[Suggestion], str]] = {
     "json": render_json,
     "markdown": render_markdown,
 }
-_UNPROMISED = 1
-_SHARE = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
+_EXIT_NO_GUARANTEE = 1
+_FRACTION = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
 
 
 @click.command()
@@ -39,13 +44,13 @@ _SHARE = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
 @labels_option
 @click.option(
     "--max-harm",
-    type=_SHARE,
+    type=_FRACTION,
     required=True,
     help="The share of successful runs that may have a call refused, as 0.01.",
 )
 @click.option(
     "--delta",
-    type=_SHARE,
+    type=_FRACTION,
     default=Request.__struct_defaults__[0],
     show_default=True,
     help="The probability with which the promise may fail.",
@@ -94,7 +99,7 @@ def suggest(
     """
     try:
         files = tuple(expand(traces))
-        _check(files, output, signatures)
+        _check_outputs(files, output, signatures)
         request = Request(
             policies=policies,
             files=files,
@@ -104,16 +109,16 @@ def suggest(
             seed=seed,
             folder=(output or signatures or Path("here")).parent,
         )
-        with _progress() as told:
+        with _show_status() as told:
             suggestion = search(request, told)
     except PolicyError as error:
-        broken(error)
+        policy_error(error)
     except (LabelError, TraceError, SuggestError) as error:
-        misuse(error)
+        usage_error(error)
     except KeyboardInterrupt:
-        say("interrupted: of a part of the runs nothing can be said")
-        context.exit(INTERRUPTED)
-    if coloured(form):
+        status("interrupted: of a part of the runs nothing can be said")
+        context.exit(EXIT_INTERRUPTED)
+    if use_color(form):
         click.echo(render_text(suggestion, COLOURED))
     else:
         click.echo(_FORMATS[form](suggestion).removesuffix("\n"))
@@ -121,22 +126,22 @@ def suggest(
         write(output, render_yaml(suggestion))
     if signatures is not None and suggestion.signatures_yaml:
         write(signatures, render_signatures(suggestion))
-    context.exit(0 if suggestion.guaranteed else _UNPROMISED)
+    context.exit(0 if suggestion.guaranteed else _EXIT_NO_GUARANTEE)
 
 
-def _check(files: tuple[Path, ...], *outputs: Path | None) -> None:
+def _check_outputs(files: tuple[Path, ...], *outputs: Path | None) -> None:
     """The places of the layers."""
     wanted = [output for output in outputs if output is not None]
     for output in wanted:
         check_output(output, files)
-    if len({real(output.parent) for output in wanted}) > 1:
-        misuse("--output and --signatures belong in one folder")
-    if len({real(output) for output in wanted}) < len(wanted):
-        misuse("--output and --signatures are the same file")
+    if len({resolve_path(output.parent) for output in wanted}) > 1:
+        usage_error("--output and --signatures belong in one folder")
+    if len({resolve_path(output) for output in wanted}) < len(wanted):
+        usage_error("--output and --signatures are the same file")
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
+def _show_status() -> Iterator[Callable[[str], None]]:
     """Shows a person at a terminal what is being done."""
     if not sys.stderr.isatty():
         yield lambda step: None

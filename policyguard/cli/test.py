@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from policyguard.cli.aside import misuse
-from policyguard.report.junit import render_junit
-from policyguard.report.testing import render_json, render_text
-from policyguard.testing.find import NothingToTestError, find
-from policyguard.testing.run import run_files
+from policyguard.cli.console import usage_error
+from policyguard.report.policy_tests.junit import render_junit
+from policyguard.report.policy_tests.rendering import render_json, render_text
+from policyguard.testing.discovery import NothingToTestError, find_tests
+from policyguard.testing.runner import run_files
 
 RENDER = {"text": render_text, "json": render_json, "junit": render_junit}
 
@@ -28,9 +28,9 @@ def test(context: click.Context, paths: tuple[Path, ...], form: str, *, coverage
     broken policy or tests file, or nothing found).
     """
     try:
-        files = find(paths)
+        files = find_tests(paths)
     except NothingToTestError as error:
-        misuse(error)
+        usage_error(error)
     report = run_files(files, coverage=coverage)
     click.echo(RENDER[form](report))
     context.exit(report.exit_code)

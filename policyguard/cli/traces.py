@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 import msgspec
 
-from policyguard.cli.aside import misuse, say
-from policyguard.cli.output import STANDARD, check_output, opened
+from policyguard.cli.console import status, usage_error
+from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.journal.format import encode
 from policyguard.report.escape import for_json
 from policyguard.traces import Reader, Skipped, TraceError, TraceFile, expand
-from policyguard.traces.convert import Renamed, converted
-from policyguard.traces.family import families
+from policyguard.traces.convert import RenamedSession, convert_traces
 from policyguard.traces.importers import IMPORTERS
-from policyguard.traces.merged import Merged
-from policyguard.traces.stats import stats as counted
+from policyguard.traces.interleaving import InterleavedFiles
+from policyguard.traces.session_trees import find_session_trees
+from policyguard.traces.stats import collect_stats as counted
 from policyguard.traces.stats_text import render_text
 
 
@@ -38,13 +38,13 @@ def stats(paths: tuple[str, ...], form: str) -> None:
 
     Exits with 2 where nothing given is a trace.
     """
-    figures = counted(_files(_expanded(paths)))
+    figures = counted(_read_files(_expand(paths)))
     if form == "json":
         click.echo(for_json(msgspec.json.encode(figures).decode()))
     else:
         click.echo(render_text(figures))
     if not figures.formats:
-        misuse("no trace among the files given")
+        usage_error("no trace among the files given")
 
 
 @traces.command()
@@ -66,47 +66,47 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
     converted, but where the output has the name of that file. Where nothing is converted no file
     is written, one that is there stays, and it exits with 1.
     """
-    files = _expanded(paths)
+    files = _expand(paths)
     check_output(output, files)
     events = skipped = 0
-    with opened(output) as file:
-        for item in converted(_together(files)):
+    with open_output(output) as file:
+        for item in convert_traces(_read_merged(files)):
             if isinstance(item, Skipped):
                 skipped += 1
                 place = item.file if item.line is None else f"{item.file}:{item.line}"
-                say(f"skipped {place}: {item.reason}")
-            elif isinstance(item, Renamed):
-                say(f"session `{item.session}` of {item.file} is `{item.now}`")
+                status(f"skipped {place}: {item.reason}")
+            elif isinstance(item, RenamedSession):
+                status(f"session `{item.old_id}` of {item.file} is `{item.new_id}`")
             else:
                 events += 1
                 line = encode(item)
-                if output == STANDARD:
+                if output == STDOUT:
                     line = for_json(line.decode()).encode()
                 file.write(line + b"\n")
-        say(f"{events} events written, {skipped} skipped")
+        status(f"{events} events written, {skipped} skipped")
         if not events:  # ends what is opened as an error does: the output stays what it was
             context.exit(1)
 
 
-def _expanded(paths: tuple[str, ...]) -> list[Path]:
+def _expand(paths: tuple[str, ...]) -> list[Path]:
     try:
         return list(expand(paths))
     except TraceError as error:
-        misuse(error)
+        usage_error(error)
 
 
-def _files(paths: list[Path]) -> Iterator[TraceFile]:
+def _read_files(paths: list[Path]) -> Iterator[TraceFile]:
     reader = Reader()
     for path in paths:
-        yield from reader.files(path)
+        yield from reader.iter_files(path)
 
 
-def _together(files: list[Path]) -> Iterator[TraceFile]:
+def _read_merged(files: list[Path]) -> Iterator[TraceFile]:
     """The files, those of a family as one."""
     reader = Reader()
-    for family in families(files):
-        first, *others = family.places
+    for family in find_session_trees(files):
+        first, *others = family.indices
         if others:
-            yield TraceFile(files[first], None, iter(Merged(reader, files, family)))
+            yield TraceFile(files[first], None, iter(InterleavedFiles(reader, files, family)))
         else:
-            yield from reader.files(files[first])
+            yield from reader.iter_files(files[first])

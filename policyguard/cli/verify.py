@@ -7,16 +7,16 @@ from pathlib import Path
 import click
 import msgspec
 
-from policyguard.cli.aside import misuse
+from policyguard.cli.console import usage_error
+from policyguard.journal.anchor_export import read_anchors
 from policyguard.journal.errors import JournalError
-from policyguard.journal.exported import read_anchors
-from policyguard.journal.finding import UNPROVEN
-from policyguard.journal.key import read_key
-from policyguard.journal.verify import Verified, verify
+from policyguard.journal.findings import UNPROVEN
+from policyguard.journal.hash_key import read_key
+from policyguard.journal.verify import VerifyResult, verify
 from policyguard.report.escape import for_terminal, json_document
-from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import StoreError
-from policyguard.store.place import default_store, journals_beside, named_store
+from policyguard.store.paths import default_store_path, journal_folder, resolve_store_path
+from policyguard.store.sqlite.store import SqliteStore
 
 
 @click.command("verify")
@@ -51,8 +51,8 @@ def verify_command(
     be told), 2 (misuse, or no journal was found).
     """
     try:
-        kept = named_store(store or default_store())
-        places = paths or (journals_beside(kept),)
+        kept = resolve_store_path(store or default_store_path())
+        places = paths or (journal_folder(kept),)
         known = store is not None or kept.exists()  # the user's own need not be there
         anchors = SqliteStore(kept, caps=None, read_only=True).anchors if known else None
         result = verify(
@@ -62,10 +62,10 @@ def verify_command(
             key=read_key(key) if key is not None else None,
         )
     except (JournalError, StoreError, OSError) as error:
-        misuse(error)
+        usage_error(error)
     if not result.files and not result.findings:  # what was not read is not unaltered
         named = ", ".join(map(str, places))
-        misuse(f"{named}: no journal is there; name a journal, a folder of them, or the store")
+        usage_error(f"{named}: no journal is there; name a journal, a folder of them, or the store")
     if form == "json":
         click.echo(json_document(msgspec.to_builtins(result.findings)))
     else:
@@ -74,11 +74,11 @@ def verify_command(
             click.echo(f"{finding.severity}[{finding.code}]: {for_terminal(finding.message)}")
             click.echo(f"  --> {for_terminal(place)}")
             click.echo(f"   = help: {finding.help}")
-    click.echo(_summary(result, against=anchors is not None or anchor is not None), err=True)
-    context.exit(1 if result.failed else 0)
+    click.echo(_summary(result, has_anchors=anchors is not None or anchor is not None), err=True)
+    context.exit(1 if result.has_failed else 0)
 
 
-def _summary(result: Verified, *, against: bool) -> str:
+def _summary(result: VerifyResult, *, has_anchors: bool) -> str:
     files = f"{result.files} journal{'' if result.files == 1 else 's'}"
     lines = f"{result.lines} line{'' if result.lines == 1 else 's'}"
     errors = {one.code for one in result.findings if one.severity == "error"}
@@ -86,6 +86,6 @@ def _summary(result: Verified, *, against: bool) -> str:
     if errors:
         told = not errors.issubset(UNPROVEN)
         said = "something was altered" if told else "whether something was altered is not known"
-    if not against:
+    if not has_anchors:
         said += "; without a store or --anchor, a cut tail or a missing file is not found"
     return f"{files}, {lines}: {said}"

@@ -23,66 +23,66 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from policyguard.compiler.compiled import Compiled, put_together
-from policyguard.compiler.expressions import Outline, known_expressions
+from policyguard.compiler.build.expressions import ParsedExpression, restore_expressions
+from policyguard.compiler.compiled_policy import CompiledPolicy, assemble
 from policyguard.compiler.inputs import PACK_NAME, Inputs
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
-from policyguard.store.cache import Cache, cache_folder
+from policyguard.store.file_cache import FileCache, cache_folder
 
 if TYPE_CHECKING:
-    from policyguard.compiler.layers import Layered
+    from policyguard.compiler.merge.layers import MergedPolicy
 
-_ROOMS = ("cel", "compiler", "engines", "evaluator", "model")
+_PACKAGES = ("cel", "compiler", "engines", "evaluator", "model")
 """The folders of policyguard that, with the schemas, decide what becomes of a policy."""
 _LIBRARIES = ("celpy", "jsonschema", "msgspec", "re2", "yaml")
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class CacheEntry(msgspec.Struct, frozen=True, array_like=True):
     """What was made, and what of."""
 
     inputs: Inputs
 
 
-class Known(Entry, frozen=True, array_like=True):
+class CachedPolicy(CacheEntry, frozen=True, array_like=True):
     """A policy without errors; its expressions are known by their texts."""
 
     policy: Policy
-    expressions: dict[str, Outline]
+    expressions: dict[str, ParsedExpression]
     diagnostics: tuple[Diagnostic, ...]
 
 
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=CacheEntry)
 
 
-class Slot:
+class CacheLocation:
     """Where one entry is kept."""
 
-    def __init__(self, files: Cache, name: str) -> None:
-        self._files = files
+    def __init__(self, cache: FileCache, name: str) -> None:
+        self._cache = cache
         self._name = name
 
     def get(self, kind: type[E], environ: Mapping[str, str]) -> E | None:
         """The entry, if there is one that would be made again just so."""
-        data = self._files.get(self._name)
+        data = self._cache.get(self._name)
         if data is None:
             return None
         try:
             entry = msgspec.msgpack.decode(data, type=kind)
         except (msgspec.DecodeError, RecursionError):
             return None
-        return entry if entry.inputs.unchanged(environ) else None
+        return entry if entry.inputs.is_unchanged(environ) else None
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: CacheEntry) -> None:
         """Keep an entry, unless something in it cannot be written down."""
         try:
             data = msgspec.msgpack.encode(entry)
         except (TypeError, ValueError, OverflowError, RecursionError):
             return  # such as an integer above 64 bits, or half a surrogate pair
-        self._files.put(self._name, data)
+        self._cache.put(self._name, data)
 
 
-def slot(kind: str, names: Sequence[str | Path], *rooms: str) -> Slot | None:
+def locate_entry(kind: str, names: Sequence[str | Path], *packages: str) -> CacheLocation | None:
     """The place of what is made of the policies with these names; None where nothing is kept.
 
     `rooms` are further folders of policyguard that decide what is made, such as `lint.rules`.
@@ -91,40 +91,42 @@ def slot(kind: str, names: Sequence[str | Path], *rooms: str) -> Slot | None:
     if folder is None:
         return None
     try:
-        asked = [kind.encode(), _maker(*_ROOMS, *rooms), *map(_asked, names)]
+        asked = [kind.encode(), _maker(*_PACKAGES, *packages), *map(_encode_name, names)]
     except (OSError, ValueError, ImportError):  # we are no plain files, or nowhere
         return None
-    return Slot(Cache(folder), hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest())
+    return CacheLocation(
+        FileCache(folder), hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()
+    )
 
 
-def known_policy(
-    place: Slot, names: Sequence[str | Path], environ: Mapping[str, str]
-) -> Compiled | None:
+def load_cached_policy(
+    location: CacheLocation, names: Sequence[str | Path], environ: Mapping[str, str]
+) -> CompiledPolicy | None:
     """The policy that was kept there, if it is still what it was made of."""
 
-    def layered() -> Layered:
-        from policyguard.compiler.check import layered_again  # all that reads policies
+    def layered() -> MergedPolicy:
+        from policyguard.compiler.pipeline import reload_merged  # all that reads policies
 
-        return layered_again(names, environ, policy.digest)
+        return reload_merged(names, environ, policy.digest)
 
-    entry = place.get(Known, environ)
+    entry = location.get(CachedPolicy, environ)
     if entry is None:
         return None
     policy = entry.policy
     try:
-        expressions = known_expressions(policy, entry.expressions)
-        return put_together(policy, expressions, entry.diagnostics, entry.inputs, layered)
+        expressions = restore_expressions(policy, entry.expressions)
+        return assemble(policy, expressions, entry.diagnostics, entry.inputs, layered)
     except Exception:  # noqa: BLE001 - an entry that is not our own may break anything
         return None
 
 
-def keep_policy(place: Slot, compiled: Compiled) -> None:
+def store_policy(location: CacheLocation, compiled: CompiledPolicy) -> None:
     """Keep a policy for the next time."""
-    outlines = compiled.expressions.outlines()
-    place.put(Known(compiled.inputs, compiled.policy, outlines, compiled.diagnostics))
+    outlines = compiled.expressions.parsed_by_source()
+    location.put(CachedPolicy(compiled.inputs, compiled.policy, outlines, compiled.diagnostics))
 
 
-def _asked(name: str | Path) -> bytes:
+def _encode_name(name: str | Path) -> bytes:
     """A pack is the same from everywhere. A file's name is that in reports, too."""
     if isinstance(name, str) and PACK_NAME.fullmatch(name):
         return name.encode()
@@ -142,18 +144,18 @@ def _maker(*rooms: str) -> bytes:
     folders += import_module("policyguard.schemas").__path__  # need not lie in the house
     found = [f"{sys.implementation.cache_tag} {sys.version} {sys.platform}"]
     for folder in folders:
-        found += _stamps(folder)
+        found += _file_stamps(folder)
     for library in _LIBRARIES:
         spec = find_spec(library)
         found.append(_stamp(library, os.stat(spec.origin if spec and spec.origin else "")))  # noqa: PTH116
     return hashlib.sha256("\n".join(found).encode()).digest()
 
 
-def _stamps(folder: str | Path) -> list[str]:
+def _file_stamps(folder: str | Path) -> list[str]:
     with os.scandir(folder) as files:
         ours = [file for file in files if file.name.endswith((".py", ".json"))]
         return sorted(_stamp(file.name, file.stat()) for file in ours)
 
 
-def _stamp(name: str, found: os.stat_result) -> str:
-    return f"{name} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+def _stamp(name: str, status: os.stat_result) -> str:
+    return f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"

@@ -11,70 +11,70 @@ from importlib import import_module
 
 import msgspec
 
-PACK = "pack:"
+PACK_PREFIX = "pack:"
 """What the name of a file in a pack begins with."""
 PACK_NAME = re.compile(r"(?:packs/)?[A-Za-z0-9][A-Za-z0-9_-]*")
 """A name that means a pack. Every other is a file's."""
 
 
-class File(msgspec.Struct, frozen=True, array_like=True):
+class InputFile(msgspec.Struct, frozen=True, array_like=True):
     """A file that was read. `shown` is its name in reports, `key` tells it from all others.
 
     `size` (bytes) and `sha256` are of what was in it.
     """
 
-    shown: str
+    display_name: str
     key: str
     size: int
     sha256: bytes
 
     @classmethod
-    def of(cls, shown: str, key: str, data: bytes) -> File:
+    def from_data(cls, display_name: str, key: str, data: bytes) -> InputFile:
         """The file in which `data` was found."""
-        return cls(shown, key, len(data), hashlib.sha256(data).digest())
+        return cls(display_name, key, len(data), hashlib.sha256(data).digest())
 
-    def unchanged(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether its name still leads to it, and it still says the same."""
-        if self.key.startswith(PACK):
+        if self.key.startswith(PACK_PREFIX):
             # `importlib.resources` says the same, and takes 10 ms to import.
             packs = import_module("policyguard.policies").__path__[0]
-            path = f"{packs}/{self.key.removeprefix(PACK)}"
-        elif os.path.realpath(self.shown) == self.key:
+            path = f"{packs}/{self.key.removeprefix(PACK_PREFIX)}"
+        elif os.path.realpath(self.display_name) == self.key:
             path = self.key
         else:
             return False
-        data = _read(path, self.size + 1)
+        data = _read_file(path, self.size + 1)
         return data is not None and hashlib.sha256(data).digest() == self.sha256
 
 
 class Inputs(msgspec.Struct, frozen=True, array_like=True):
     """All that was read: files, and the variables of the environment (None: it was not set)."""
 
-    files: tuple[File, ...]
+    files: tuple[InputFile, ...]
     environ: dict[str, str | None]
 
-    def unchanged(self, environ: Mapping[str, str]) -> bool:
+    def is_unchanged(self, environ: Mapping[str, str]) -> bool:
         """Whether the same would be read again."""
         given = all(environ.get(name) == value for name, value in self.environ.items())
-        return given and all(file.unchanged() for file in self.files)
+        return given and all(file.is_unchanged() for file in self.files)
 
 
-def together(several: Iterable[Inputs]) -> Inputs:
+def combine_inputs(parts: Iterable[Inputs]) -> Inputs:
     """All that went into any of them."""
-    files: dict[File, None] = {}
+    files: dict[InputFile, None] = {}
     environ: dict[str, str | None] = {}
-    for one in several:
+    for one in parts:
         files.update(dict.fromkeys(one.files))
         environ.update(one.environ)
     return Inputs(tuple(files), environ)
 
 
-def _read(path: str, most: int) -> bytes | None:
+def _read_file(path: str, max_bytes: int) -> bytes | None:
     """What is in a file, up to so many bytes; None where it is no ordinary one."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe is opened without a writer
     try:
         with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a handle
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return file.read(most) if regular else None
+            return file.read(max_bytes) if regular else None
     except OSError:
         return None

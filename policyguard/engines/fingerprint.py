@@ -16,31 +16,31 @@ from typing import Any
 
 import msgspec
 
-from policyguard.model.errors import ArgumentsError, OddArgumentsError
+from policyguard.model.errors import ArgumentsError, NonPlainArgumentsError
 
 _pack = msgspec.msgpack.Encoder(order="deterministic").encode
-_FLAT = frozenset({str, int, bool, type(None)})
-_SINGLE = _FLAT | {float}
-_BYTES = 12
+_ATOMIC_CLASSES = frozenset({str, int, bool, type(None)})
+_SCALAR_CLASSES = _ATOMIC_CLASSES | {float}
+_DIGEST_SIZE = 12
 """Of a fingerprint. A million sessions of a thousand calls have two alike by chance once in 10¹¹
 times, and who does not know the key cannot make two alike."""
-_EVERY = "*"
+_WILDCARD = "*"
 """In `fold` and `tolerance`: every argument that is not named."""
-_LARGE = 2**1023
+_MAX_TOLERANT_INT = 2**1023
 """Integers beyond are no floats, and are not tolerated but compared."""
-_MOST = 64
+_MAX_TOLERANT_NUMBERS = 64
 """Numbers of one call that are tolerated; with more of them, they are compared."""
 
 
-_NAMED = 80
+_MAX_SHOWN_PATH_LENGTH = 80
 """Characters of a path in a message."""
 
 
-class NotJson(ArgumentsError, ValueError):  # noqa: N818 - names what the value is
+class NotJsonError(ArgumentsError, ValueError):
     """A value that JSON cannot hold, or that is too large or too deep."""
 
 
-class _Odd(Exception):  # noqa: N818 - names what the value is
+class _NonPlainValueError(Exception):
     """A value of none of the types that JSON is read to; it may be JSON all the same."""
 
 
@@ -66,26 +66,26 @@ class Fingerprinter:
     ) -> None:
         self._ignore = frozenset(ignore)
         self._fold = frozenset(fold)
-        self._fold_all = _EVERY in fold
-        self._as_is = _FLAT - {str} if self._fold_all else _FLAT
-        self._names = self._ignore | self._fold
+        self._fold_all = _WILDCARD in fold
+        self._kept_classes = _ATOMIC_CLASSES - {str} if self._fold_all else _ATOMIC_CLASSES
+        self._special_names = self._ignore | self._fold
         self._tolerance = {
-            name: share for name, share in sorted(tolerance.items()) if name != _EVERY
+            name: share for name, share in sorted(tolerance.items()) if name != _WILDCARD
         }
-        self._tolerance_of_all = tolerance.get(_EVERY)
-        self._tolerates = bool(tolerance)
-        self._depth = depth
-        self._size = size
+        self._default_tolerance = tolerance.get(_WILDCARD)
+        self._has_tolerance = bool(tolerance)
+        self._max_depth = depth
+        self._max_size = size
         self.rekey(key)
 
     def rekey(self, key: bytes) -> None:
         """Use another key from now on: what was told apart before cannot be compared any more."""
         self.key = key[:64]
-        self._packed, self._written, self._text = (
-            _keyed(self.key, kind) for kind in (b"M", b"J", b"T")
+        self._msgpack_hash, self._json_hash, self._text_hash = (
+            _keyed_hash(self.key, kind) for kind in (b"M", b"J", b"T")
         )
 
-    def call(
+    def fingerprint_call(
         self, tool: str, server: str, args: dict[str, Any]
     ) -> tuple[str, str, tuple[float, ...]]:
         """The fingerprint of a call; without its tolerant numbers, where it has any; and these.
@@ -96,63 +96,65 @@ class Fingerprinter:
         types than Python's own.
         """
         told: Any = args
-        as_is, names = self._as_is, self._names
+        as_is, names = self._kept_classes, self._special_names
         try:
             for name, value in args.items():
                 if type(value) not in as_is or name in names:
-                    told = self._tidy(args, 1, "")
+                    told = self._normalize(args, 1, "")
                     if told != args:
-                        self.value((tool, server, args))  # what is left out is not too large either
-                    _keep(args)
+                        self.fingerprint_value(
+                            (tool, server, args)
+                        )  # what is left out is not too large either
+                    _copy_containers(args)
                     break
-            if self._tolerates:
-                return self._tolerant(tool, server, told)
-            return self.value((tool, server, told)), "", ()
-        except (_Odd, TypeError):  # MessagePack has no keys that are no strings
-            raise OddArgumentsError(self._plain(args, 1, "")) from None
+            if self._has_tolerance:
+                return self._fingerprint_tolerant(tool, server, told)
+            return self.fingerprint_value((tool, server, told)), "", ()
+        except (_NonPlainValueError, TypeError):  # MessagePack has no keys that are no strings
+            raise NonPlainArgumentsError(self._to_plain(args, 1, "")) from None
 
-    def text(self, text: str) -> str:
+    def fingerprint_text(self, text: str) -> str:
         """The fingerprint of a text."""
-        keyed = self._text.copy()
+        keyed = self._text_hash.copy()
         keyed.update(text.encode("utf-8", "surrogatepass"))
         return keyed.hexdigest()
 
-    def _tolerant(
+    def _fingerprint_tolerant(
         self, tool: str, server: str, args: dict[str, Any]
     ) -> tuple[str, str, tuple[float, ...]]:
-        exact = self.value((tool, server, args))
-        present = [name for name in self._tolerance if _tolerable(args.get(name))]
+        exact = self.fingerprint_value((tool, server, args))
+        present = [name for name in self._tolerance if _is_tolerable(args.get(name))]
         numbers = [float(args[name]) if name in present else 0.0 for name in self._tolerance]
         rest: Any = {name: value for name, value in args.items() if name not in present}
-        if self._tolerance_of_all is not None:
-            rest = self._without_numbers(rest, "", self._tolerance_of_all, present, numbers)
-        if not present or len(present) > _MOST:
+        if self._default_tolerance is not None:
+            rest = self._without_numbers(rest, "", self._default_tolerance, present, numbers)
+        if not present or len(present) > _MAX_TOLERANT_NUMBERS:
             return exact, "", ()
-        return exact, self.value((tool, server, rest, present)), tuple(numbers)
+        return exact, self.fingerprint_value((tool, server, rest, present)), tuple(numbers)
 
-    def value(self, value: Any) -> str:
+    def fingerprint_value(self, value: Any) -> str:
         """The fingerprint of a value, as it is.
 
         Raises `NotJson`, and `TypeError` for what MessagePack has not.
         """
         try:
             packed = _pack(value)
-            keyed = self._packed.copy()
+            keyed = self._msgpack_hash.copy()
         except (OverflowError, UnicodeEncodeError):
-            packed = _ascii(value)
-            keyed = self._written.copy()
+            packed = _encode_ascii_json(value)
+            keyed = self._json_hash.copy()
         except RecursionError:
-            raise NotJson("they are nested too deep") from None
-        if len(packed) > self._size:
-            raise NotJson(f"they are larger than {self._size} bytes")
+            raise NotJsonError("they are nested too deep") from None
+        if len(packed) > self._max_size:
+            raise NotJsonError(f"they are larger than {self._max_size} bytes")
         keyed.update(packed)
         return keyed.hexdigest()
 
-    def close(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
+    def is_within_tolerance(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
         """Whether each number lies within the tolerance of the one that came first."""
         named = len(self._tolerance)
-        shares = chain(self._tolerance.values(), repeat(self._tolerance_of_all or 0.0))
-        if named and self._tolerance_of_all is not None:
+        shares = chain(self._tolerance.values(), repeat(self._default_tolerance or 0.0))
+        if named and self._default_tolerance is not None:
             shares = chain(self._tolerance.values(), like[named + 1 :: 2])
             like, numbers = (told[:named] + told[named::2] for told in (like, numbers))
         return all(
@@ -170,7 +172,7 @@ class Fingerprinter:
         Where some have a tolerance of their own, each is followed by its share. In the order of
         the keys' names, so that the order they are given in makes no difference.
         """
-        if _tolerable(value):
+        if _is_tolerable(value):
             present.append(f"{path}~{share}" if self._tolerance else path)
             numbers += (float(value), share) if self._tolerance else (float(value),)
             return None
@@ -189,38 +191,38 @@ class Fingerprinter:
             ]
         return value
 
-    def _tidy(self, value: Any, depth: int, path: str) -> Any:
+    def _normalize(self, value: Any, depth: int, path: str) -> Any:
         """Check that a value is JSON, leave out what is ignored, fold what is folded."""
         kind = value.__class__
-        if kind in _FLAT:
-            return _folded(value) if self._fold_all else value
+        if kind in _ATOMIC_CLASSES:
+            return _fold_text(value) if self._fold_all else value
         if kind is float:
             if not math.isfinite(value):
-                raise NotJson(f"{_at(path)} is {value}, which JSON does not know")
+                raise NotJsonError(f"{_quote_path(path)} is {value}, which JSON does not know")
             return value
-        if depth > self._depth:
-            raise NotJson(f"they are nested deeper than {self._depth} levels")
+        if depth > self._max_depth:
+            raise NotJsonError(f"they are nested deeper than {self._max_depth} levels")
         if kind is dict:
             tidy = {}
             for name, item in value.items():
                 if name.__class__ is not str:
-                    raise _Odd
+                    raise _NonPlainValueError
                 inner = f"{path}.{name}" if path else name
                 if name in self._ignore or inner in self._ignore:
-                    self._tidy(item, depth + 1, inner)  # ignored, but JSON all the same
+                    self._normalize(item, depth + 1, inner)  # ignored, but JSON all the same
                     continue
-                told = self._tidy(item, depth + 1, inner)
+                told = self._normalize(item, depth + 1, inner)
                 if name in self._fold or inner in self._fold:
-                    told = _folded(told)
+                    told = _fold_text(told)
                 tidy[name] = told
             return tidy
         if kind is list or kind is tuple:
-            return [self._tidy(item, depth + 1, path) for item in value]
-        raise _Odd
+            return [self._normalize(item, depth + 1, path) for item in value]
+        raise _NonPlainValueError
 
-    def _plain(self, value: Any, depth: int, path: str) -> Any:
+    def _to_plain(self, value: Any, depth: int, path: str) -> Any:
         """The same in the types that JSON is read to."""
-        if value.__class__ in _FLAT:
+        if value.__class__ in _ATOMIC_CLASSES:
             return value
         if isinstance(value, str):
             return str.__str__(value)  # an enum's own `str` is its name
@@ -232,63 +234,63 @@ class Fingerprinter:
             try:
                 return float(value)
             except OverflowError:
-                raise NotJson(f"{_at(path)} is beyond all numbers of JSON") from None
-        if depth > self._depth:
-            raise NotJson(f"they are nested deeper than {self._depth} levels")
+                raise NotJsonError(f"{_quote_path(path)} is beyond all numbers of JSON") from None
+        if depth > self._max_depth:
+            raise NotJsonError(f"they are nested deeper than {self._max_depth} levels")
         if isinstance(value, Mapping):
             told = {}
             for name, item in value.items():
                 if not isinstance(name, str):
-                    raise NotJson(f"a key is a Python `{type(name).__name__}`, not a string")
+                    raise NotJsonError(f"a key is a Python `{type(name).__name__}`, not a string")
                 inner = f"{path}.{name}" if path else name
-                told[str.__str__(name)] = self._plain(item, depth + 1, inner)
+                told[str.__str__(name)] = self._to_plain(item, depth + 1, inner)
             return told
         if isinstance(value, (list, tuple)):
-            return [self._plain(item, depth + 1, path) for item in value]
-        raise NotJson(f"{_at(path)} is a Python `{type(value).__name__}`, not JSON")
+            return [self._to_plain(item, depth + 1, path) for item in value]
+        raise NotJsonError(f"{_quote_path(path)} is a Python `{type(value).__name__}`, not JSON")
 
 
-def _keyed(key: bytes, kind: bytes) -> hashlib.blake2b:
+def _keyed_hash(key: bytes, kind: bytes) -> hashlib.blake2b:
     """A hash that nobody can make without the key; another one for each kind of what is hashed.
 
     The key is in what BLAKE2 begins with, as salt and person. In its own keyed mode it is a block
     before what is hashed, which CPython hashes anew for each copy. See docs/decisions/0022.
     """
     drawn = hashlib.blake2b(kind, digest_size=32, key=key).digest()
-    return hashlib.blake2b(digest_size=_BYTES, salt=drawn[:16], person=drawn[16:])
+    return hashlib.blake2b(digest_size=_DIGEST_SIZE, salt=drawn[:16], person=drawn[16:])
 
 
-def _keep(args: dict[str, Any]) -> None:
+def _copy_containers(args: dict[str, Any]) -> None:
     """Put copies in the place of what its owner may go on to change."""
     for name, value in args.items():
-        if value.__class__ not in _SINGLE:
+        if value.__class__ not in _SCALAR_CLASSES:
             args[name] = msgspec.to_builtins(value)
 
 
-def _at(path: str) -> str:
+def _quote_path(path: str) -> str:
     """Where a value stands; not half of a name, which may be a secret."""
-    return f"`{path}`" if 0 < len(path) <= _NAMED else "a value"
+    return f"`{path}`" if 0 < len(path) <= _MAX_SHOWN_PATH_LENGTH else "a value"
 
 
-def _folded(value: Any) -> Any:
+def _fold_text(value: Any) -> Any:
     """Texts, also in lists, without regard to case and white space; anything else as it is."""
     if value.__class__ is list:
-        return [_folded(item) for item in value]
+        return [_fold_text(item) for item in value]
     return " ".join(value.casefold().split()) if value.__class__ is str else value
 
 
-def _tolerable(value: Any) -> bool:
-    return value.__class__ is float or (value.__class__ is int and abs(value) < _LARGE)
+def _is_tolerable(value: Any) -> bool:
+    return value.__class__ is float or (value.__class__ is int and abs(value) < _MAX_TOLERANT_INT)
 
 
-def _ascii(value: Any) -> bytes:
+def _encode_ascii_json(value: Any) -> bytes:
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False).encode()
     except ValueError:  # CPython writes no integer of more than 4,300 digits
-        raise NotJson("an integer has too many digits") from None
+        raise NotJsonError("an integer has too many digits") from None
 
 
-def text_of(result: Any) -> str:
+def result_text(result: Any) -> str:
     """What a tool gave, as text: text as it is, nothing as "", anything else as JSON."""
     if result is None:
         return ""
@@ -297,12 +299,12 @@ def text_of(result: Any) -> str:
     if isinstance(result, (bytes, bytearray)):
         return bytes(result).decode("utf-8", "replace")
     try:
-        return msgspec.json.encode(result, enc_hook=shown).decode()
+        return msgspec.json.encode(result, enc_hook=safe_str).decode()
     except (ValueError, TypeError, OverflowError, RecursionError, UnicodeError):
-        return shown(result)
+        return safe_str(result)
 
 
-def shown(value: object) -> str:
+def safe_str(value: object) -> str:
     """A stranger's object as text; only its type's name where its own text cannot be had."""
     try:
         return str(value)

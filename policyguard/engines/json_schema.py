@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from policyguard.model.quantity import is_whole
+from policyguard.model.amounts import is_whole
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 
 
-class Problem(NamedTuple):
+class ValidationProblem(NamedTuple):
     """What one keyword of the schema has against one value.
 
     `path` leads to the value, for `additionalProperties` and `propertyNames` to the key.
@@ -46,10 +46,12 @@ class Schema:
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._validator = _validator()(document)
 
-    def problems(self, value: object) -> list[Problem]:
+    def validate(self, value: object) -> list[ValidationProblem]:
         """Everything that is wrong with `value`, in the order in which it stands there."""
         return [
-            problem for error in self._validator.iter_errors(value) for problem in _problems(error)
+            problem
+            for error in self._validator.iter_errors(value)
+            for problem in _split_error(error)
         ]
 
 
@@ -75,48 +77,48 @@ def _is_integer(_checker: object, value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _problems(error: ValidationError) -> Iterator[Problem]:
+def _split_error(error: ValidationError) -> Iterator[ValidationProblem]:
     keyword = str(error.validator)
     path: Path = tuple(error.absolute_path)
     value: Any = error.instance
     if "propertyNames" in error.relative_schema_path:
-        yield Problem((*path, value), "propertyNames", *_rest(error))
+        yield ValidationProblem((*path, value), "propertyNames", *_error_context(error))
     elif keyword == "additionalProperties":
         known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
         for key in value:
             if key not in known:
-                yield Problem((*path, key), keyword, *_rest(error))
-    elif not isinstance(value, dict) and _only_keys(error):
+                yield ValidationProblem((*path, key), keyword, *_error_context(error))
+    elif not isinstance(value, dict) and _only_requires_keys(error):
         # `required` holds for whatever is no object; that it is none, its `type` has said.
         return
-    elif keyword in ("anyOf", "oneOf") and (meant := _meant(error)) is not None:
+    elif keyword in ("anyOf", "oneOf") and (meant := _intended_branch(error)) is not None:
         for below in meant:
-            yield from _problems(below)
+            yield from _split_error(below)
     else:
-        yield Problem(path, keyword, *_rest(error))
+        yield ValidationProblem(path, keyword, *_error_context(error))
 
 
-def _rest(error: ValidationError) -> tuple[Any, Any, Mapping[str, Any]]:
+def _error_context(error: ValidationError) -> tuple[Any, Any, Mapping[str, Any]]:
     schema = error.schema if isinstance(error.schema, Mapping) else {}
     return error.validator_value, error.instance, schema
 
 
-def _meant(error: ValidationError) -> list[ValidationError] | None:
+def _intended_branch(error: ValidationError) -> list[ValidationError] | None:
     """Return the errors of the branch that the author most likely meant.
 
     That is the one branch which the value's kind (text, list, map …) fits; None where there is
     no such branch, or where the branches only say which keys are needed.
     """
-    if _only_keys(error):
+    if _only_requires_keys(error):
         return None
     branches: dict[int, list[ValidationError]] = {}
     for below in error.context or ():
         branches.setdefault(int(below.relative_schema_path[0]), []).append(below)
-    fitting = [errors for errors in branches.values() if _fits(errors)]
+    fitting = [errors for errors in branches.values() if _fits_kind(errors)]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _only_keys(error: ValidationError) -> bool:
+def _only_requires_keys(error: ValidationError) -> bool:
     """Whether the keyword does nothing but ask which keys an object has."""
     branches: Any = error.validator_value
     if error.validator == "not":
@@ -126,7 +128,7 @@ def _only_keys(error: ValidationError) -> bool:
     return all(branch.keys() == {"required"} for branch in branches)
 
 
-def _fits(errors: Iterable[ValidationError]) -> bool:
+def _fits_kind(errors: Iterable[ValidationError]) -> bool:
     """Whether a branch with these errors is at least for values of this kind."""
     return not any(
         error.validator in ("type", "const", "enum") and not error.relative_path for error in errors

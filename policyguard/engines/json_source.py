@@ -9,16 +9,16 @@ import json
 import re
 from typing import NamedTuple, NoReturn
 
-from policyguard.engines.source import Source, read
-from policyguard.engines.yaml_source import DEEPEST, LARGEST
-from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence
-from policyguard.model.diagnostic import Diagnostic, Span, quoted
+from policyguard.engines.source import Source, decode_source
+from policyguard.engines.yaml_source import MAX_DEPTH, MAX_NODES
+from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
+from policyguard.model.diagnostic import Diagnostic, Span, quote_text
 
 _TOKEN = re.compile(r'[\s,:]*(?:(?P<open>[\[{])|(?P<close>[\]}])|(?P<scalar>["\w-]))')
-_scalar = json.JSONDecoder().raw_decode
+_decode_scalar = json.JSONDecoder().raw_decode
 
 
-class Parsed(NamedTuple):
+class ParsedJson(NamedTuple):
     """A file's tree, or None where there is none to go on with; what was found; and the text."""
 
     source: Source
@@ -26,24 +26,24 @@ class Parsed(NamedTuple):
     diagnostics: list[Diagnostic]
 
 
-def parse(data: bytes | str, file: str) -> Parsed:
+def parse(data: bytes | str, file: str) -> ParsedJson:
     """Parse one JSON document. `file` is the name that diagnostics show. Never raises.
 
     After a key that stands twice it goes on; anything else that is wrong ends the parsing.
     """
-    source, diagnostics = read(data, file)
+    source, diagnostics = decode_source(data, file)
     if diagnostics:
-        return Parsed(source, None, diagnostics)
-    wrong = _refused(source)
+        return ParsedJson(source, None, diagnostics)
+    wrong = _find_syntax_error(source)
     if wrong is not None:
-        return Parsed(source, None, [wrong])
-    return _built(source)
+        return ParsedJson(source, None, [wrong])
+    return _build_tree(source)
 
 
-def _refused(source: Source) -> Diagnostic | None:
+def _find_syntax_error(source: Source) -> Diagnostic | None:
     """Why the text is no JSON."""
     try:
-        json.loads(source.text, parse_constant=_no_number)
+        json.loads(source.text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         said = error.msg.removesuffix(" at").removesuffix(" starting")
         place = min(error.pos, len(source.text))
@@ -59,15 +59,15 @@ def _refused(source: Source) -> Diagnostic | None:
     return None
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"it has no {quoted(name)}")
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"it has no {quote_text(name)}")
 
 
 def _too_deep(source: Source, span: Span) -> Diagnostic:
-    return source.diagnostic("json/too-deep", f"nested more than {DEEPEST} deep", span)
+    return source.diagnostic("json/too-deep", f"nested more than {MAX_DEPTH} deep", span)
 
 
-class _Open:
+class _OpenCollection:
     """A collection whose end has not been seen. For a mapping, `children` alternate."""
 
     def __init__(self, start: int) -> None:
@@ -75,43 +75,47 @@ class _Open:
         self.children: list[Node] = []
 
 
-def _built(source: Source) -> Parsed:
+def _build_tree(source: Source) -> ParsedJson:
     """The tree of a text that is known to be JSON, for all its values one by one."""
     found: list[Diagnostic] = []
-    waiting = [_Open(0)]
+    waiting = [_OpenCollection(0)]
     position = values = 0
     while (token := _TOKEN.match(source.text, position)) is not None:
         position = token.end()
         values += 1
         if token["open"]:
-            waiting.append(_Open(token.start("open")))
-            if len(waiting) > DEEPEST + 1:
+            waiting.append(_OpenCollection(token.start("open")))
+            if len(waiting) > MAX_DEPTH + 1:
                 span = source.span(position - 1, position)
-                return Parsed(source, None, [_too_deep(source, span)])
+                return ParsedJson(source, None, [_too_deep(source, span)])
             continue
         if token["close"]:
-            node = _closed(source, waiting.pop(), position, found)
+            node = _close_collection(source, waiting.pop(), position, found)
         else:
             start = position - 1
-            value, position = _scalar(source.text, start)
+            value, position = _decode_scalar(source.text, start)
             style = '"' if isinstance(value, str) else ""
             text = value if style else source.text[start:position]
-            node = Scalar(source, start, position, style, text, value)
+            node = ScalarNode(source, start, position, style, text, value)
         waiting[-1].children.append(node)
-        if values > LARGEST:
-            message = f"the document has more than {LARGEST:,} values here"
-            return Parsed(source, None, [source.diagnostic("json/too-large", message, node.span)])
-    return Parsed(source, waiting[0].children[0], found)
+        if values > MAX_NODES:
+            message = f"the document has more than {MAX_NODES:,} values here"
+            return ParsedJson(
+                source, None, [source.diagnostic("json/too-large", message, node.span)]
+            )
+    return ParsedJson(source, waiting[0].children[0], found)
 
 
-def _closed(source: Source, done: _Open, end: int, found: list[Diagnostic]) -> Node:
+def _close_collection(
+    source: Source, done: _OpenCollection, end: int, found: list[Diagnostic]
+) -> Node:
     if source.text[end - 1] == "]":
-        return Sequence(source, done.start, end, tuple(done.children))
-    entries: dict[str, tuple[Scalar, Node]] = {}
+        return SequenceNode(source, done.start, end, tuple(done.children))
+    entries: dict[str, tuple[ScalarNode, Node]] = {}
     for key, value in zip(done.children[::2], done.children[1::2], strict=True):
-        if isinstance(key, Scalar):
+        if isinstance(key, ScalarNode):
             if key.text in entries:
-                message = f"the key {quoted(key.text)} stands here a second time"
+                message = f"the key {quote_text(key.text)} stands here a second time"
                 found.append(source.diagnostic("json/duplicate-key", message, key.span))
             entries[key.text] = (key, value)
-    return Mapping(source, done.start, end, tuple(entries.values()))
+    return MappingNode(source, done.start, end, tuple(entries.values()))

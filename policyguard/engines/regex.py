@@ -26,8 +26,8 @@ __all__ = ["Regex", "RegexError", "RegexSet"]
 
 _UNANCHORED = re2._Anchor.UNANCHORED
 _NO_SPAN = (-1, -1)
-_CONTINUATION = range(0x80, 0xC0)
-_LACKING = ("(?", *(f"\\{name}" for name in "123456789k"))
+_CONTINUATION_BYTES = range(0x80, 0xC0)
+_UNSUPPORTED_SYNTAX = ("(?", *(f"\\{name}" for name in "123456789k"))
 
 
 class RegexError(ValueError):
@@ -37,7 +37,7 @@ class RegexError(ValueError):
         super().__init__(f"`{pattern}` is not a regular expression: {reason}")
         self.pattern = pattern
         self.reason = reason
-        lacking = any(part in reason for part in _LACKING)
+        lacking = any(part in reason for part in _UNSUPPORTED_SYNTAX)
         self.help = "RE2 has no look-around and no back-references" if lacking else None
 
 
@@ -60,14 +60,14 @@ class Regex:
         found: bool = self._match(_UNANCHORED, data, 0, len(data))[0] != _NO_SPAN
         return found
 
-    def span(self, text: str) -> tuple[int, int] | None:
+    def find_span(self, text: str) -> tuple[int, int] | None:
         """Where the leftmost match begins and ends, in code points; None where there is none."""
         data = text.encode("utf-8", "replace")
         start, end = self._match(_UNANCHORED, data, 0, len(data))[0]
         if start < 0:
             return None
-        before = _code_points(data[:start])
-        return before, before + _code_points(data[start:end])
+        before = _count_code_points(data[:start])
+        return before, before + _count_code_points(data[start:end])
 
     def replace(self, text: str, replacement: str) -> str:
         r"""`text` with every match replaced by `replacement`, taken literally.
@@ -101,7 +101,7 @@ class RegexSet:
     cause stands at its beginning or at its end, and a tool's output has no upper limit.
     """
 
-    __slots__ = ("_alone", "_canary", "_cap", "_head", "_set", "_tail", "_texts")
+    __slots__ = ("_canary", "_head", "_max_length", "_patterns", "_set", "_single_regexes", "_tail")
 
     def __init__(
         self,
@@ -116,28 +116,28 @@ class RegexSet:
         `memory` is what RE2 may use for the automaton, in bytes; with less, more texts are
         searched pattern by pattern, with the same answers.
         """
-        self._texts = tuple(patterns)
+        self._patterns = tuple(patterns)
         self._head = head
         self._tail = tail
-        self._cap = head + tail
-        self._canary = len(self._texts)
+        self._max_length = head + tail
+        self._canary = len(self._patterns)
         self._set: Any = _compile_set(patterns, memory)
-        self._alone: tuple[Regex, ...] = ()
+        self._single_regexes: tuple[Regex, ...] = ()
         if self._set is None:
-            self._one_by_one()
+            self._compile_singly()
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._patterns)
 
-    def _one_by_one(self) -> tuple[Regex, ...]:
+    def _compile_singly(self) -> tuple[Regex, ...]:
         """The patterns by themselves, which are seldom needed, and take as long as the set."""
-        if not self._alone:
-            self._alone = tuple(map(Regex, self._texts))
-        return self._alone
+        if not self._single_regexes:
+            self._single_regexes = tuple(map(Regex, self._patterns))
+        return self._single_regexes
 
-    def first(self, text: str) -> int | None:
+    def first_match(self, text: str) -> int | None:
         """The index of the first pattern, in list order, that matches; None where none does."""
-        if len(text) > self._cap:
+        if len(text) > self._max_length:
             # The newline keeps a match from bridging what has been cut out.
             text = f"{text[: self._head]}\n{text[len(text) - self._tail :]}"
         if self._set is not None:
@@ -146,7 +146,7 @@ class RegexSet:
                 first = min(found)
                 return None if first == self._canary else first
         return next(
-            (index for index, one in enumerate(self._one_by_one()) if one.search(text)), None
+            (index for index, one in enumerate(self._compile_singly()) if one.search(text)), None
         )
 
 
@@ -185,12 +185,12 @@ def _compile_set(patterns: Sequence[str], memory: int) -> Any:
     return compiled if compiled.Compile() else None
 
 
-def _code_points(data: bytes) -> int:
+def _count_code_points(data: bytes) -> int:
     return len(data.decode("utf-8", "replace"))
 
 
 def _next_code_point(data: bytes, position: int) -> int:
     position += 1
-    while position < len(data) and data[position] in _CONTINUATION:
+    while position < len(data) and data[position] in _CONTINUATION_BYTES:
         position += 1
     return position

@@ -10,18 +10,18 @@ from itertools import islice
 
 from policyguard.model.diagnostic import Diagnostic, Edit, Severity, Span
 
-LARGEST = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 """Bytes that a policy file may have."""
 
-_SHOWN = 8
+_MAX_SHOWN_LINES = 8
 """Source lines that a diagnostic carries at most."""
 
-_REPORTED = 20
+_MAX_REPORTED_CHARACTERS = 20
 """Unreadable characters that are reported at most; a binary file is full of them."""
 
 # YAML 1.1 readers take these three for line breaks, YAML 1.2 readers do not: what is a comment to
 # the one is a rule to the other.
-_UNREADABLE = re.compile(
+_FORBIDDEN_CHARACTER = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 
@@ -39,7 +39,7 @@ class Source:
         return self.text.split("\n")
 
     @cached_property
-    def _starts(self) -> list[int]:
+    def _line_starts(self) -> list[int]:
         starts = [0]
         for line in self.lines:
             starts.append(starts[-1] + len(line) + 1)
@@ -47,18 +47,18 @@ class Source:
 
     def span(self, start: int, end: int) -> Span:
         """The stretch from offset `start` to offset `end`, which is not part of it."""
-        line, end_line = (bisect_right(self._starts, place) for place in (start, end))
+        line, end_line = (bisect_right(self._line_starts, place) for place in (start, end))
         return Span(
             self.file,
             line,
-            start - self._starts[line - 1] + 1,
+            start - self._line_starts[line - 1] + 1,
             end_line,
-            end - self._starts[end_line - 1] + 1,
+            end - self._line_starts[end_line - 1] + 1,
         )
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a place in a `Span` of this file."""
-        return self._starts[line - 1] + column - 1
+        return self._line_starts[line - 1] + column - 1
 
     def diagnostic(
         self,
@@ -71,7 +71,7 @@ class Source:
         edits: tuple[Edit, ...] = (),
     ) -> Diagnostic:
         """A finding at `span` of this file, with the lines that show it."""
-        lines = self.lines[span.line - 1 : min(span.end_line, span.line - 1 + _SHOWN)]
+        lines = self.lines[span.line - 1 : min(span.end_line, span.line - 1 + _MAX_SHOWN_LINES)]
         return Diagnostic(
             code=code,
             severity=severity,
@@ -83,7 +83,7 @@ class Source:
         )
 
 
-def read(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic]]:
+def decode_source(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic]]:
     """Take `data` for UTF-8 text, with or without a byte order mark, and any line breaks.
 
     A diagnostic says what keeps it from being a policy's text; the source is then whatever could
@@ -91,9 +91,9 @@ def read(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic]]:
     """
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
-    if len(data) > LARGEST:
+    if len(data) > MAX_FILE_BYTES:
         source = Source(file, "")
-        message = f"the file has {len(data):,} bytes; a policy has at most {LARGEST:,}"
+        message = f"the file has {len(data):,} bytes; a policy has at most {MAX_FILE_BYTES:,}"
         return source, [source.diagnostic("load/too-large", message, source.span(0, 0))]
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         source = Source(file, "")
@@ -106,7 +106,7 @@ def read(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic]]:
     source = Source(file, text)
     if bad is not None:
         message = f"byte 0x{data[bad]:02x} is not UTF-8"
-        place = len(_plain(data[:bad].decode("utf-8")))
+        place = len(_normalize_text(data[:bad].decode("utf-8")))
         span = source.span(place, place + 1)
         return source, [
             source.diagnostic("yaml/encoding", message, span, hint="save the file as UTF-8")
@@ -118,18 +118,18 @@ def read(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic]]:
             source.span(found.start(), found.end()),
             hint=f'write `"{_escape(found[0])}"` in double quotes, or take it out',
         )
-        for found in islice(_UNREADABLE.finditer(text), _REPORTED)
+        for found in islice(_FORBIDDEN_CHARACTER.finditer(text), _MAX_REPORTED_CHARACTERS)
     ]
 
 
 def _decode(data: bytes) -> tuple[str, int | None]:
     try:
-        return _plain(data.decode("utf-8")), None
+        return _normalize_text(data.decode("utf-8")), None
     except UnicodeDecodeError as error:
-        return _plain(data.decode("utf-8", "replace")), error.start
+        return _normalize_text(data.decode("utf-8", "replace")), error.start
 
 
-def _plain(text: str) -> str:
+def _normalize_text(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 

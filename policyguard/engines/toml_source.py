@@ -10,13 +10,13 @@ import re
 import tomllib
 from typing import Any, NamedTuple
 
-from policyguard.engines.source import Source, read
+from policyguard.engines.source import Source, decode_source
 from policyguard.model.diagnostic import Diagnostic, Span
 
-_PLACE = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
+_ERROR_POSITION = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)$")
 
 
-class Parsed(NamedTuple):
+class ParsedToml(NamedTuple):
     """A file's values, or None where it is no TOML; what was found; and the text."""
 
     source: Source
@@ -24,18 +24,20 @@ class Parsed(NamedTuple):
     diagnostics: list[Diagnostic]
 
 
-def parse(data: bytes, file: str) -> Parsed:
+def parse(data: bytes, file: str) -> ParsedToml:
     """Parse a TOML document. `file` is the name that diagnostics show. Never raises."""
-    source, diagnostics = read(data, file)
+    source, diagnostics = decode_source(data, file)
     if diagnostics:
-        return Parsed(source, None, diagnostics)
+        return ParsedToml(source, None, diagnostics)
     try:
-        return Parsed(source, tomllib.loads(source.text), [])
+        return ParsedToml(source, tomllib.loads(source.text), [])
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        return Parsed(source, None, [_syntax(source, str(error) or "nested too deep")])
+        return ParsedToml(
+            source, None, [_syntax_diagnostic(source, str(error) or "nested too deep")]
+        )
 
 
-def place(source: Source, table: str, key: str = "", text: str = "") -> Span:
+def find_span(source: Source, table: str, key: str = "", text: str = "") -> Span:
     """Where a table's header stands, or a key in it, or a quoted text in the key's value."""
     whole = source.text
     start, end = 0, len(whole)
@@ -57,8 +59,8 @@ def place(source: Source, table: str, key: str = "", text: str = "") -> Span:
     return source.span(*found.span(1)) if found is not None else source.span(0, 0)
 
 
-def _syntax(source: Source, said: str) -> Diagnostic:
-    where = _PLACE.search(said)
+def _syntax_diagnostic(source: Source, said: str) -> Diagnostic:
+    where = _ERROR_POSITION.search(said)
     message = said[: where.start()].strip() if where else said
     offset = len(source.text)
     if where and where[1]:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from policyguard.engines.yaml_tree import Mapping, Node, Scalar
+from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode
 
 _HASH = re.compile(r"#[^\n]*")
 
@@ -24,13 +24,13 @@ class Comment(NamedTuple):
     text: str
     start: int
     end: int
-    alone: bool
+    is_whole_line: bool
 
 
-def comments(root: Node) -> Iterator[Comment]:
+def find_comments(root: Node) -> Iterator[Comment]:
     """Every comment of the file that the tree has been read from, in order."""
     text = root.source.text
-    taken = sorted(_texts(root))
+    taken = sorted(_scalar_ranges(root))
     starts = [start for start, _ in taken]
     position = 0
     while (found := _HASH.search(text, position)) is not None:
@@ -44,7 +44,7 @@ def comments(root: Node) -> Iterator[Comment]:
         yield Comment(found[0][1:].strip(), *found.span(), alone)
 
 
-def _texts(node: Node) -> set[tuple[int, int]]:
+def _scalar_ranges(node: Node) -> set[tuple[int, int]]:
     """Where the text of each scalar stands, keys included; a block scalar's is below its `|`."""
     found: set[tuple[int, int]] = set()
     waiting = [node]
@@ -54,13 +54,13 @@ def _texts(node: Node) -> set[tuple[int, int]]:
         if id(here) in seen:  # an alias stands for the same node again
             continue
         seen.add(id(here))
-        if isinstance(here, Scalar):
+        if isinstance(here, ScalarNode):
             start = here.start
             if here.style in ("|", ">"):
                 header = here.source.text.find("\n", start, here.end)
                 start = here.end if header < 0 else header
             found.add((start, here.end))
-        elif isinstance(here, Mapping):
+        elif isinstance(here, MappingNode):
             for key, value in here.entries:
                 waiting += (key, value)
         else:

@@ -18,24 +18,24 @@ from typing import NamedTuple
 
 import yaml
 
-from policyguard.engines import yaml_core
-from policyguard.engines.source import Source, read
-from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence
-from policyguard.model.diagnostic import Diagnostic, Span, quoted
+from policyguard.engines import yaml_scalars
+from policyguard.engines.source import Source, decode_source
+from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
+from policyguard.model.diagnostic import Diagnostic, Span, quote_text
 from policyguard.model.policy import Value
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """How deep collections may nest."""
 
-LARGEST = 100_000
+MAX_NODES = 100_000
 """How many nodes a document may have, aliases written out."""
 
 # libyaml's parser where it is installed; the pure Python one reports the same events.
 _Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\#[^\n]*\n)*)*")
-_BEFORE_COMMA = re.compile(r"(?<![\w.])([0-9]{1,3}),\Z")
-_QUOTED = "@`%*&!|>"
+_DIGITS_AND_COMMA = re.compile(r"(?<![\w.])([0-9]{1,3}),\Z")
+_INDICATORS = "@`%*&!|>"
 """What a plain text cannot begin with, though names may."""
 _SYNTAX_HINTS = {
     "mapping values are not allowed": "quote a text that holds `: `",
@@ -45,7 +45,7 @@ _SYNTAX_HINTS = {
 }
 
 
-class Parsed(NamedTuple):
+class ParsedYaml(NamedTuple):
     """A file's tree, or None where there is none to go on with; what was found; and the text."""
 
     source: Source
@@ -53,37 +53,37 @@ class Parsed(NamedTuple):
     diagnostics: list[Diagnostic]
 
 
-def parse(data: bytes | str, file: str) -> Parsed:
+def parse(data: bytes | str, file: str) -> ParsedYaml:
     """Parse one YAML document. `file` is the name that diagnostics show.
 
     Never raises. Syntax errors, excessive size or depth, and several documents end the parsing;
     after anything else (a duplicate key, a tag, a key that is not a string) it goes on.
     """
-    source, diagnostics = read(data, file)
+    source, diagnostics = decode_source(data, file)
     if diagnostics:
-        return Parsed(source, None, diagnostics)
-    builder = _Builder(source)
+        return ParsedYaml(source, None, diagnostics)
+    builder = _TreeBuilder(source)
     try:
         root = builder.build()
-    except _Stop as stop:
-        return Parsed(source, None, [*builder.diagnostics, stop.diagnostic])
+    except _ParsingStopped as stop:
+        return ParsedYaml(source, None, [*builder.diagnostics, stop.diagnostic])
     except yaml.YAMLError as error:
-        return Parsed(source, None, [*builder.diagnostics, _syntax(source, error)])
-    return Parsed(source, root, builder.diagnostics)
+        return ParsedYaml(source, None, [*builder.diagnostics, _syntax_diagnostic(source, error)])
+    return ParsedYaml(source, root, builder.diagnostics)
 
 
-class _Stop(Exception):  # noqa: N818 - not an error: the way out of the loop over events
+class _ParsingStopped(Exception):  # noqa: N818 - not an error: the way out of the loop over events
     def __init__(self, diagnostic: Diagnostic) -> None:
         self.diagnostic = diagnostic
 
 
-class _Anchored(NamedTuple):
+class _AnchoredNode(NamedTuple):
     node: Node
     size: int
     height: int
 
 
-class _Open:
+class _OpenCollection:
     """A collection whose end has not been seen. For a mapping, `children` alternate."""
 
     def __init__(self, event: yaml.CollectionStartEvent, start: int) -> None:
@@ -96,7 +96,7 @@ class _Open:
         self.size = 1
         self.height = 1
 
-    def add(self, found: _Anchored, end: int) -> None:
+    def add(self, found: _AnchoredNode, end: int) -> None:
         """Add a child that ends at offset `end`; where it is an alias, that is the alias's."""
         self.children.append(found.node)
         self.end = end
@@ -104,12 +104,12 @@ class _Open:
         self.height = max(self.height, found.height + 1)
 
 
-class _Builder:
+class _TreeBuilder:
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._open: list[_Open] = []
-        self._anchors: dict[str, _Anchored | None] = {}
-        self._expanded = 0
+        self._open: list[_OpenCollection] = []
+        self._anchors: dict[str, _AnchoredNode | None] = {}
+        self._node_count = 0
         self.diagnostics: list[Diagnostic] = []
 
     def build(self) -> Node | None:
@@ -125,40 +125,40 @@ class _Builder:
                         event,
                         hint="a policy is one document; take the `---` out",
                     )
-                root = self._take(event) or root
+                root = self._handle_event(event) or root
         finally:
             parser.dispose()
         if root is None:
             self._report("yaml/empty", "there is no policy in the file", self._source.span(0, 0))
         return root
 
-    def _take(self, event: yaml.Event) -> Node | None:
+    def _handle_event(self, event: yaml.Event) -> Node | None:
         """Add what the event brings; the node, where it completes the document."""
         if isinstance(event, yaml.CollectionStartEvent):
             self._refuse_tag(event)
-            if len(self._open) >= DEEPEST:
-                self._too_deep(event)
+            if len(self._open) >= MAX_DEPTH:
+                self._stop_too_deep(event)
             if event.anchor:
                 self._anchors[event.anchor] = None
-            self._open.append(_Open(event, self._content(event)))
+            self._open.append(_OpenCollection(event, self._content_start(event)))
             return None
         if isinstance(event, yaml.CollectionEndEvent):
             closed = self._open.pop()
-            node = self._close(closed, event)
-            found = _Anchored(node, closed.size, closed.height)
+            node = self._close_collection(closed, event)
+            found = _AnchoredNode(node, closed.size, closed.height)
             anchor = closed.anchor
         elif isinstance(event, yaml.AliasEvent):
             found, anchor = self._alias(event), None
         elif isinstance(event, yaml.ScalarEvent):
-            found, anchor = _Anchored(self._scalar(event), 1, 0), event.anchor
+            found, anchor = _AnchoredNode(self._scalar(event), 1, 0), event.anchor
         else:
             return None
         if anchor:
             self._anchors[anchor] = found
-        self._expanded += 1 if not isinstance(event, yaml.AliasEvent) else found.size
-        if self._expanded > LARGEST:
+        self._node_count += 1 if not isinstance(event, yaml.AliasEvent) else found.size
+        if self._node_count > MAX_NODES:
             self._stop(
-                "yaml/too-large", f"the document has more than {LARGEST:,} values here", event
+                "yaml/too-large", f"the document has more than {MAX_NODES:,} values here", event
             )
         if not self._open:
             return found.node
@@ -166,89 +166,92 @@ class _Builder:
         self._open[-1].add(found, _offsets(event)[1] if alias else found.node.end)
         return None
 
-    def _alias(self, event: yaml.AliasEvent) -> _Anchored:
+    def _alias(self, event: yaml.AliasEvent) -> _AnchoredNode:
         name = event.anchor
         if name not in self._anchors:
             self._report(
                 "yaml/unknown-anchor",
-                f"{quoted(f'*{name}')} stands for nothing: no anchor of that name is before it",
+                f"{quote_text(f'*{name}')} stands for nothing: no anchor of that name is before it",
                 _span(self._source, event),
-                hint=f"if it is a name, quote it: {_in_quotes(f'*{name}')}",
+                hint=f"if it is a name, quote it: {_quote_yaml(f'*{name}')}",
             )
-            return _Anchored(self._nothing(event), 1, 0)
+            return _AnchoredNode(self._placeholder(event), 1, 0)
         found = self._anchors[name]
         if found is None:
             self._report(
                 "yaml/alias-cycle",
-                f"{quoted(f'*{name}')} stands inside of {quoted(f'&{name}')}",
+                f"{quote_text(f'*{name}')} stands inside of {quote_text(f'&{name}')}",
                 _span(self._source, event),
             )
-            return _Anchored(self._nothing(event), 1, 0)
-        if len(self._open) + found.height > DEEPEST:
-            self._too_deep(event)
+            return _AnchoredNode(self._placeholder(event), 1, 0)
+        if len(self._open) + found.height > MAX_DEPTH:
+            self._stop_too_deep(event)
         return found
 
-    def _nothing(self, event: yaml.NodeEvent) -> Scalar:
+    def _placeholder(self, event: yaml.NodeEvent) -> ScalarNode:
         start, end = _offsets(event)
         text = self._source.text[start:end]
-        return Scalar(self._source, start, end, "", text, text)
+        return ScalarNode(self._source, start, end, "", text, text)
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
+    def _scalar(self, event: yaml.ScalarEvent) -> ScalarNode:
         self._refuse_tag(event)
-        start, end = self._content(event), _offsets(event)[1]
+        start, end = self._content_start(event), _offsets(event)[1]
         style = event.style or ""
         if style in ("|", ">"):
             end = start + len(self._source.text[start:end].rstrip())
         text: str = event.value
-        return Scalar(self._source, start, max(start, end), style, text, self._value(event, text))
+        return ScalarNode(
+            self._source, start, max(start, end), style, text, self._value(event, text)
+        )
 
     def _value(self, event: yaml.ScalarEvent, text: str) -> Value | None:
         if event.style or event.tag:
             return text
         try:
-            return yaml_core.resolve(text)
-        except yaml_core.NotANumber as error:
-            quote = f"if it is text, quote it: {_in_quotes(text)}"
-            hint = self._thousands(_offsets(event)[0], text) or quote
+            return yaml_scalars.resolve_scalar(text)
+        except yaml_scalars.NumberError as error:
+            quote = f"if it is text, quote it: {_quote_yaml(text)}"
+            hint = self._suggest_no_comma(_offsets(event)[0], text) or quote
             span = _span(self._source, event)
-            self._report("yaml/number", f"{quoted(text)} {error}", span, hint=hint)
+            self._report("yaml/number", f"{quote_text(text)} {error}", span, hint=hint)
             return text
 
-    def _thousands(self, start: int, text: str) -> str | None:
+    def _suggest_no_comma(self, start: int, text: str) -> str | None:
         """Help where the number `text` follows another one, and a comma, as in `1,000`."""
-        before = _BEFORE_COMMA.search(self._source.text, max(0, start - 5), start)
+        before = _DIGITS_AND_COMMA.search(self._source.text, max(0, start - 5), start)
         if before is None:
             return None
         return f"`,` separates what stands in brackets: write `{before[1]}{text}`"
 
-    def _close(self, closed: _Open, event: yaml.CollectionEndEvent) -> Node:
+    def _close_collection(self, closed: _OpenCollection, event: yaml.CollectionEndEvent) -> Node:
         end = _offsets(event)[1] if closed.flow else closed.end
         if not closed.mapping:
-            return Sequence(self._source, closed.start, end, tuple(closed.children))
-        entries: dict[str, tuple[Scalar, Node]] = {}
+            return SequenceNode(self._source, closed.start, end, tuple(closed.children))
+        entries: dict[str, tuple[ScalarNode, Node]] = {}
         for key, value in zip(closed.children[::2], closed.children[1::2], strict=True):
-            if not isinstance(key, Scalar):
+            if not isinstance(key, ScalarNode):
                 self._report("yaml/key", "a key must be text, not a list or a map", key.span)
             elif key.text in entries:
                 first = entries[key.text][0].span.line
                 self._report(
                     "yaml/duplicate-key",
-                    f"the key {quoted(key.text)} stands here a second time",
+                    f"the key {quote_text(key.text)} stands here a second time",
                     key.span,
                     hint=f"the first one is in line {first}",
                 )
             else:
                 self._check_key(key)
                 entries[key.text] = (key, value)
-        return Mapping(self._source, closed.start, end, tuple(entries.values()))
+        return MappingNode(self._source, closed.start, end, tuple(entries.values()))
 
-    def _check_key(self, key: Scalar) -> None:
+    def _check_key(self, key: ScalarNode) -> None:
         if not isinstance(key.value, str):
             self._report(
                 "yaml/key",
-                f"the key {quoted(key.text)} is not text",
+                f"the key {quote_text(key.text)} is not text",
                 key.span,
-                hint=self._thousands(key.start, key.text) or f"quote it: {_in_quotes(key.text)}",
+                hint=self._suggest_no_comma(key.start, key.text)
+                or f"quote it: {_quote_yaml(key.text)}",
             )
         elif key.text == "<<" and not key.style:
             self._report(
@@ -262,12 +265,12 @@ class _Builder:
         if event.tag:
             self._report(
                 "yaml/tag",
-                f"the tag {quoted(event.tag)} is not part of the language",
+                f"the tag {quote_text(event.tag)} is not part of the language",
                 _span(self._source, event, first_line=True),
                 hint='quotes make text: `"5"`',
             )
 
-    def _content(self, event: yaml.NodeEvent) -> int:
+    def _content_start(self, event: yaml.NodeEvent) -> int:
         """Where the node itself begins, behind its anchor and tag."""
         start, _ = _offsets(event)
         found = _PROPERTIES.match(self._source.text, start) if _has_properties(event) else None
@@ -278,14 +281,14 @@ class _Builder:
 
     def _stop(self, code: str, message: str, event: yaml.Event, hint: str | None = None) -> None:
         span = _span(self._source, event)
-        raise _Stop(self._source.diagnostic(code, message, span, hint=hint))
+        raise _ParsingStopped(self._source.diagnostic(code, message, span, hint=hint))
 
-    def _too_deep(self, event: yaml.Event) -> None:
-        self._stop("yaml/too-deep", f"nested more than {DEEPEST} deep", event)
+    def _stop_too_deep(self, event: yaml.Event) -> None:
+        self._stop("yaml/too-deep", f"nested more than {MAX_DEPTH} deep", event)
 
 
-def _in_quotes(text: str) -> str:
-    return quoted(f'"{text}"')
+def _quote_yaml(text: str) -> str:
+    return quote_text(f'"{text}"')
 
 
 def _has_properties(event: yaml.NodeEvent) -> bool:
@@ -305,7 +308,7 @@ def _span(source: Source, event: yaml.Event, *, first_line: bool = False) -> Spa
     return source.span(start, max(start, end))
 
 
-def _syntax(source: Source, error: yaml.YAMLError) -> Diagnostic:
+def _syntax_diagnostic(source: Source, error: yaml.YAMLError) -> Diagnostic:
     problem = getattr(error, "problem", None) or "cannot be read as YAML"
     context = getattr(error, "context", None) or ""
     mark = getattr(error, "problem_mark", None)
@@ -318,7 +321,7 @@ def _syntax(source: Source, error: yaml.YAMLError) -> Diagnostic:
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in message), None)
     if character == "\t":
         hint = "indent with spaces"
-    elif character and character in _QUOTED:
+    elif character and character in _INDICATORS:
         hint = f"quote names that begin with `{character}`"
     span = source.span(place, min(place + 1, len(source.text)))
     return source.diagnostic("yaml/syntax", message, span, hint=hint)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from policyguard.engines.source import Source
-from policyguard.engines.yaml_places import Places, places
+from policyguard.engines.yaml_positions import ValuePositions, locate_value
 from policyguard.model.diagnostic import Span
 from policyguard.model.policy import Value
 
@@ -17,7 +17,7 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Scalar:
+class ScalarNode:
     """A single value. `text` is its text before it was taken for a number, a boolean or null.
 
     `style` is `'`, `"`, `|`, `>`, or empty for a plain scalar. `start` and `end` are offsets in
@@ -37,28 +37,28 @@ class Scalar:
         return self.source.span(self.start, self.end)
 
     @cached_property
-    def _places(self) -> Places | None:
-        return places(self.source.text, self.start, self.end, self.style, self.text)
+    def _positions(self) -> ValuePositions | None:
+        return locate_value(self.source.text, self.start, self.end, self.style, self.text)
 
-    def inside(self, line: int, column: int, end_line: int, end_column: int) -> Span:
+    def line_span(self, line: int, column: int, end_line: int, end_column: int) -> Span:
         """Where a stretch of the *value* stands in the file.
 
         Lines and columns count from 1 within the value, as an engine that was given the value
         reports them; the end is exclusive. What lies beyond the value is its end.
         """
-        found = self._places
+        found = self._positions
         if found is None:
             return self.span
         begin, end = self._offset(line, column), self._offset(end_line, end_column)
-        start = found.begin(begin)
-        return self.source.span(start, found.end(end) if end > begin else start)
+        start = found.start_of(begin)
+        return self.source.span(start, found.end_of(end) if end > begin else start)
 
-    def stretch(self, start: int, end: int) -> Span:
+    def subspan(self, start: int, end: int) -> Span:
         """As `inside`, for offsets in the value."""
-        found = self._places
+        found = self._positions
         if found is None:
             return self.span
-        return self.source.span(found.begin(start), found.end(max(end, start)))
+        return self.source.span(found.start_of(start), found.end_of(max(end, start)))
 
     def _offset(self, line: int, column: int) -> int:
         lines = self.text.split("\n")
@@ -68,7 +68,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, eq=False)
-class Sequence:
+class SequenceNode:
     """A list."""
 
     source: Source = field(repr=False)
@@ -81,20 +81,20 @@ class Sequence:
         """Where it stands, from its first item (or bracket) to the end of its last."""
         return self.source.span(self.start, self.end)
 
-    def with_items(self, items: Iterable[Node]) -> Sequence:
+    def with_items(self, items: Iterable[Node]) -> SequenceNode:
         """The same place with other items."""
         return replace(self, items=tuple(items))
 
 
 @dataclass(frozen=True, eq=False)
-class Mapping:
+class MappingNode:
     """Keys, which are all strings and unique, with their values, in order."""
 
     source: Source = field(repr=False)
     start: int
     end: int
-    entries: tuple[tuple[Scalar, Node], ...]
-    _index: dict[str, tuple[Scalar, Node]] = field(init=False, repr=False)
+    entries: tuple[tuple[ScalarNode, Node], ...]
+    _index: dict[str, tuple[ScalarNode, Node]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         index = {key.text: (key, value) for key, value in self.entries}
@@ -116,32 +116,32 @@ class Mapping:
         found = self._index.get(key)
         return found[1] if found else None
 
-    def key(self, key: str) -> Scalar:
+    def key_node(self, key: str) -> ScalarNode:
         """The node of `key` itself."""
         return self._index[key][0]
 
-    def with_entries(self, entries: Iterable[tuple[Scalar, Node]]) -> Mapping:
+    def with_entries(self, entries: Iterable[tuple[ScalarNode, Node]]) -> MappingNode:
         """The same place with other entries."""
-        return Mapping(self.source, self.start, self.end, tuple(entries))
+        return MappingNode(self.source, self.start, self.end, tuple(entries))
 
 
-Node = Scalar | Sequence | Mapping
+Node = ScalarNode | SequenceNode | MappingNode
 
 
-def plain(node: Node) -> Any:
+def to_plain(node: Node) -> Any:
     """The tree as dicts, lists and scalars."""
-    if isinstance(node, Mapping):
-        return {key.text: plain(value) for key, value in node.entries}
-    if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
+    if isinstance(node, MappingNode):
+        return {key.text: to_plain(value) for key, value in node.entries}
+    if isinstance(node, SequenceNode):
+        return [to_plain(item) for item in node.items]
     return node.value
 
 
-def child(node: Node, step: str | int) -> Node | None:
+def get_child(node: Node, step: str | int) -> Node | None:
     """The value under a key or at a place of `node`, if there is one."""
-    if isinstance(node, Mapping) and isinstance(step, str):
+    if isinstance(node, MappingNode) and isinstance(step, str):
         return node.get(step)
-    if isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+    if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.items):
         return node.items[step]
     return None
 
@@ -149,25 +149,25 @@ def child(node: Node, step: str | int) -> Node | None:
 def descend(node: Node, path: Path) -> tuple[Node, Path]:
     """Follow `path` as far as it exists; also what is left of it."""
     for depth, step in enumerate(path):
-        below = child(node, step)
+        below = get_child(node, step)
         if below is None:
             return node, path[depth:]
         node = below
     return node, ()
 
 
-def without(node: Node, drop: frozenset[Path], path: Path = ()) -> Node:
+def remove_paths(node: Node, removed: frozenset[Path], path: Path = ()) -> Node:
     """The tree without what stands at the paths in `drop`; `path` leads to `node`."""
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         return node.with_entries(
-            (key, without(value, drop, (*path, key.text)))
+            (key, remove_paths(value, removed, (*path, key.text)))
             for key, value in node.entries
-            if (*path, key.text) not in drop
+            if (*path, key.text) not in removed
         )
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         return node.with_items(
-            without(item, drop, (*path, index))
+            remove_paths(item, removed, (*path, index))
             for index, item in enumerate(node.items)
-            if (*path, index) not in drop
+            if (*path, index) not in removed
         )
     return node

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from policyguard.evaluator.view import View
-from policyguard.model.decision import Fault
+from policyguard.evaluator.activation import Activation
+from policyguard.model.decision import EvalError
 from policyguard.model.event import Charge
-from policyguard.model.text import printable
+from policyguard.model.text import sanitize
 
 if TYPE_CHECKING:
-    from policyguard.evaluator.session import SessionState
-    from policyguard.evaluator.walk import Walk
+    from policyguard.evaluator.bound_plan import BoundPlan
+    from policyguard.evaluator.session_state import SessionState
 
-NOTHING: Mapping[str, Any] = MappingProxyType({})
-LOST: dict[str, Any] = {}
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+UNRECORDED_ARGS: dict[str, Any] = {}
 """The arguments of a call that was written down without them, rebuilt: whatever they were."""
 
 
-class Call(msgspec.Struct, eq=False, gc=False):
+class WindowEntry(msgspec.Struct, eq=False, gc=False):
     """What windows remember of an admitted call when it is over.
 
     `key` is what a repetition of it is told by: the fingerprint, where the policy says nothing
@@ -34,11 +34,11 @@ class Call(msgspec.Struct, eq=False, gc=False):
 
     fingerprint: str
     key: str
-    result: str | None = None
-    failure: str = ""
+    result_fingerprint: str | None = None
+    error_fingerprint: str = ""
     seq: int = 0
-    excused: bool = False
-    moves: bool = False
+    blames_harness: bool = False
+    has_new_pending_result: bool = False
 
 
 class Attempt(msgspec.Struct, eq=False):
@@ -63,79 +63,79 @@ class Attempt(msgspec.Struct, eq=False):
     id: str = ""
     server: str = ""
     batch: str = ""
-    tags: Mapping[str, Any] = NOTHING
-    hints: Mapping[str, bool] = NOTHING
-    estimate: Mapping[str, float] = NOTHING
+    tags: Mapping[str, Any] = EMPTY
+    hints: Mapping[str, bool] = EMPTY
+    estimate: Mapping[str, float] = EMPTY
     class_: str = ""
     fingerprint: str = ""
-    exact: str = ""
-    like: str = ""
+    exact_fingerprint: str = ""
+    loose_fingerprint: str = ""
     numbers: tuple[float, ...] = ()
-    previous: Mapping[str, Any] = NOTHING
+    previous: Mapping[str, Any] = EMPTY
     targets: tuple[str, ...] = ()
-    changing: bool | None = None
-    keys: Mapping[str, str] = NOTHING
+    state_changing: bool | None = None
+    keys: Mapping[str, str] = EMPTY
     charges: tuple[Charge, ...] = ()
-    asks: tuple[Charge, ...] = ()
-    insisted: tuple[Charge, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    trials: tuple[str, ...] = ()
+    approval_charges: tuple[Charge, ...] = ()
+    attempt_charges: tuple[Charge, ...] = ()
+    errors: tuple[EvalError, ...] = ()
+    probes: tuple[str, ...] = ()
     radius: str = ""
     timeout: int | None = None
     timeout_by: str = ""
-    ended: int | None = None
-    marks: Mapping[str, Any] = NOTHING
+    completed_at: int | None = None
+    limit_notes: Mapping[str, Any] = EMPTY
     # Set on the way, before anybody reads them.
-    walk: Walk = None  # type: ignore[assignment]  # by `Evaluator.prepare`
-    call: Call = None  # type: ignore[assignment]  # by `calls.admit`
-    _view: View | None = None
-    _over: bool = False
+    bound_plan: BoundPlan = None  # type: ignore[assignment]  # by `Evaluator.prepare`
+    window_entry: WindowEntry = None  # type: ignore[assignment]  # by `calls.admit`
+    _activation: Activation | None = None
+    _is_completed: bool = False
 
     @property
-    def view(self) -> View:
+    def activation(self) -> Activation:
         """What expressions see of it."""
-        view = self._view
+        view = self._activation
         if view is None:
-            at = self.ended if self._over else self.at
-            view = self._view = View(self, self.session.ground, at)
+            at = self.completed_at if self._is_completed else self.at
+            view = self._activation = Activation(self, self.session.activation_context, at)
         return view
 
     @property
-    def own(self) -> str:
+    def approval_fingerprint(self) -> str:
         """The fingerprint of exactly this call: what somebody says yes to."""
-        return self.exact or self.fingerprint
+        return self.exact_fingerprint or self.fingerprint
 
     @property
     def full_name(self) -> str:
         """The tool, on its server where it has one: what another server calls so is another."""
         return f"{self.server}\x1f{self.tool}" if self.server else self.tool
 
-    def look_again(self, at: int | None) -> None:
+    def mark_completed(self, at: int | None) -> None:
         """Its result has come, at `at` (ns): expressions see the call as it is now."""
-        self._over = True
-        self.ended = at
-        if self._view is not None:
-            self._view = None
-        if self.faults:
-            self.faults = ()
+        self._is_completed = True
+        self.completed_at = at
+        if self._activation is not None:
+            self._activation = None
+        if self.errors:
+            self.errors = ()
 
-    def told(self, reason: Exception | str) -> str:
+    def sanitize_reason(self, reason: Exception | str) -> str:
         """Why something is so with this call, as it may be told: a reason quotes arguments."""
-        return printable(self.session.ground.redact(str(reason)))
+        return sanitize(self.session.activation_context.redact(str(reason)))
 
-    def fault(self, entry: str, error: Exception | str) -> str:
+    def add_error(self, entry: str, error: Exception | str) -> str:
         """An expression of an entry failed on this call. Returns what is told of it, once."""
-        told = self.told(error)
-        fault = Fault(entry, told)
-        if fault not in self.faults:
-            self.faults = (*self.faults, fault)
+        told = self.sanitize_reason(error)
+        fault = EvalError(entry, told)
+        if fault not in self.errors:
+            self.errors = (*self.errors, fault)
         return told
 
-    def mark(self, entry: str, mark: object) -> None:
+    def add_limit_note(self, entry: str, note: object) -> None:
         """Note what a limit remembers of this call until it has its result."""
-        self.marks = {**self.marks, entry: mark}
+        self.limit_notes = {**self.limit_notes, entry: note}
 
-    def at_most(self, timeout: int, by: str) -> None:
+    def cap_timeout(self, timeout: int, by: str) -> None:
         """The call may take no longer than this (ns); the shortest such time holds."""
         if self.timeout is None or timeout < self.timeout:
             self.timeout = timeout

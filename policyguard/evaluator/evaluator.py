@@ -9,23 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from policyguard.evaluator.approvals import Terms
+from policyguard.evaluator.activation import ActivationContext
+from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budget import Budget
-from policyguard.evaluator.observe import Observer
-from policyguard.evaluator.plan import Candidates, Plan
-from policyguard.evaluator.session import SessionState
-from policyguard.evaluator.state import State
-from policyguard.evaluator.verdict import ALLOWED, Attendance, Stance, Verdict
-from policyguard.evaluator.view import Ground
-from policyguard.evaluator.walk import Walk
+from policyguard.evaluator.bound_plan import BoundPlan
+from policyguard.evaluator.budgets.budget import CompiledBudget
+from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
+from policyguard.evaluator.outcome_classifier import OutcomeClassifier
+from policyguard.evaluator.plan import ClassCandidates, Plan
+from policyguard.evaluator.session_state import EngineState, SessionState
+from policyguard.model.amounts import to_units
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ExpressionError, OddArgumentsError
+from policyguard.model.errors import ExpressionError, NonPlainArgumentsError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
-from policyguard.model.quantity import units
 
 HALTED = "session/halted"
 """What is said of a call in a session that is halted, or whose ancestor is."""
@@ -42,7 +41,7 @@ class CheckTags(Protocol):
         ...
 
 
-Identity = tuple[str, str, tuple[float, ...]]
+CallIdentity = tuple[str, str, tuple[float, ...]]
 """What makes a call the same as another: its fingerprint.
 
 For a call with tolerant numbers also the fingerprint without them, and them.
@@ -67,16 +66,16 @@ class Evaluator:
         observe_only: bool,
         allow_on_internal_error: bool,
         bounds: Bounds,
-        candidates: Callable[[str, str], Candidates],
+        candidates: Callable[[str, str], ClassCandidates],
         plan: Callable[[str, str, str, str], Plan],
-        known: Callable[[str, str, str], Plan | None],
-        identify: Callable[[str, str, dict[str, Any]], Identity],
-        close: Callable[[tuple[float, ...], tuple[float, ...]], bool],
-        ground: Ground,
-        observer: Observer,
-        budgets: dict[str, Budget],
-        approvals: dict[str, Terms],
-        refusals: tuple[str, ...],
+        plan_for_tool: Callable[[str, str, str], Plan | None],
+        identify: Callable[[str, str, dict[str, Any]], CallIdentity],
+        within_tolerance: Callable[[tuple[float, ...], tuple[float, ...]], bool],
+        activation_context: ActivationContext,
+        outcome_classifier: OutcomeClassifier,
+        budgets: dict[str, CompiledBudget],
+        approval_requirements: dict[str, ApprovalRequirement],
+        refusal_limits: tuple[str, ...],
         check_tags: CheckTags,
         reads_counts: bool,
         reads_changed: bool,
@@ -88,21 +87,23 @@ class Evaluator:
         self.bounds = bounds
         self.candidates = candidates
         self.plan = plan
-        self.known = known
+        self.plan_for_tool = plan_for_tool
         self.identify = identify
-        self.close = close
-        self.ground = ground
-        self.observer = observer
+        self.within_tolerance = within_tolerance
+        self.activation_context = activation_context
+        self.outcome_classifier = outcome_classifier
         self.budgets = budgets
-        self.approvals = approvals
-        self.refusals = refusals
+        self.approval_requirements = approval_requirements
+        self.refusal_limits = refusal_limits
         self.check_tags = check_tags
         self.reads_counts = reads_counts
-        self.remembers = reads_counts or ground.reads_previous
-        self.looks_further = ground.reads_previous or ground.targets is not None
+        self.remembers_calls = reads_counts or activation_context.reads_previous
+        self.reads_call_details = (
+            activation_context.reads_previous or activation_context.extract_targets is not None
+        )
         self.reads_changed = reads_changed
 
-    def prepare(self, attempt: Attempt) -> Walk:
+    def prepare(self, attempt: Attempt) -> BoundPlan:
         """Classify a call. Raises `ArgumentsError` for arguments that cannot be judged."""
         session = attempt.session
         tool, server, at = attempt.tool, attempt.server, attempt.at
@@ -110,201 +111,205 @@ class Evaluator:
             attempt.at = session.now
         try:
             fingerprint, like, numbers = self.identify(tool, server, attempt.args)
-        except OddArgumentsError as odd:
+        except NonPlainArgumentsError as odd:
             attempt.args = odd.plain
             fingerprint, like, numbers = self.identify(tool, server, attempt.args)
         if like:
-            attempt.like, attempt.numbers = like, numbers
-            attempt.exact = fingerprint
-            fingerprint = self._anchored(session, fingerprint, like, numbers)
+            attempt.loose_fingerprint, attempt.numbers = like, numbers
+            attempt.exact_fingerprint = fingerprint
+            fingerprint = self._match_tolerant_call(session, fingerprint, like, numbers)
         attempt.fingerprint = fingerprint
-        if self.looks_further:
-            self._look_further(session, attempt)
-        walk = session.known.get((server, tool) if server else tool)
+        if self.reads_call_details:
+            self._find_call_details(session, attempt)
+        walk = session.plans_by_tool.get((server, tool) if server else tool)
         if walk is None:
-            walk = self._walk(session, attempt)
-        attempt.walk = walk
+            walk = self._bind_plan(session, attempt)
+        attempt.bound_plan = walk
         plan = walk.plan
         attempt.class_ = plan.class_
-        if plan.further:
-            self._find_further(attempt, plan)
+        if plan.needs_more:
+            self._find_plan_details(attempt, plan)
         return walk
 
-    def _look_further(self, session: SessionState, attempt: Attempt) -> None:
+    def _find_call_details(self, session: SessionState, attempt: Attempt) -> None:
         """Find what only some policies ask about."""
-        if self.ground.reads_previous:
-            attempt.previous = session.previous.get(attempt.tool, attempt.previous)
-        if self.ground.targets is not None:
-            attempt.targets = self.ground.targets(attempt.args)
+        if self.activation_context.reads_previous:
+            attempt.previous = session.previous_args.get(attempt.tool, attempt.previous)
+        if self.activation_context.extract_targets is not None:
+            attempt.targets = self.activation_context.extract_targets(attempt.args)
 
-    def _walk(self, session: SessionState, attempt: Attempt) -> Walk:
+    def _bind_plan(self, session: SessionState, attempt: Attempt) -> BoundPlan:
         """What applies to a call: known by its tool, or by the class that its arguments make it."""
         tool, server = attempt.tool, attempt.server
-        plan = self.known(tool, server, session.agent)
+        plan = self.plan_for_tool(tool, server, session.agent)
         if plan is not None:
-            walk = session.walk(plan)
-            session.known[(server, tool) if server else tool] = walk
+            walk = session.bind_plan(plan)
+            session.plans_by_tool[(server, tool) if server else tool] = walk
             return walk
-        attempt.class_ = class_ = self.candidates(tool, server).choose(attempt)
-        return session.walk(self.plan(tool, server, session.agent, class_))
+        attempt.class_ = class_ = self.candidates(tool, server).classify(attempt)
+        return session.bind_plan(self.plan(tool, server, session.agent, class_))
 
-    def _find_further(self, attempt: Attempt, plan: Plan) -> None:
+    def _find_plan_details(self, attempt: Attempt, plan: Plan) -> None:
         """Find what only some kinds of calls have."""
-        if not plan.alike:  # it reads what may be another thing when the result is there
-            attempt.changing = plan.changes(attempt)
-        if plan.keyed:
-            self._key(attempt, plan)
+        if not plan.kind_only:  # it reads what may be another thing when the result is there
+            attempt.state_changing = plan.is_state_changing(attempt)
+        if plan.keyed_limits:
+            self._find_limit_keys(attempt, plan)
         if plan.timeout is not None:
             attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
 
-    def _key(self, attempt: Attempt, plan: Plan) -> None:
+    def _find_limit_keys(self, attempt: Attempt, plan: Plan) -> None:
         """Find by what else than its fingerprint a limit tells the call."""
         keys = {}
-        for limit in plan.keyed:
+        for limit in plan.keyed_limits:
             assert limit.key is not None  # noqa: S101 - that is what makes it keyed
             try:
                 keys[limit.id] = limit.key(attempt)
             except ExpressionError as error:
-                attempt.fault(limit.id, error)
+                attempt.add_error(limit.id, error)
         attempt.keys = keys
 
-    def _anchored(
+    def _match_tolerant_call(
         self, session: SessionState, fingerprint: str, like: str, numbers: tuple[float, ...]
     ) -> str:
         """A call with numbers close to those of an earlier one has that one's fingerprint.
 
         Closeness is always to the first call of its kind, so it cannot drift step by step.
         """
-        for known, anchor in session.anchors.get(like, ()):
-            if self.close(known, numbers):
+        for known, anchor in session.tolerant_calls.get(like, ()):
+            if self.within_tolerance(known, numbers):
                 return anchor
         return fingerprint
 
-    def judge(
+    def evaluate(
         self,
-        state: State,
+        state: EngineState,
         attempt: Attempt,
-        walk: Walk,
+        walk: BoundPlan,
         learned: Sequence[Violation],
-        stance: Stance,
-    ) -> Verdict:
+        mode: GuardMode,
+    ) -> Evaluation:
         """Collect every violation; the strongest effect wins, whatever the order.
 
         `learned` is what constraints have against the call.
         """
         session, plan = attempt.session, walk.plan
-        asked = walk.asked or not session.calm
+        asked = walk.must_evaluate or not session.on_fast_path
         if not asked:
-            for calls in walk.seen:
+            for calls in walk.watched:
                 if attempt.fingerprint in calls:
                     asked = True
                     break
-        if not (asked or learned or plan.budgets or plan.rules or attempt.faults):
+        if not (asked or learned or plan.budgets or plan.rules or attempt.errors):
             return ALLOWED
         found = list(learned)
         would: list[Violation] = []
         if asked:
-            self._limited(session, attempt, walk, found, would)
+            self._evaluate_limits(session, attempt, walk, found, would)
         for budget in plan.budgets:
-            violation = budget.judge(state.book, attempt)
+            violation = budget.evaluate(state.ledger, attempt)
             if violation is not None:
                 (would if budget.observe else found).append(violation)
         if plan.rules:
-            for rule in plan.rules.doubtful(attempt):
+            for rule in plan.rules.possible_matches(attempt):
                 if attempt.at is None and rule.reads_time:
                     continue
-                violation = rule.judge(attempt)
+                violation = rule.evaluate(attempt)
                 if violation is not None:
                     (would if rule.observe else found).append(violation)
-        if not (found or would or attempt.faults):
+        if not (found or would or attempt.errors):
             return ALLOWED
-        if stance.observe:
+        if mode.observe:
             would, found = found + would, []
-        return self._weigh(state, attempt, walk, found, would, stance.attendance)
+        return self._combine(state, attempt, walk, found, would, mode.approver_presence)
 
-    def _limited(
+    def _evaluate_limits(
         self,
         session: SessionState,
         attempt: Attempt,
-        walk: Walk,
+        walk: BoundPlan,
         found: list[Violation],
         would: list[Violation],
     ) -> None:
         """Add what limits, and what they have brought about, have against a call."""
-        if session.halted or session.parent is not None:
-            found += _halted(session.halted_by())
-        changes, insisting = session.changes, session.insisted
+        if session.halt_entry or session.parent is not None:
+            found += _halt_violations(session.halted_by())
+        changes, insisting = session.state_changes, session.refused_attempts
         for limit, tracker in walk.limits:
-            if not (tracker or limit.always):
+            if not (tracker or limit.always_evaluated):
                 continue
-            insisted = session.insists(limit, attempt) if insisting and limit.climbs else 0
-            violation = limit.judge(tracker, attempt, changes, insisted)
+            insisted = (
+                session.count_refusals(limit, attempt) if insisting and limit.escalates else 0
+            )
+            violation = limit.evaluate(tracker, attempt, changes, insisted)
             if violation is not None:
                 (would if limit.observe else found).append(violation)
-        if session.bans.held:
-            self._banned(session, attempt, found, would)
+        if session.bans.active:
+            self._evaluate_bans(session, attempt, found, would)
 
-    def _weigh(
+    def _combine(
         self,
-        state: State,
+        state: EngineState,
         attempt: Attempt,
-        walk: Walk,
+        walk: BoundPlan,
         found: list[Violation],
         would: list[Violation],
-        attendance: Attendance,
-    ) -> Verdict:
+        attendance: ApproverPresence,
+    ) -> Evaluation:
         """The verdict on what was found: what is waived goes, the strongest effect wins."""
         session = attempt.session
-        if session.approvals.given:
-            fingerprint, at = attempt.own, attempt.at
-            found = [one for one in found if not self.waived(session, fingerprint, one, at)]
+        if session.approvals.received:
+            fingerprint, at = attempt.approval_fingerprint, attempt.at
+            found = [one for one in found if not self.is_waived(session, fingerprint, one, at)]
         if not found:
-            return Verdict(Effect.ALLOW, (), tuple(would), attempt.faults)
+            return Evaluation(Effect.ALLOW, (), tuple(would), attempt.errors)
         effect = max(found, key=_strength).effect
         if effect < Effect.ASK:
-            return Verdict(effect, _ordered(found), tuple(would), attempt.faults)
+            return Evaluation(effect, _sort_by_strength(found), tuple(would), attempt.errors)
         passes = effect is Effect.ASK and all(
-            self._unanswered(session, attempt, one, attendance)
+            self._runs_unapproved(session, attempt, one, attendance)
             for one in found
             if one.effect is Effect.ASK
         )
-        plan, refused = walk.plan, walk.refused
+        plan, refused = walk.plan, walk.refusal_streak
         if plan.refusals is not None and refused is not None and not passes:
-            insisting = plan.refusals.judge(refused, attempt)
+            insisting = plan.refusals.evaluate(refused, attempt)
             if insisting is not None:
                 (would if plan.refusals.observe else found).append(insisting)
-        ordered = _ordered(found)
+        ordered = _sort_by_strength(found)
         left = {
             budget.id: left
             for budget in plan.budgets
-            if (left := budget.left(state.book, attempt)) is not None
+            if (left := budget.remaining(state.ledger, attempt)) is not None
         }
-        return Verdict(ordered[0].effect, ordered, tuple(would), attempt.faults, passes, left)
+        return Evaluation(ordered[0].effect, ordered, tuple(would), attempt.errors, passes, left)
 
-    def waived(
+    def is_waived(
         self, session: SessionState, fingerprint: str, violation: Violation, at: int | None
     ) -> bool:
         """Whether a violation asks about a call, and enough people have said yes to it."""
         if violation.effect is not Effect.ASK:
             return False
-        return session.approvals.waives(fingerprint, self.approvals.get(violation.id), at)
+        return session.approvals.is_approved(
+            fingerprint, self.approval_requirements.get(violation.id), at
+        )
 
-    def _unanswered(
+    def _runs_unapproved(
         self,
         session: SessionState,
         attempt: Attempt,
         violation: Violation,
-        attendance: Attendance,
+        attendance: ApproverPresence,
     ) -> bool:
         """Whether a question that nobody has answered lets the call run."""
-        terms = self.approvals.get(violation.id)
-        if terms is None or not terms.otherwise_allow or attendance == "never":
+        terms = self.approval_requirements.get(violation.id)
+        if terms is None or not terms.allow_unanswered or attendance == "never":
             return False
         if attendance == "nobody":
             return True
-        return session.approvals.expired(attempt.own, terms.within, attempt.at)
+        return session.approvals.is_expired(attempt.approval_fingerprint, terms.within, attempt.at)
 
-    def _banned(
+    def _evaluate_bans(
         self,
         session: SessionState,
         attempt: Attempt,
@@ -313,10 +318,10 @@ class Evaluator:
     ) -> None:
         """Add what limits have shut off, where they do not say as much of the call themselves."""
         told = {violation.id: violation for violation in found}
-        for ban in session.bans.held.values():
-            if not ban.binds(attempt):
+        for ban in session.bans.active.values():
+            if not ban.applies_to(attempt):
                 continue
-            violation = ban.violation(session.insists_on(ban.limit.id, ban.subject))
+            violation = ban.violation(session.count_refusals_of(ban.limit.id, ban.subject))
             said = told.get(ban.limit.id)
             if violation is None or (said is not None and said.effect >= violation.effect):
                 continue
@@ -325,16 +330,16 @@ class Evaluator:
             told[ban.limit.id] = violation
             (would if ban.limit.observe else found).append(violation)
 
-    def settle(
+    def evaluate_result(
         self, attempt: Attempt, event: Completed, at: int | None
     ) -> tuple[Outcome, tuple[Charge, ...]]:
         """Judge a result that came at `at` (ns), and say what it draws from post-paid budgets.
 
         What fails meanwhile are the attempt's faults from then on.
         """
-        attempt.look_again(at)
-        last = attempt.session.results.get(attempt.fingerprint) if self.reads_changed else None
-        outcome = self.observer.observe(event, attempt, last)
+        attempt.mark_completed(at)
+        last = attempt.session.last_results.get(attempt.fingerprint) if self.reads_changed else None
+        outcome = self.outcome_classifier.classify(event, attempt, last)
         if not attempt.charges:
             return outcome, ()
         charges = []
@@ -344,7 +349,9 @@ class Evaluator:
                 charges.append(further)
         return outcome, tuple(charges)
 
-    def spend(self, session: SessionState, tokens: int, cost: float) -> tuple[Charge, ...]:
+    def charges_for_spend(
+        self, session: SessionState, tokens: int, cost: float
+    ) -> tuple[Charge, ...]:
         """What tokens and cost used between calls draw.
 
         They draw from budgets of all calls, not from those of some.
@@ -353,14 +360,14 @@ class Evaluator:
         for budget in self.budgets.values():
             amount = {"tokens": tokens, "cost": cost}.get(budget.kind, 0)
             if amount and not budget.selective:
-                drawn = units(amount)
+                drawn = to_units(amount)
                 if drawn is None:
                     drawn = budget.max  # what cannot be reckoned has used everything
-                charges += [Charge(budget.id, key, drawn) for _, key in budget.scopes(session)]
+                charges += [Charge(budget.id, key, drawn) for _, key in budget.owners(session)]
         return tuple(charges)
 
 
-def _ordered(found: list[Violation]) -> tuple[Violation, ...]:
+def _sort_by_strength(found: list[Violation]) -> tuple[Violation, ...]:
     return tuple(sorted(found, key=_strength, reverse=True))
 
 
@@ -368,7 +375,7 @@ def _strength(violation: Violation) -> int:
     return violation.effect.strength
 
 
-def _halted(by: str) -> list[Violation]:
+def _halt_violations(by: str) -> list[Violation]:
     if not by:
         return []
     halted = Violation(

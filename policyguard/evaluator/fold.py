@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from policyguard.evaluator import calls
-from policyguard.evaluator.approvals import Yes
+from policyguard.evaluator import transitions
+from policyguard.evaluator.approvals import GivenApproval
+from policyguard.evaluator.budgets.charges import apply_charge, grant_charge, raise_limit
 from policyguard.evaluator.evaluator import Evaluator
-from policyguard.evaluator.paying import draw, lift, raised
-from policyguard.evaluator.session import SessionState
-from policyguard.evaluator.state import State
+from policyguard.evaluator.session_state import EngineState, SessionState
 from policyguard.model.event import (
     Admitted,
     Approved,
+    ChildCharged,
     Closed,
     Completed,
-    Drawn,
     Ended,
     Event,
     Granted,
@@ -26,7 +25,7 @@ from policyguard.model.event import (
 from policyguard.model.outcome import Outcome
 
 
-def fold(evaluator: Evaluator, state: State, event: Event) -> None:
+def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
     """Bring the state up to date with one event that carries its derived fields.
 
     An event of a session that never started is ignored, as is the result of a call that is not in
@@ -34,7 +33,7 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
     drawn: their own events say it.
     """
     if isinstance(event, Started):
-        start(evaluator, state, event)
+        start_session(evaluator, state, event)
         return
     session = state.sessions.get(event.session)
     if session is None:
@@ -42,21 +41,23 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
     match event:
         case Admitted():
             plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
-            calls.admit(evaluator, state, calls.rebuild(session, event, plan))
+            transitions.admit(evaluator, state, transitions.restore_attempt(session, event, plan))
         case Completed():
-            attempt = session.flights.get(event.call)
+            attempt = session.in_flight.get(event.call)
             if attempt is not None:
-                outcome, at = recall(event), session.clamp(event.at)
-                attempt.look_again(at)
-                calls.complete(evaluator, state, attempt, outcome, event.charges, at, event.running)
+                outcome, at = outcome_from_event(event), session.clamp_time(event.at)
+                attempt.mark_completed(at)
+                transitions.complete(
+                    evaluator, state, attempt, outcome, event.charges, at, event.still_running
+                )
         case Ended():
-            calls.end(evaluator, state, session, event.call, event.at)
+            transitions.end_timed_out(evaluator, state, session, event.call, event.at)
         case Refused():
-            calls.refuse(evaluator, state, session, event)
+            transitions.refuse(evaluator, state, session, event)
         case Released():
-            calls.release(evaluator, state, session, event.call, event.at)
+            transitions.release(evaluator, state, session, event.call, event.at)
         case TurnStarted():
-            turn(evaluator, state, session, event)
+            start_turn(evaluator, state, session, event)
         case Spent():
             spend(evaluator, state, session, event)
         case Granted():
@@ -67,22 +68,24 @@ def fold(evaluator: Evaluator, state: State, event: Event) -> None:
             close(evaluator, state, session)
 
 
-def start(
-    evaluator: Evaluator, state: State, event: Started, *, apart: bool = False
+def start_session(
+    evaluator: Evaluator, state: EngineState, event: Started, *, isolated: bool = False
 ) -> SessionState:
     """A session begins; one with the same id that was still open goes on. See `SessionState`."""
     session = state.sessions.get(event.session)
     if session is None:
         parent = state.sessions.get(event.parent) if event.parent else None
         most = evaluator.bounds.window_entries
-        session = SessionState(event, parent, evaluator.ground, most=most, apart=apart)
+        session = SessionState(
+            event, parent, evaluator.activation_context, max_entries=most, isolated=isolated
+        )
         state.sessions[event.session] = session
         if parent is not None:
-            parent.facts["children"] += 1
+            parent.cel_session["children"] += 1
     return session
 
 
-def recall(event: Completed) -> Outcome:
+def outcome_from_event(event: Completed) -> Outcome:
     """The outcome that a recorded completion had, as far as state depends on it."""
     failed = event.ok is False
     return Outcome(
@@ -93,80 +96,84 @@ def recall(event: Completed) -> Outcome:
         tokens=event.tokens,
         cost=event.cost,
         score=event.score,
-        result=event.result_fingerprint,
-        failure=event.error_fingerprint,
+        result_fingerprint=event.result_fingerprint,
+        error_fingerprint=event.error_fingerprint,
         retry_after=event.retry_after,
         advancing=event.advancing,
-        infra=event.infra,
+        harness_flagged=event.harness_flagged,
     )
 
 
-def turn(evaluator: Evaluator, state: State, session: SessionState, event: TurnStarted) -> None:
+def start_turn(
+    evaluator: Evaluator, state: EngineState, session: SessionState, event: TurnStarted
+) -> None:
     """A new turn: what was counted per turn begins anew, and a halt is over."""
-    calls.tick(session, event.at)
+    transitions.advance_clock(session, event.at)
     session.turn += 1
-    session.changes.turn(event.at)
-    session.facts["turn"] = session.turn
+    session.state_changes.start_turn(event.at)
+    session.cel_session["turn"] = session.turn
     session.turn_started_at = event.at
-    session.forget_turn()
+    session.reset_turn()
     session.bans.end_turn()
-    session.insisted.clear()
-    calls.forgive(evaluator, session)
-    session.halted = ""
-    session.look()
-    for budget, key in session.turn_accounts:
-        state.book.close(budget, key)
-    session.turn_accounts.clear()
+    session.refused_attempts.clear()
+    transitions.reset_refusals(evaluator, session)
+    session.halt_entry = ""
+    session.refresh_fast_path()
+    for budget, key in session.turn_usage_keys:
+        state.ledger.remove(budget, key)
+    session.turn_usage_keys.clear()
 
 
-def spend(evaluator: Evaluator, state: State, session: SessionState, event: Spent) -> None:
+def spend(evaluator: Evaluator, state: EngineState, session: SessionState, event: Spent) -> None:
     """The model itself used tokens and money."""
-    calls.tick(session, event.at)
-    session.use(event.tokens, event.cost)
+    transitions.advance_clock(session, event.at)
+    session.add_usage(event.tokens, event.cost)
     for charge in event.charges:
-        draw(evaluator, state, session, charge, event.at)
+        apply_charge(evaluator, state, session, charge, event.at)
 
 
-def grant(evaluator: Evaluator, state: State, session: SessionState, event: Granted) -> None:
+def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event: Granted) -> None:
     """A budget is raised where this session draws on it, and a halt is over.
 
     A yes to a call raises the one account that asked; what else stands in the way stays.
     """
-    calls.tick(session, event.at)
+    transitions.advance_clock(session, event.at)
     if not event.key:
-        session.halted = ""
-        session.insisted.clear()
-        calls.forgive(evaluator, session)
-    elif event.budget in session.insisted:
-        session.insisted[event.budget].forget(event.key)
-    session.look()
-    charge = raised(evaluator, session, event)
+        session.halt_entry = ""
+        session.refused_attempts.clear()
+        transitions.reset_refusals(evaluator, session)
+    elif event.budget in session.refused_attempts:
+        session.refused_attempts[event.budget].clear(event.key)
+    session.refresh_fast_path()
+    charge = grant_charge(evaluator, session, event)
     if charge is not None:
-        lift(evaluator, state, session, charge)
+        raise_limit(evaluator, state, session, charge)
 
 
-def drawn(evaluator: Evaluator, state: State, event: Drawn) -> None:
+def apply_child_charges(evaluator: Evaluator, state: EngineState, event: ChildCharged) -> None:
     """What sub-agents drew from a session's budgets. Only for one that is rebuilt without them."""
     session = state.sessions.get(event.session)
     if session is None:
         return
     for charge in event.charges:
-        draw(evaluator, state, session, charge, event.at)
-    for charge in event.raised:
+        apply_charge(evaluator, state, session, charge, event.at)
+    for charge in event.grants:
         if charge.budget in evaluator.budgets:
-            lift(evaluator, state, session, charge)
+            raise_limit(evaluator, state, session, charge)
 
 
 def approve(session: SessionState, event: Approved) -> None:
     """One call, known by its fingerprint, may be made once although the policy asks."""
-    calls.tick(session, event.at)
-    session.approvals.give(event.fingerprint, Yes(event.by, frozenset(event.labels), event.at))
-    session.look()
+    transitions.advance_clock(session, event.at)
+    session.approvals.add_approval(
+        event.fingerprint, GivenApproval(event.by, frozenset(event.labels), event.at)
+    )
+    session.refresh_fast_path()
 
 
-def close(evaluator: Evaluator, state: State, session: SessionState) -> None:
+def close(evaluator: Evaluator, state: EngineState, session: SessionState) -> None:
     """The session is over; what was counted for it alone is forgotten, its calls are given up."""
-    calls.give_up(evaluator, state, session)
-    for budget, key in session.accounts | session.turn_accounts:
-        state.book.close(budget, key)
+    transitions.abandon_calls(evaluator, state, session)
+    for budget, key in session.usage_keys | session.turn_usage_keys:
+        state.ledger.remove(budget, key)
     state.sessions.pop(session.id, None)

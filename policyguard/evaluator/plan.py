@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from policyguard.evaluator.activation import Activation, Expression
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budget import Budget
-from policyguard.evaluator.limits import Limit
-from policyguard.evaluator.refusals import Refusals
-from policyguard.evaluator.repeat import Repeat
-from policyguard.evaluator.rule import Rules
-from policyguard.evaluator.view import Expression, View
+from policyguard.evaluator.budgets.budget import CompiledBudget
+from policyguard.evaluator.limits.base import LimitChecker
+from policyguard.evaluator.limits.refusals import RefusalsChecker
+from policyguard.evaluator.limits.repeat import RepeatChecker
+from policyguard.evaluator.rule import RuleSet
 from policyguard.model.errors import ExpressionError
 
 
@@ -25,18 +25,18 @@ class Plan:
     """
 
     __slots__ = (
-        "_looks",
-        "alike",
+        "_reads_command",
         "budgets",
-        "changing",
+        "cached_answer",
         "class_",
-        "climbing",
-        "further",
-        "keyed",
+        "escalating_limits",
+        "keyed_limits",
+        "kind_only",
         "limits",
+        "needs_more",
         "refusals",
         "rules",
-        "steady",
+        "state_changing",
         "timeout",
         "timeout_by",
         "tool",
@@ -47,12 +47,12 @@ class Plan:
         *,
         tool: str,
         class_: str,
-        limits: tuple[Limit, ...],
-        budgets: tuple[Budget, ...],
-        rules: Rules,
-        changing: bool | Expression,
-        alike: bool = True,
-        refusals: Refusals | None = None,
+        limits: tuple[LimitChecker, ...],
+        budgets: tuple[CompiledBudget, ...],
+        rules: RuleSet,
+        state_changing: bool | Expression,
+        kind_only: bool = True,
+        refusals: RefusalsChecker | None = None,
         timeout: int | None = None,
         timeout_by: str = "",
     ) -> None:
@@ -61,73 +61,77 @@ class Plan:
         self.limits = limits
         self.budgets = budgets
         self.rules = rules
-        self.changing = changing
-        self.alike = alike
+        self.state_changing = state_changing
+        self.kind_only = kind_only
         self.refusals = refusals
         self.timeout = timeout
         self.timeout_by = timeout_by
-        self.climbing = tuple(limit for limit in limits if limit.climbs)
-        self.steady = changing if isinstance(changing, bool) else None
-        self._looks = False
-        self.keyed: tuple[Repeat, ...] = tuple(
-            limit for limit in limits if isinstance(limit, Repeat) and limit.key is not None
+        self.escalating_limits = tuple(limit for limit in limits if limit.escalates)
+        self.cached_answer = state_changing if isinstance(state_changing, bool) else None
+        self._reads_command = False
+        self.keyed_limits: tuple[RepeatChecker, ...] = tuple(
+            limit for limit in limits if isinstance(limit, RepeatChecker) and limit.key is not None
         )
-        self.further = not alike or bool(self.keyed) or timeout is not None
+        self.needs_more = not kind_only or bool(self.keyed_limits) or timeout is not None
 
-    def changes(self, attempt: Attempt) -> bool:
+    def is_state_changing(self, attempt: Attempt) -> bool:
         """Whether a success of this call may change state. What cannot be told may."""
-        changing = attempt.changing
+        changing = attempt.state_changing
         if changing is None:
-            changing = self.steady
+            changing = self.cached_answer
             if changing is None or attempt.hints:
-                changing = self._asked(attempt)
-            attempt.changing = changing
+                changing = self._evaluate_state_changing(attempt)
+            attempt.state_changing = changing
         return changing
 
-    def _asked(self, attempt: Attempt) -> bool:
-        changing = self.changing
+    def _evaluate_state_changing(self, attempt: Attempt) -> bool:
+        changing = self.state_changing
         if changing is True or changing is False:
             return changing
-        telling = self.alike and not (attempt.hints or self._looks)
+        telling = self.kind_only and not (attempt.hints or self._reads_command)
         # A view of its own says what has been read.
-        view = View(attempt, attempt.session.ground, attempt.at) if telling else attempt.view
+        view = (
+            Activation(attempt, attempt.session.activation_context, attempt.at)
+            if telling
+            else attempt.activation
+        )
         try:
             answer = changing(view) is not False
         except ExpressionError:
             return True
         if telling:
-            self._looks = view.has_read("command")
-            if not self._looks:
-                self.steady = answer
+            self._reads_command = view.has_read("command")
+            if not self._reads_command:
+                self.cached_answer = answer
         return answer
 
 
-class Candidates:
+class ClassCandidates:
     """The classes that calls of one tool may have, first match first.
 
     Each is a class and a condition on the call; the last may have none. Where the first has none,
     the class is the tool's, whatever the arguments.
     """
 
-    __slots__ = ("fixed", "options")
+    __slots__ = ("fixed_class", "options")
 
     def __init__(self, options: tuple[tuple[str, Expression | None], ...]) -> None:
         self.options = options
-        self.fixed: str | None = None
+        self.fixed_class: str | None = None
         if not options:
-            self.fixed = ""
+            self.fixed_class = ""
         elif options[0][1] is None:
-            self.fixed = options[0][0]
+            self.fixed_class = options[0][0]
 
-    def choose(self, attempt: Attempt) -> str:
+    def classify(self, attempt: Attempt) -> str:
         """The first class whose condition holds, or cannot be decided; empty where none does."""
         for name, condition in self.options:
             if condition is None:
                 return name
             try:
-                if condition(attempt.view) is not False:
+                if condition(attempt.activation) is not False:
                     return name
             except ExpressionError as error:
-                attempt.fault(f"classify/classes/{name}", error)
+                attempt.add_error(f"classify/classes/{name}", error)
                 return name
         return ""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from policyguard.evaluator.approvals import Terms
+from policyguard.evaluator.activation import Expression, Prefilter
+from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.view import Expression, Sieve
-from policyguard.evaluator.wording import Template
+from policyguard.evaluator.messages import MessageTemplate
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 
 
-class Rule:
+class CompiledRule:
     """One compiled rule; its selectors have been resolved into the plans that hold it.
 
     `approval` says who may say yes to a call that it asks about; None where anybody may.
@@ -42,11 +42,11 @@ class Rule:
         unless: Expression | None,
         effect: Effect,
         on_error: Effect,
-        message: Template | None,
-        instead: Template | None,
+        message: MessageTemplate | None,
+        instead: MessageTemplate | None,
         observe: bool,
         reads_time: bool,
-        approval: Terms | None = None,
+        approval: ApprovalRequirement | None = None,
     ) -> None:
         self.id = id
         self.when = when
@@ -59,7 +59,7 @@ class Rule:
         self.reads_time = reads_time
         self.approval = approval
 
-    def judge(self, attempt: Attempt) -> Violation | None:
+    def evaluate(self, attempt: Attempt) -> Violation | None:
         """The rule's violation, if it matches.
 
         What cannot be decided counts against the call, with the effect `on_error`: an error in
@@ -68,7 +68,7 @@ class Rule:
         error = ""
         if self.when is not None:
             try:
-                answer = self.when(attempt.view)
+                answer = self.when(attempt.activation)
             except ExpressionError as failure:
                 error = str(failure)
             else:
@@ -78,7 +78,7 @@ class Rule:
                     error = "`when` is not a bool"
         if self.unless is not None:
             try:
-                answer = self.unless(attempt.view)
+                answer = self.unless(attempt.activation)
             except ExpressionError as failure:
                 error = error or str(failure)
             else:
@@ -88,38 +88,44 @@ class Rule:
                     error = error or "`unless` is not a bool"
         effect = self.effect
         if error:
-            error = attempt.fault(self.id, error)
+            error = attempt.add_error(self.id, error)
             effect = self.on_error
             if effect is Effect.ALLOW:
                 return None
         return Violation(
-            self.id, effect, "rule", self._text(attempt, error), self._instead(attempt)
+            self.id,
+            effect,
+            "rule",
+            self._render_text(attempt, error),
+            self._render_instead(attempt),
         )
 
-    def _text(self, attempt: Attempt, error: str) -> str:
+    def _render_text(self, attempt: Attempt, error: str) -> str:
         if self.message is not None:
-            text = self.message.render(self._values(attempt))
+            text = self.message.render(self._template_values(attempt))
         else:
             text = f"rule `{self.id.partition('/')[2]}` forbids this call"
         return f"{text} (the rule could not be decided: {error})" if error else text
 
-    def _instead(self, attempt: Attempt) -> str:
-        return self.instead.render(self._values(attempt)) if self.instead is not None else ""
+    def _render_instead(self, attempt: Attempt) -> str:
+        return (
+            self.instead.render(self._template_values(attempt)) if self.instead is not None else ""
+        )
 
-    def _values(self, attempt: Attempt) -> dict[str, object]:
-        return {"call": attempt.view.call, "tags": attempt.view.tags, "rule": self.id}
+    def _template_values(self, attempt: Attempt) -> dict[str, object]:
+        return {"call": attempt.activation.call, "tags": attempt.activation.tags, "rule": self.id}
 
 
-class Rules(tuple[Rule, ...]):
+class RuleSet(tuple[CompiledRule, ...]):
     """The rules of one plan. `compile_sieve` makes what asks the `when` of all of them at once."""
 
-    compile_sieve: Callable[[], Sieve]
+    compile_prefilter: Callable[[], Prefilter]
 
     @cached_property
-    def _sieve(self) -> Sieve:
-        return self.compile_sieve()
+    def _prefilter(self) -> Prefilter:
+        return self.compile_prefilter()
 
-    def doubtful(self, attempt: Attempt) -> Sequence[Rule]:
+    def possible_matches(self, attempt: Attempt) -> Sequence[CompiledRule]:
         """The rules that may match a call: all whose `when` is not plainly false."""
-        left = self._sieve(attempt.view)
+        left = self._prefilter(attempt.activation)
         return [self[place] for place in left] if left else ()

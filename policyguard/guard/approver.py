@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from policyguard.evaluator.evaluator import Evaluator
-from policyguard.evaluator.session import SessionState
-from policyguard.guard.results import told
-from policyguard.guard.tool import is_async
-from policyguard.guard.warning import failed
-from policyguard.model.decision import Decision, Fault
+from policyguard.evaluator.session_state import SessionState
+from policyguard.guard.host_log import log_failure
+from policyguard.guard.tool_decorator import is_async
+from policyguard.guard.tool_results import error_text
+from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Approver = Callable[["Session", Decision], object]
 answer."""
 
 
-def fit(approver: Any) -> None:
+def check_approver(approver: Any) -> None:
     """`TypeError` for what cannot be an approver: nobody would await one that is async."""
     if not callable(approver):
         raise TypeError(f"`approver` is a function, not {approver!r:.40}")
@@ -34,21 +34,21 @@ def fit(approver: Any) -> None:
         )
 
 
-def agreed(evaluator: Evaluator, state: SessionState, decision: Decision, at: int) -> bool:
+def is_approved(evaluator: Evaluator, state: SessionState, decision: Decision, at: int) -> bool:
     """Whether by now, at `at` (ns), enough has been said to what asked about a call."""
     return all(
-        evaluator.waived(state, decision.fingerprint, one, at)
+        evaluator.is_waived(state, decision.fingerprint, one, at)
         for one in decision.violations
         if one.effect is Effect.ASK
     )
 
 
-def put(approver: Approver, session: Session, decision: Decision) -> Decision:
+def ask(approver: Approver, session: Session, decision: Decision) -> Decision:
     """Ask about a call. Where the approver fails, its error stands in `errors`, and is logged."""
     try:
         approver(session, decision)
     except Exception as error:  # noqa: BLE001 - whatever a stranger's function raises
-        failed(f"the approver failed on {decision.id}")
-        fault = Fault("approver", told(error))
+        log_failure(f"the approver failed on {decision.id}")
+        fault = EvalError("approver", error_text(error))
         return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
     return decision

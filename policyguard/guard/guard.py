@@ -9,26 +9,26 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from policyguard.compiler import Compiled, compile_policy
-from policyguard.evaluator.fold import start
-from policyguard.evaluator.verdict import Stance
-from policyguard.guard import given
-from policyguard.guard.approver import Approver, fit
-from policyguard.guard.keeper import Keeper, opened
+from policyguard.compiler import CompiledPolicy, compile_policy
+from policyguard.evaluator.evaluation import GuardMode
+from policyguard.evaluator.fold import start_session
+from policyguard.guard import validate
+from policyguard.guard.approver import Approver, check_approver
+from policyguard.guard.call_events import CallEventEmitter
+from policyguard.guard.constraint_sync import ConstraintSync, open_store
+from policyguard.guard.guard_state import GuardState
+from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listener, Listeners
-from policyguard.guard.purse import purser_of
-from policyguard.guard.resuming import parent_of, resume
+from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
-from policyguard.guard.sessions import Sessions
-from policyguard.guard.teller import Teller
-from policyguard.guard.tool import guarded
-from policyguard.guard.warning import warn
-from policyguard.guard.world import World
+from policyguard.guard.session_resume import resolve_parent, resume_session
+from policyguard.guard.shared_budgets import open_shared_budgets
+from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
 from policyguard.model.event import Closed, Ended, Event, Released, Started
-from policyguard.store import forks
+from policyguard.store import fork_safety
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Store
 
@@ -48,7 +48,7 @@ class Guard:
 
     def __init__(
         self,
-        compiled: Compiled,
+        compiled: CompiledPolicy,
         *,
         clock: Callable[[], int] = time.time_ns,
         listener: Listener | None = None,
@@ -59,42 +59,46 @@ class Guard:
         replaying: bool = False,
     ) -> None:
         """As `load` does, of a compiled policy; `store` stays its owner's to close."""
-        now = given.time(clock)
+        now = validate.clock_time(clock)
         if approver is not None:
-            fit(approver)
+            check_approver(approver)
         if store is not None and not callable(getattr(store, "lease", None)):
             raise TypeError(f"`store` is the path of a SQLite file or a store, not {store!r:.40}")
-        key = _key(journal_key, store) if journal_key is not None else None
+        key = _read_key(journal_key, store) if journal_key is not None else None
         self._fingerprinter = compiled.fingerprinter
         if store is not None:
-            self._fingerprinter.rekey(store.key)
-        self.evaluator = compiled.evaluator
+            self._fingerprinter.rekey(store.fingerprint_key)
+        self._evaluator = compiled.evaluator
         self.diagnostics = compiled.diagnostics
-        self.clock = clock
-        self.lock = threading.RLock()
-        forks.guards.add(self.lock)
-        self.world = World(compiled)
-        self.keeper = Keeper(store, self.world.memory) if store is not None else None
-        if self.keeper is not None:
-            self.world.learner.share()
-        self.journal = _journal(compiled, store, now, key) if store is not None else None
-        purses = store.purses if store is not None else None
-        self.purser = self.world.purser = purser_of(purses, self.evaluator, self.world.state.book)
-        self._closing = ExitStack()
-        if self.purser is not None:
-            self._closing.callback(self.purser.close)
-        self.approver = approver
-        self.stance = Stance(
+        self._clock = clock
+        self._lock = threading.RLock()
+        fork_safety.guard_locks.add(self._lock)
+        self._state = GuardState(compiled)
+        self._constraint_sync = (
+            ConstraintSync(store, self._state.constraint_set) if store is not None else None
+        )
+        if self._constraint_sync is not None:
+            self._state.learner.use_shared_store()
+        self._journal = _open_journal(compiled, store, now, key) if store is not None else None
+        purses = store.quotas if store is not None else None
+        self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
+            purses, self._evaluator, self._state.engine_state.ledger
+        )
+        self._exit_stack = ExitStack()
+        if self._shared_budgets is not None:
+            self._exit_stack.callback(self._shared_budgets.close)
+        self._approver = approver
+        self._mode = GuardMode(
             observe or compiled.evaluator.observe_only,
             "never" if replaying else "somebody" if approver else "nobody",
         )
         self._listeners = Listeners()
         if listener is not None:
             self._listeners.add(listener, ())
-        self._hearing()
-        self.latest = ""
+        self._update_emitters()
+        self._latest_session = ""
         self.closed = False
-        self.sessions = Sessions(self.world.state.sessions, store)
+        self._open_sessions = OpenSessions(self._state.engine_state.sessions, store)
 
     @classmethod
     def load(
@@ -127,7 +131,7 @@ class Guard:
         journals.
         """
         compiled = compile_policy(policy, cache=store is not None if cache is None else cache)
-        kept = opened(store, compiled.policy) if isinstance(store, (str, Path)) else store
+        kept = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
         guard = cls(
             compiled,
             clock=clock,
@@ -137,7 +141,7 @@ class Guard:
             journal_key=journal_key,
         )
         if kept is not None and kept is not store:
-            guard._closing.callback(kept.close)
+            guard._exit_stack.callback(kept.close)
         return guard
 
     def close(self) -> None:
@@ -147,13 +151,13 @@ class Guard:
         and none can be opened any more. Raises `StoreError` or `JournalError` where something was
         still to be written and could not be; all the rest is let go none the less.
         """
-        with self.lock, self._closing as last:
+        with self._lock, self._exit_stack as last:
             self.closed = True
-            self.sessions.leave(last)
-            if self.journal is not None:
-                last.callback(self.journal.close)
-            self.journal = None
-            self._hearing()
+            self._open_sessions.detach_all(last)
+            if self._journal is not None:
+                last.callback(self._journal.close)
+            self._journal = None
+            self._update_emitters()
 
     def __enter__(self) -> Self:
         return self
@@ -161,26 +165,26 @@ class Guard:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def on(self, listener: Listener, *kinds: type[Event]) -> Callable[[], None]:
+    def on(self, listener: Listener, *event_types: type[Event]) -> Callable[[], None]:
         """Call `listener` with every event from now on, or with those of some kinds.
 
         The kinds are the classes of `policyguard.model.event`, such as `Refused`. It is called in
         order, under the guard's lock: it should be quick, and hand on what takes time. What it
         raises is logged, and stops nothing. Returns what takes the listener off again.
         """
-        off = self._listeners.add(listener, kinds)
-        self._hearing()
+        off = self._listeners.add(listener, event_types)
+        self._update_emitters()
         return off
 
     @property
     def policy(self) -> str:
         """The policy's name."""
-        return self.evaluator.name
+        return self._evaluator.name
 
     @property
     def digest(self) -> str:
         """SHA-256 of the policy's layers and of the environment's values in it, in hex."""
-        return self.evaluator.digest
+        return self._evaluator.digest
 
     def session(
         self,
@@ -209,91 +213,93 @@ class Guard:
         `SessionBusyError` where another process or guard has it, `AlteredError` where its journal
         is not as it was left, `JournalError` and `StoreError` for what cannot be read or written.
         """
-        name = given.known_as("id", given.text("id", id))
-        with self.lock:
-            known = self.sessions.get(name)
+        name = validate.identifier("id", validate.text("id", id))
+        with self._lock:
+            known = self._open_sessions.get(name)
             if known is not None:
-                self.touch(name)
+                self._mark_used(name)
                 return known
-            above = "" if self.closed else parent_of(self, name, parent)
-            return self.start(
+            above = "" if self.closed else resolve_parent(self, name, parent)
+            return self._start_session(
                 Started(
                     session=name,
-                    at=self.clock(),
+                    at=self._clock(),
                     parent=above,
-                    agent=given.known_as("agent", agent),
-                    user=given.known_as("user", user),
-                    roles=given.texts("roles", roles),
-                    project=given.known_as("project", project),
-                    cwd=given.path("cwd", cwd),
-                    tags=self.evaluator.check_tags(given.facts("tags", tags)),
+                    agent=validate.identifier("agent", agent),
+                    user=validate.identifier("user", user),
+                    roles=validate.text_list("roles", roles),
+                    project=validate.identifier("project", project),
+                    cwd=validate.path("cwd", cwd),
+                    tags=self._evaluator.check_tags(validate.mapping("tags", tags)),
                 )
             )
 
-    def start(self, event: Started, *, apart: bool = False) -> Session:
+    def _start_session(self, event: Started, *, isolated: bool = False) -> Session:
         """Open a session as an event says, or return the open one of its id.
 
         `apart` is for replays of runs that have nothing to do with each other: an agent, user or
         project that the event does not name is then this session's own.
         """
-        with self.lock:
-            known = self.sessions.get(event.session)
+        with self._lock:
+            known = self._open_sessions.get(event.session)
             if known is not None:
                 return known
             if self.closed:
                 raise RuntimeError("the guard is closed: load another for more sessions")
-            self.sessions.hold(event.session)
+            self._open_sessions.lock(event.session)
             try:
-                calls = resume(self, event.session)
-                resumed = event.session in self.world.state.sessions
-                state = start(self.evaluator, self.world.state, event, apart=apart)
-                above = None if apart else state.parent
-                self.sessions.make_room(self.evaluator.bounds.sessions, above)
+                calls = resume_session(self, event.session)
+                resumed = event.session in self._state.engine_state.sessions
+                state = start_session(
+                    self._evaluator, self._state.engine_state, event, isolated=isolated
+                )
+                above = None if isolated else state.parent
+                self._open_sessions.make_room(self._evaluator.bounds.sessions, above)
                 session = Session(self, state, calls)
-                self.sessions.put(session)
-                self.touch(event.session)
+                self._open_sessions.add(session)
+                self._mark_used(event.session)
                 if not resumed:
-                    self.emit(event, False)
+                    self._emit(event, False)
             except BaseException:
-                begun = self.world.state.sessions.get(event.session)
+                begun = self._state.engine_state.sessions.get(event.session)
                 if begun is not None and begun.parent is not None:
-                    begun.parent.facts["children"] -= 1
-                self.world.rebuild(Closed(session=event.session))  # it may be opened another time
-                self.sessions.forget(event.session)
+                    begun.parent.cel_session["children"] -= 1
+                self._state.rebuild(Closed(session=event.session))  # it may be opened another time
+                self._open_sessions.remove(event.session)
                 raise
             return session
 
-    def touch(self, session: str) -> None:
+    def _mark_used(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""
-        if self.sessions.use(session):
-            self.latest = session
+        if self._open_sessions.mark_used(session):
+            self._latest_session = session
 
-    def take(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         """Write an event down, let it happen, and tell of it.
 
         Raises `JournalError` where it cannot be written: then it has not happened; only the end of
         a call counts all the same. One that is written has happened, anchored or not.
         """
         try:
-            if self.journal is not None:
-                self.journal.write(event)
+            if self._journal is not None:
+                self._journal.write(event)
         except JournalError:
             if isinstance(event, (Released, Ended)):
-                self.world.fold(event)
+                self._state.fold(event)
             raise
         except StoreError as error:
             warn(f"an event of session {event.session!r} is written, and not anchored: {error}")
-        self.world.fold(event)
-        self._listeners.tell(event)
+        self._state.fold(event)
+        self._listeners.notify(event)
 
-    def end(self, event: Closed) -> None:
+    def _end_session(self, event: Closed) -> None:
         """A session is over: write that down, let its id be opened anew, and tell of it."""
         try:
-            if self.journal is not None:
-                self.journal.write(event)
+            if self._journal is not None:
+                self._journal.write(event)
         finally:
-            self.sessions.forget(event.session)
-            self._listeners.tell(event)
+            self._open_sessions.remove(event.session)
+            self._listeners.notify(event)
 
     def constraints(self) -> tuple[Constraint, ...]:
         """What has been learned and holds, the latest confirmed last.
@@ -301,10 +307,10 @@ class Guard:
         What other processes have learned and revoked is seen at once: `StoreError` where the
         store cannot be looked at.
         """
-        with self.lock:
-            if self.keeper is not None and not self.closed:
-                self.keeper.look()
-            return tuple(sorted(self.world.memory, key=lambda one: one.confirmed_at or 0))
+        with self._lock:
+            if self._constraint_sync is not None and not self.closed:
+                self._constraint_sync.poll()
+            return tuple(sorted(self._state.constraint_set, key=lambda one: one.confirmed_at or 0))
 
     def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
         """Take a constraint back, for every process that keeps the same store.
@@ -313,17 +319,17 @@ class Guard:
         revokes. `StoreError` where the store does not take it: then it is not revoked, and the
         call may be repeated. `RuntimeError` where the guard is closed.
         """
-        with self.lock:
+        with self._lock:
             if self.closed:
                 raise RuntimeError("the guard is closed: load another to revoke constraints")
-            if self.keeper is not None:
-                self.keeper.look()
-            if self.world.memory.get(id) is None:
+            if self._constraint_sync is not None:
+                self._constraint_sync.poll()
+            if self._state.constraint_set.get(id) is None:
                 return False
-            if self.keeper is not None:
-                self.keeper.revoke(id, by=by, at=self.clock())
+            if self._constraint_sync is not None:
+                self._constraint_sync.revoke(id, by=by, at=self._clock())
             else:
-                self.world.memory.revoke(id)
+                self._state.constraint_set.revoke(id)
             return True
 
     def snapshot(self) -> bytes:
@@ -331,8 +337,8 @@ class Guard:
 
         The key of its fingerprints is in it: keep it as private as the arguments of the calls.
         """
-        with self.lock:
-            return snapshots.take(self.world.memory, self._fingerprinter.key)
+        with self._lock:
+            return snapshots.encode(self._state.constraint_set, self._fingerprinter.key)
 
     def restore(self, snapshot: bytes) -> None:
         """Add what another guard has learned, before any session is opened.
@@ -342,18 +348,18 @@ class Guard:
         `ValueError` for what is no snapshot, and where this guard's fingerprints have another key
         already: it keeps a store of its own, or has open sessions.
         """
-        with self.lock:
-            read = snapshots.read(snapshot)
+        with self._lock:
+            read = snapshots.decode(snapshot)
             if read.key != self._fingerprinter.key:
-                if self.keeper is not None or self.sessions:
+                if self._constraint_sync is not None or self._open_sessions:
                     raise ValueError(
                         "this guard's fingerprints have a key of their own; "
                         "restore into a guard without a store, before its first session"
                     )
                 self._fingerprinter.rekey(read.key)
-            snapshots.restore(self.world.memory, read)
-            if self.keeper is not None:
-                self.keeper.restore(read, self.clock())
+            snapshots.restore(self._state.constraint_set, read)
+            if self._constraint_sync is not None:
+                self._constraint_sync.restore(read, self._clock())
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that each call of it is checked and recorded.
@@ -363,38 +369,46 @@ class Guard:
         async functions, and for methods (`self` is no argument of the call); `TypeError` for what
         cannot be a tool, such as a generator.
         """
-        return guarded(self, fn)
+        return guard_tool(self, fn)
 
-    def _hearing(self) -> None:
+    def _update_emitters(self) -> None:
         """Note who is told what happens: with `anchor` it is written down for good."""
-        journal, listeners = self.journal, self._listeners
-        self.emit: Callable[[Event, bool], None] = self._tell
-        self.teller: Teller | None = Teller(self._tell) if listeners.any else None
-        if journal is not None and not listeners.any:
-            self.emit = journal.write
-            self.teller = _scribe(journal, self.evaluator.bounds.plans)
+        journal, listeners = self._journal, self._listeners
+        self._emit: Callable[[Event, bool], None] = self._publish
+        self._call_events: CallEventEmitter | None = (
+            CallEventEmitter(self._publish) if listeners.has_listeners else None
+        )
+        if journal is not None and not listeners.has_listeners:
+            self._emit = journal.write
+            self._call_events = _fast_emitter(journal, self._evaluator.bounds.plans)
 
-    def _tell(self, event: Event, anchor: bool) -> None:
-        if self.journal is not None:
-            self.journal.write(event, anchor)
-        self._listeners.tell(event)
-
-
-def _scribe(journal: Journal, plans: int) -> Teller:
-    from policyguard.guard.scribe import Scribe  # only who keeps something writes journals
-
-    return Scribe(journal, plans)
+    def _publish(self, event: Event, anchor: bool) -> None:
+        if self._journal is not None:
+            self._journal.write(event, anchor)
+        self._listeners.notify(event)
 
 
-def _journal(compiled: Compiled, store: Store, now: int, key: bytes | None) -> Journal | None:
-    from policyguard.guard.log import journal_of  # only who keeps something writes journals
+def _fast_emitter(journal: Journal, plans: int) -> CallEventEmitter:
+    from policyguard.guard.call_events import (
+        FastCallEmitter,  # only who keeps something writes journals
+    )
 
-    return journal_of(compiled, store, now, key)
+    return FastCallEmitter(journal, plans)
 
 
-def _key(file: str | Path, store: Store | None) -> bytes:
-    from policyguard.guard.log import key_of  # as above
+def _open_journal(
+    compiled: CompiledPolicy, store: Store, now: int, key: bytes | None
+) -> Journal | None:
+    from policyguard.guard.journal_setup import (
+        open_journal,  # only who keeps something writes journals
+    )
+
+    return open_journal(compiled, store, now, key)
+
+
+def _read_key(file: str | Path, store: Store | None) -> bytes:
+    from policyguard.guard.journal_setup import read_journal_key  # as above
 
     if store is None:
         raise ValueError("`journal_key` is for journals, which stand beside a store: give `store`")
-    return key_of(file)
+    return read_journal_key(file)

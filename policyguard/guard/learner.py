@@ -7,20 +7,20 @@ from typing import Any
 
 import msgspec
 
-from policyguard.compiler.learning import LearnEntry
-from policyguard.evaluator.attempt import LOST, Attempt
-from policyguard.evaluator.session import SessionState
-from policyguard.evaluator.wording import show, times
-from policyguard.learned.binding import ask
-from policyguard.learned.memory import Memory
-from policyguard.model.constraint import Constraint, Lesson
+from policyguard.compiler.build.learning import LearnEntry
+from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt
+from policyguard.evaluator.messages import format_times, quote_value
+from policyguard.evaluator.session_state import SessionState
+from policyguard.learned.constraint_check import check
+from policyguard.learned.constraint_set import ConstraintSet
+from policyguard.model.constraint import Constraint, Observation
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 from policyguard.model.outcome import Outcome
 
 
-class Bound(msgspec.Struct, frozen=True):
+class BanKey(msgspec.Struct, frozen=True):
     """One thing about a call that a constraint may be on: in which scope, under which key."""
 
     entry: LearnEntry
@@ -30,7 +30,7 @@ class Bound(msgspec.Struct, frozen=True):
     label: str = ""
 
     @property
-    def own(self) -> bool:
+    def is_session_scoped(self) -> bool:
         """Whether it is known in the session alone, which has learned it for itself."""
         return self.entry.scope == "session"
 
@@ -46,105 +46,109 @@ class Learner:
     def __init__(
         self,
         entries: dict[str, LearnEntry],
-        patience: int,
+        unreported_after: int,
         digest: Callable[[str], str],
         redact: Callable[[str], str],
     ) -> None:
         self._entries = entries
         # Where calls alone are banned, one look-up tells that nothing is known of one.
-        self._plain = all(entry.ban == "call" and entry.plain for entry in entries.values())
-        self._alone = True
-        self._patience = patience
+        self._only_call_bans = all(
+            entry.ban == "call" and entry.ignores_arguments for entry in entries.values()
+        )
+        self._is_memory_complete = True
+        self._unreported_after = unreported_after
         self._digest = digest
         self._redact = redact
 
-    def share(self) -> None:
+    def use_shared_store(self) -> None:
         """Other processes learn too: what is not known here may be known to them."""
         by_session = all(entry.scope == "session" for entry in self._entries.values())
-        self._alone = self._plain and by_session
+        self._is_memory_complete = self._only_call_bans and by_session
 
-    def judge(self, memory: Memory, attempt: Attempt) -> tuple[list[Violation], list[str]]:
+    def check(self, memory: ConstraintSet, attempt: Attempt) -> tuple[list[Violation], list[str]]:
         """Return the constraints that refuse the call, and those that let it through on trial."""
         violations: list[Violation] = []
         trials: list[str] = []
-        if self.knows_nothing(memory, attempt):
+        if self.has_nothing_on(memory, attempt):
             return violations, trials
-        for bound in self._bounds(attempt):
-            for constraint in memory.about(bound.scope, bound.key):
+        for bound in self._ban_keys(attempt):
+            for constraint in memory.on_key(bound.scope, bound.key):
                 if constraint.learn != bound.entry.name:
                     continue
-                answer = ask(
+                answer = check(
                     memory,
                     constraint,
-                    bound.entry.teaching,
+                    bound.entry.settings,
                     bound.point,
-                    changed=_changed(bound, attempt, constraint),
+                    changed=_has_changed_since(bound, attempt, constraint),
                     at=attempt.at,
-                    patience=self._patience,
+                    probe_timeout=self._unreported_after,
                 )
                 if answer.refused:
-                    violations.append(_violation(constraint, answer.confidence))
-                elif answer.trial:
+                    violations.append(_build_violation(constraint, answer.confidence))
+                elif answer.probe:
                     trials.append(constraint.id)
         return violations, trials
 
-    def lessons(
+    def observe(
         self,
-        memory: Memory,
+        memory: ConstraintSet,
         attempt: Attempt,
         outcome: Outcome,
-    ) -> Iterator[Lesson]:
+    ) -> Iterator[Observation]:
         """What an outcome teaches: a pending one nothing, nor ever the fault of the harness."""
         if outcome.state == "pending":
             return
         session = attempt.session
-        seq = session.changes.seq + 1
+        seq = session.state_changes.seq + 1
         if outcome.ok:
-            for bound in self._bounds(attempt):
-                yield Lesson(
+            for bound in self._ban_keys(attempt):
+                yield Observation(
                     learn=bound.entry.name,
                     scope=bound.scope,
                     key=bound.key,
-                    counted=self._counted(bound, attempt, ok=True),
+                    evidence_key=self._evidence_key(bound, attempt, ok=True),
                     ok=True,
                     point=bound.point,
                     seq=seq,
-                    since=_since(bound, attempt),
+                    last_change=_last_change(bound, attempt),
                 )
             return
         entry = self._entries.get(outcome.signature, self._entries[""])
         if outcome.blame == "harness" or outcome.blame not in entry.blame:
             return
         # An error that no signature knows is known by itself.
-        signature = outcome.signature or f"error:{outcome.failure}"
-        for bound in self._taught(entry, attempt, outcome.signature):
-            yield Lesson(
+        signature = outcome.signature or f"error:{outcome.error_fingerprint}"
+        for bound in self._failure_keys(entry, attempt, outcome.signature):
+            yield Observation(
                 learn=entry.name,
                 scope=bound.scope,
                 key=bound.key,
-                counted=self._counted(bound, attempt, ok=False),
+                evidence_key=self._evidence_key(bound, attempt, ok=False),
                 ok=False,
                 signature=signature,
                 tool=attempt.tool,
                 server=attempt.server,
                 point=bound.point,
                 seq=seq,
-                since=_since(bound, attempt),
+                last_change=_last_change(bound, attempt),
                 batch=attempt.batch,
-                failure=outcome.failure,
-                label=show(bound.label, self._redact) if bound.label else "",
-                error=show(outcome.error, self._redact),
+                error_fingerprint=outcome.error_fingerprint,
+                label=quote_value(bound.label, self._redact) if bound.label else "",
+                error=quote_value(outcome.error, self._redact),
             )
 
-    def knows_nothing(self, memory: Memory, attempt: Attempt, *, evidence: bool = False) -> bool:
+    def has_nothing_on(
+        self, memory: ConstraintSet, attempt: Attempt, *, include_evidence: bool = False
+    ) -> bool:
         """Whether nothing is known that could be about a call, where that is cheap to tell."""
-        if evidence and not self._alone:
+        if include_evidence and not self._is_memory_complete:
             return False
-        if not memory.named:
+        if not memory.scope_counts:
             return True
-        return self._plain and f"call:{attempt.fingerprint}" not in memory.named
+        return self._only_call_bans and f"call:{attempt.fingerprint}" not in memory.scope_counts
 
-    def _bounds(self, attempt: Attempt) -> Iterator[Bound]:
+    def _ban_keys(self, attempt: Attempt) -> Iterator[BanKey]:
         """Everything about a call that some entry of the policy could have banned.
 
         An entry whose scope or key cannot be told for this call says nothing about it, and the
@@ -153,9 +157,9 @@ class Learner:
         seen: set[tuple[str, str, str]] = set()
         for entry in self._entries.values():
             try:
-                found = list(self._of(entry, attempt, entry.parameters))
+                found = list(self._entry_keys(entry, attempt, entry.parameters))
             except ExpressionError as error:
-                attempt.fault("learn", error)
+                attempt.add_error("learn", error)
                 continue
             for bound in found:
                 place = (entry.name, bound.scope, bound.key)
@@ -163,17 +167,17 @@ class Learner:
                     seen.add(place)
                     yield bound
 
-    def _taught(
+    def _failure_keys(
         self,
         entry: LearnEntry,
         attempt: Attempt,
         signature: str,
-    ) -> Iterable[Bound]:
+    ) -> Iterable[BanKey]:
         """What a failure speaks against: its region of parameters, or else what `ban` says."""
         try:
-            found = list(self._of(entry, attempt, [signature]))
+            found = list(self._entry_keys(entry, attempt, [signature]))
         except ExpressionError as error:
-            attempt.fault("learn", error)
+            attempt.add_error("learn", error)
             return []
         regions = [bound for bound in found if bound.point]
         if regions:
@@ -181,13 +185,13 @@ class Learner:
         # Which of several targets was at fault cannot be told.
         return found if len(found) == 1 else []
 
-    def _of(
+    def _entry_keys(
         self,
         entry: LearnEntry,
         attempt: Attempt,
         signatures: Iterable[str],
-    ) -> Iterator[Bound]:
-        if attempt.args is LOST and not entry.plain:
+    ) -> Iterator[BanKey]:
+        if attempt.args is UNRECORDED_ARGS and not entry.ignores_arguments:
             raise ExpressionError(
                 "nothing is learned by the arguments of a call that was made before the session "
                 "was rebuilt: the journal did not keep them (`journal: {args: keep}` does)"
@@ -197,16 +201,16 @@ class Learner:
             names = entry.parameters.get(signature, ())
             point = {name: attempt.args[name] for name in names if name in attempt.args}
             if point:
-                yield Bound(entry, scope, f"parameters:{attempt.full_name}:{signature}", point)
-        for key in self._keys(entry, attempt):
-            yield Bound(entry, scope, *key)
+                yield BanKey(entry, scope, f"parameters:{attempt.full_name}:{signature}", point)
+        for key in self._key_parts(entry, attempt):
+            yield BanKey(entry, scope, *key)
 
-    def _keys(
+    def _key_parts(
         self, entry: LearnEntry, attempt: Attempt
     ) -> Iterator[tuple[str, dict[str, Any], str]]:
         """What `ban` or `key` makes of a call: keys, without what the call says, and a label."""
         if entry.key is not None:
-            value = str(entry.key(attempt.view))
+            value = str(entry.key(attempt.activation))
             yield f"key:{self._digest(value)}", {}, value
         elif entry.ban == "call":
             yield f"call:{attempt.fingerprint}", {}, ""
@@ -215,30 +219,30 @@ class Learner:
         elif entry.ban == "class":
             if attempt.class_:
                 yield f"class:{attempt.class_}", {}, ""
-        elif attempt.class_ not in entry.spared:
+        elif attempt.class_ not in entry.exempt_classes:
             for target in dict.fromkeys(attempt.targets):
                 yield f"target:{self._digest(target)}", {}, target
 
     def _scope(self, entry: LearnEntry, attempt: Attempt) -> str:
-        scope = _scope_of(entry.scope, attempt.session)
+        scope = _scope_id(entry.scope, attempt.session)
         if entry.scope_key is None:
             return scope
-        return f"{scope}\x1f{self._digest(str(entry.scope_key(attempt.view)))}"
+        return f"{scope}\x1f{self._digest(str(entry.scope_key(attempt.activation)))}"
 
-    def _counted(self, bound: Bound, attempt: Attempt, *, ok: bool) -> str:
+    def _evidence_key(self, ban_key: BanKey, attempt: Attempt, *, ok: bool) -> str:
         """By what an outcome is counted: what would be banned, or what `count_by` says."""
-        entry = bound.entry
-        if entry.count_by is None or (ok and entry.by_outcome):
-            return bound.key
+        entry = ban_key.entry
+        if entry.count_by is None or (ok and entry.reads_outcome):
+            return ban_key.key
         try:
-            return f"by:{self._digest(str(entry.count_by(attempt.view)))}"
+            return f"by:{self._digest(str(entry.count_by(attempt.activation)))}"
         except ExpressionError as error:
             if not ok:  # a success that is counted by nothing has nothing to forget
-                attempt.fault("learn/count_by", error)
-            return bound.key
+                attempt.add_error("learn/count_by", error)
+            return ban_key.key
 
 
-def _changed(bound: Bound, attempt: Attempt, constraint: Constraint) -> bool:
+def _has_changed_since(ban_key: BanKey, attempt: Attempt, constraint: Constraint) -> bool:
     """Whether another call has changed something for the session since the ban was confirmed.
 
     Its own completions are numbered; of what another session has learned only the time tells
@@ -246,31 +250,31 @@ def _changed(bound: Bound, attempt: Attempt, constraint: Constraint) -> bool:
     itself is open again with each turn.
     """
     session = attempt.session
-    changes, fingerprint = session.changes, attempt.fingerprint
-    confirmed = session.confirmed.get(constraint.id, 0)
-    if bound.own and changes.turned > confirmed:
-        return _later(changes.turned_at, constraint)
-    return changes.since(fingerprint) > confirmed and _later(
-        changes.since_at(fingerprint), constraint
+    changes, fingerprint = session.state_changes, attempt.fingerprint
+    confirmed = session.confirmed_constraints.get(constraint.id, 0)
+    if ban_key.is_session_scoped and changes.turn_seq > confirmed:
+        return _is_later(changes.turn_at, constraint)
+    return changes.last_change_except(fingerprint) > confirmed and _is_later(
+        changes.last_change_time_except(fingerprint), constraint
     )
 
 
-def _later(at: int | None, constraint: Constraint) -> bool:
+def _is_later(at: int | None, constraint: Constraint) -> bool:
     return at is None or constraint.confirmed_at is None or at >= constraint.confirmed_at
 
 
-def _since(bound: Bound, attempt: Attempt) -> int:
+def _last_change(ban_key: BanKey, attempt: Attempt) -> int:
     """The number of the last change that speaks against what had failed before."""
-    changes = attempt.session.changes
-    since = changes.since(attempt.fingerprint)
-    return max(since, changes.turned) if bound.own else since
+    changes = attempt.session.state_changes
+    since = changes.last_change_except(attempt.fingerprint)
+    return max(since, changes.turn_seq) if ban_key.is_session_scoped else since
 
 
-def _scope_of(kind: str, session: SessionState) -> str:
-    return f"{kind}:{session.id if kind == 'session' else session.scopes[kind]}"
+def _scope_id(kind: str, session: SessionState) -> str:
+    return f"{kind}:{session.id if kind == 'session' else session.scope_keys[kind]}"
 
 
-def _violation(constraint: Constraint, confidence: float) -> Violation:
+def _build_violation(constraint: Constraint, confidence: float) -> Violation:
     what = {
         "call": "this call has",
         "target": "calls on this target have",
@@ -287,7 +291,7 @@ def _violation(constraint: Constraint, confidence: float) -> Violation:
         f"constraints/{constraint.id}",
         Effect.BLOCK,
         "learned",
-        f"{what} failed {times(constraint.count)}{why}; confidence {confidence:.0%}",
+        f"{what} failed {format_times(constraint.count)}{why}; confidence {confidence:.0%}",
         "change something about the cause first: that opens it again; or take another way",
         constraint.count,
         confidence=confidence,

@@ -7,22 +7,22 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.calls import attempted
-from policyguard.evaluator.session import PROGRESSING, SessionState
-from policyguard.guard import given
-from policyguard.guard.answers import tell
-from policyguard.guard.approver import agreed, put
-from policyguard.guard.calls import Calls
-from policyguard.guard.results import read, told
-from policyguard.guard.tool import entered, left
+from policyguard.evaluator.session_state import PROGRESSING, SessionState
+from policyguard.evaluator.transitions import attempt_from_event
+from policyguard.guard import validate
+from policyguard.guard.approver import ask, is_approved
+from policyguard.guard.call_pipeline import CallPipeline
+from policyguard.guard.decisions import set_context
+from policyguard.guard.tool_decorator import active_sessions, exit_session
+from policyguard.guard.tool_results import error_text, parse_result
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.event import (
     Admitted,
     Approved,
+    ChildCharged,
     Closed,
     Completed,
-    Drawn,
     Event,
     Granted,
     Refused,
@@ -45,18 +45,18 @@ class Session:
     As a context manager it is the session of the functions decorated with `@guard.tool`.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_state", "guard", "id")
+    __slots__ = ("__weakref__", "_pipeline", "_state", "guard", "id")
 
-    def __init__(self, guard: Guard, state: SessionState, calls: int = 0) -> None:
+    def __init__(self, guard: Guard, state: SessionState, last_number: int = 0) -> None:
         self.guard = guard
         self.id = state.id
         self._state = state
-        self._calls = Calls(guard, state, calls)
+        self._pipeline = CallPipeline(guard, state, last_number)
 
     @property
     def closed(self) -> bool:
         """Whether it is over: it refuses all calls."""
-        return self._calls.closed
+        return self._pipeline.closed
 
     @property
     def disabled(self) -> dict[str, str]:
@@ -65,13 +65,13 @@ class Session:
         A call of one is refused; the tool comes back as the limit's `until` says. In observe mode
         there are none.
         """
-        if self.guard.stance.observe:
+        if self.guard._mode.observe:
             return {}
-        with self.guard.lock:
+        with self.guard._lock:
             return {
-                ban.tool: f"{ban.text} ({ban.limit.id}, {ban.over})"
-                for ban in self._state.bans.held.values()
-                if ban.limit.terms.refuse_tool and not ban.limit.observe
+                ban.tool: f"{ban.text} ({ban.limit.id}, {ban.duration_text})"
+                for ban in self._state.bans.active.values()
+                if ban.limit.settings.refuse_tool and not ban.limit.observe
             }
 
     def check(
@@ -102,20 +102,20 @@ class Session:
         once, the call is checked again, and that answer is returned. Where it fails, the call
         stays refused, and `errors` says so.
         """
-        at = self.guard.clock() if at is None else given.whole("at", at)
+        at = self.guard._clock() if at is None else validate.integer("at", at)
         more = batch or tags or server or hints or estimate
         if type(tool) is str and type(args) is dict and not more:  # the common case, made short
-            decision = self._calls.judge(Attempt(tool, args.copy(), at, self._state), True)
+            decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
         else:
-            decision = self._judge(True, tool, args, at, batch, tags, server, hints, estimate)
-        if decision.allowed or decision.effect is not Effect.ASK or self.guard.approver is None:
+            decision = self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate)
+        if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
             return decision
-        asked = put(self.guard.approver, self, decision)
-        with self.guard.lock:
-            now, evaluator = self._now(), self.guard.evaluator
-            if asked is not decision or not agreed(evaluator, self._state, decision, now):
+        asked = ask(self.guard._approver, self, decision)
+        with self.guard._lock:
+            now, evaluator = self._now(), self.guard._evaluator
+            if asked is not decision or not is_approved(evaluator, self._state, decision, now):
                 return asked
-        return self._judge(True, tool, args, at, batch, tags, server, hints, estimate)
+        return self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate)
 
     def decide(
         self,
@@ -130,10 +130,10 @@ class Session:
         estimate: Mapping[str, float] | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
-        at = self.guard.clock() if at is None else given.whole("at", at)
-        return self._judge(False, tool, args, at, batch, tags, server, hints, estimate)
+        at = self.guard._clock() if at is None else validate.integer("at", at)
+        return self._evaluate(False, tool, args, at, batch, tags, server, hints, estimate)
 
-    def _judge(
+    def _evaluate(
         self,
         admit: bool,
         tool: str,
@@ -145,16 +145,16 @@ class Session:
         hints: Mapping[str, bool] | None,
         estimate: Mapping[str, float] | None,
     ) -> Decision:
-        tool, unfit = given.text("tool", tool), ""
+        tool, unfit = validate.text("tool", tool), ""
         try:
             attempt = Attempt(tool, {} if args is None else {**args}, at, self._state)
         except TypeError:
             attempt = Attempt(tool, {}, at, self._state)
             unfit = f"they are of type `{type(args).__name__}`, not an object"
         if batch or tags or server or hints or estimate:
-            check_tags = self.guard.evaluator.check_tags
-            tell(attempt, check_tags, batch, tags, server, hints, estimate)
-        return self._calls.judge(attempt, admit, unfit)
+            check_tags = self.guard._evaluator.check_tags
+            set_context(attempt, check_tags, batch, tags, server, hints, estimate)
+        return self._pipeline.check(attempt, admit, unfit)
 
     def record(
         self,
@@ -190,35 +190,35 @@ class Session:
         decision of another session; the call may then be reported again.
         """
         if error is not None and type(error) is not str:
-            given.failure("error", error)
-            error = told(error)
+            validate.error_value("error", error)
+            error = error_text(error)
         text, failed, pending = result, error is not None, False
-        host = given.facts("meta", meta) if meta else {}
+        host = validate.mapping("meta", meta) if meta else {}
         if type(result) is not str:
-            said = read(result, self.guard.evaluator.observer.harness)
+            said = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)
             text, failed, pending = said.text, failed or said.failed, said.pending
             host = {**said.meta, **host}
         if exit_code is not None:
-            exit_code = given.whole("exit_code", exit_code)
+            exit_code = validate.integer("exit_code", exit_code)
         if status is not None:
-            status = given.whole("status", status)
+            status = validate.integer("status", status)
         if retry_after is not None:
-            retry_after = given.seconds("retry_after", retry_after)
+            retry_after = validate.duration("retry_after", retry_after)
         if duration is not None:
-            duration = given.seconds("duration", duration)
+            duration = validate.duration("duration", duration)
         if tokens is not None:
-            tokens = given.whole("tokens", tokens)
+            tokens = validate.integer("tokens", tokens)
         if cost is not None:
-            cost = given.used("cost", cost)
+            cost = validate.usage("cost", cost)
         if score is not None:
-            score = given.number("score", score)
-        return self._calls.complete(
+            score = validate.number("score", score)
+        return self._pipeline.complete(
             Completed(
                 self.id,
-                self.guard.clock() if at is None else given.whole("at", at),
+                self.guard._clock() if at is None else validate.integer("at", at),
                 decision.id
                 if type(decision) is Decision and decision.session == self.id
-                else given.call(decision, self.id),
+                else validate.call_id(decision, self.id),
                 False if failed else None,
                 "explicit",
                 text,
@@ -232,7 +232,7 @@ class Session:
                 score,
                 host,
                 "",
-                given.word("blame", blame, get_args(Blame)) if blame else "",
+                validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="pending" if pending else "",
             )
         )
@@ -243,10 +243,10 @@ class Session:
         Nothing happens where the session is over: its calls were given up. `ValueError` for a
         decision of another session.
         """
-        call = given.call(decision, self.id)
-        with self.guard.lock:
+        call = validate.call_id(decision, self.id)
+        with self.guard._lock:
             if not self.closed:
-                self._calls.fold(Released(session=self.id, at=self._now(), call=call))
+                self._pipeline.fold(Released(session=self.id, at=self._now(), call=call))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Say yes to a call that was answered with *ask*: it may be checked once more, and runs.
@@ -262,16 +262,16 @@ class Session:
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
-        by, known_as = given.text("by", by), given.texts("labels", labels)
+        by, known_as = validate.text("by", by), validate.text_list("labels", labels)
         at = self._now()
         fingerprint = decision.fingerprint
-        with self.guard.lock:
-            raised = self._state.approvals.extending(fingerprint)
-            self._calls.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
+        with self.guard._lock:
+            raised = self._state.approvals.charges_to_extend(fingerprint)
+            self._pipeline.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
             for charge in raised:  # a yes that is repeated raises nothing more
-                extend = self.guard.evaluator.budgets[charge.budget].extended
-                self._calls.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
-            return agreed(self.guard.evaluator, self._state, decision, at)
+                extend = self.guard._evaluator.budgets[charge.budget].extension
+                self._pipeline.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
+            return is_approved(self.guard._evaluator, self._state, decision, at)
 
     def grant(self, budget: str, amount: float | None = None, *, by: str) -> None:
         """Raise a budget where this session draws on it, and lift a halt.
@@ -281,7 +281,7 @@ class Session:
         for an amount that is not finite or below 0, `RuntimeError` where the session is over; and
         `JournalError` or `StoreError`.
         """
-        budgets = self.guard.evaluator.budgets
+        budgets = self.guard._evaluator.budgets
         id_ = budget if budget in budgets else f"budgets/{budget}"
         if id_ not in budgets:
             known = ", ".join(name.partition("/")[2] for name in budgets) or "none"
@@ -289,22 +289,22 @@ class Session:
         if amount is None:
             if budgets[id_].extend is None:
                 raise ValueError(f"budget `{budget}` has no `extend`: say how much to grant")
-            amount = budgets[id_].extended
-        amount = given.amount("amount", amount)
-        self._calls.fold(Granted(self.id, self._now(), id_, amount, given.text("by", by)))
+            amount = budgets[id_].extension
+        amount = validate.amount("amount", amount)
+        self._pipeline.fold(Granted(self.id, self._now(), id_, amount, validate.text("by", by)))
 
     def turn(self) -> None:
         """Begin a new turn: lifts a halt, counts anew. `RuntimeError` where the session is over."""
-        self._calls.fold(TurnStarted(session=self.id, at=self._now()))
+        self._pipeline.fold(TurnStarted(session=self.id, at=self._now()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls.
 
         `ValueError` for what is not finite or below 0, `RuntimeError` where the session is over.
         """
-        tokens = given.whole("tokens", given.amount("tokens", tokens))
-        cost = given.amount("cost", cost)
-        self._calls.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
+        tokens = validate.integer("tokens", validate.amount("tokens", tokens))
+        cost = validate.amount("cost", cost)
+        self._pipeline.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
 
     def close(self) -> None:
         """End the session: what was counted for it alone is forgotten, and it refuses all calls.
@@ -312,14 +312,16 @@ class Session:
         Its sub-agents' sessions are ended first. Raises `JournalError` or `StoreError` where
         something could not be written down; all of them are over none the less.
         """
-        with self.guard.lock, ExitStack() as last:
-            last.callback(self.replay, Closed(session=self.id, at=self._now()))
-            for below in () if self.closed else self.guard.sessions.of(self.id):  # or a namesake's
+        with self.guard._lock, ExitStack() as last:
+            last.callback(self._replay, Closed(session=self.id, at=self._now()))
+            for below in (
+                () if self.closed else self.guard._open_sessions.children_of(self.id)
+            ):  # or a namesake's
                 last.callback(below.close)
 
-    def leave(self) -> None:
+    def _detach(self) -> None:
         """Refuse all calls from now on: the guard is closed, another may go on with the session."""
-        self._calls.leave()
+        self._pipeline.detach()
 
     def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
         """Check a call, run `fn`, record what came of it, and return its result.
@@ -332,7 +334,7 @@ class Session:
         runs out of time is recorded as failed and raises `ToolTimeoutError`. The thread goes on:
         it cannot be stopped. An `Ended` event tells when it is over.
         """
-        from policyguard.guard.running import run  # asyncio, which a check does not need
+        from policyguard.guard.tool_runner import run  # asyncio, which a check does not need
 
         return run(self, tool, args, fn)
 
@@ -347,7 +349,7 @@ class Session:
         Where the policy limits the call's time, `fn` is awaited in a task of its own, which is
         cancelled when the time is over, and has `bounds.cleanup` to end.
         """
-        from policyguard.guard.running import arun  # asyncio, which a check does not need
+        from policyguard.guard.tool_runner import arun  # asyncio, which a check does not need
 
         return await arun(self, tool, args, fn)
 
@@ -358,8 +360,8 @@ class Session:
         *plateau*: the scores have not become better for long; *exhausted*: whatever the session
         has tried is banned by what was learned; *constrained_out*: nearly all of it.
         """
-        with self.guard.lock:
-            return str(self._state.facts["progress"])
+        with self.guard._lock:
+            return str(self._state.cel_session["progress"])
 
     @property
     def done(self) -> bool:
@@ -367,13 +369,13 @@ class Session:
         return self.progress != PROGRESSING
 
     def __enter__(self) -> Self:
-        entered.set((*entered.get(), self))
+        active_sessions.set((*active_sessions.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
-        left(self)
+        exit_session(self)
 
-    def replay(self, event: Event) -> Decision | Recorded | None:
+    def _replay(self, event: Event) -> Decision | Recorded | None:
         """Put a recorded event through the same code as a live call, at its own time.
 
         An `Admitted` (or `Refused`: it was attempted) gives the Decision of this policy, whose id
@@ -381,20 +383,20 @@ class Session:
         """
         match event:
             case Admitted() | Refused():
-                return self._calls.judge(attempted(self._state, event, event.at), True)
+                return self._pipeline.check(attempt_from_event(self._state, event, event.at), True)
             case Completed():
-                return self._calls.complete(event)
+                return self._pipeline.complete(event)
             case Spent() if not self.closed:
-                self._calls.spend(event)
+                self._pipeline.spend(event)
             case Closed():
-                self._calls.end(event)
-            case _ if not (self.closed or isinstance(event, Drawn)):  # that sub-agents tell
-                self._calls.fold(event)
+                self._pipeline.end(event)
+            case _ if not (self.closed or isinstance(event, ChildCharged)):  # that sub-agents tell
+                self._pipeline.fold(event)
         return None
 
-    def foresee(self, event: Admitted | Refused) -> Decision:
+    def _preview_event(self, event: Admitted | Refused) -> Decision:
         """Answer a recorded call as `replay` would, and change nothing."""
-        return self._calls.judge(attempted(self._state, event, event.at), False)
+        return self._pipeline.check(attempt_from_event(self._state, event, event.at), False)
 
     def _now(self) -> int:
-        return self.guard.clock()
+        return self.guard._clock()

@@ -11,9 +11,9 @@ class JournalError(Exception):
     The message names the place and says what to do. Nothing of the event is left in the file.
     """
 
-    def __init__(self, place: Path, reason: str, remedy: str) -> None:
-        super().__init__(f"{place}: {reason}; {remedy}")
-        self.place = place
+    def __init__(self, path: Path, reason: str, remedy: str) -> None:
+        super().__init__(f"{path}: {reason}; {remedy}")
+        self.path = path
         self.reason = reason
         self.remedy = remedy
 

@@ -12,21 +12,21 @@ from typing import Any
 
 import msgspec
 
-from policyguard.journal.chain import FIELDS, parse
-from policyguard.journal.nesting import DEEPEST, nests_too_deeply
+from policyguard.journal.chain import CHAIN_FIELDS, parse_link
+from policyguard.journal.json_depth import MAX_DEPTH, is_too_deep
 from policyguard.model.event import Admitted, Event, Refused
 
 encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
 """One line of JSON in UTF-8, without the line's end. Fields at their defaults are left out."""
 
-_TOO_DEEP = f"nested more than {DEEPEST} levels deep: flatten the arguments"
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep: flatten the arguments"
 
 
 class LineError(ValueError):
     """A line that is no event; the message says where and what to do about it."""
 
 
-class _Added(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ChainFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a journal adds, where it does not stand as the journal itself writes it."""
 
     seq: int = 0
@@ -45,60 +45,60 @@ def decode(line: bytes | str) -> Event:
     a line that is half understood would be half replayed.
     """
     try:
-        event = _decoded(line.encode() if isinstance(line, str) else line)
+        event = _decode(line.encode() if isinstance(line, str) else line)
     except UnicodeError:
         raise LineError("not UTF-8: write the file as UTF-8") from None
     except RecursionError:
         raise LineError(_TOO_DEEP) from None
     except msgspec.ValidationError as error:
-        raise LineError(f"{_lowered(error)}; see schemas/event.schema.json") from None
+        raise LineError(f"{_lowercase_first(error)}; see schemas/event.schema.json") from None
     except msgspec.DecodeError as error:
-        raise LineError(f"{_lowered(error)}; one event is one line of JSON") from None
-    if nests_too_deeply(line):
+        raise LineError(f"{_lowercase_first(error)}; one event is one line of JSON") from None
+    if is_too_deep(line):
         raise LineError(_TOO_DEEP)
     return event
 
 
 @cache
-def _decoder() -> Callable[[bytes], Event]:
+def _event_decoder() -> Callable[[bytes], Event]:
     """Made when the first line is read: it takes a millisecond, and who writes needs none."""
     decode: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
     return decode
 
 
-def _decoded(line: bytes) -> Event:
-    link = parse(line)
+def _decode(line: bytes) -> Event:
+    link = parse_link(line)
     if link is not None:
-        event = _decoder()(b"%b}" % line[: link.event])
-        return _unmasked(event) if link.masked else event
+        event = _event_decoder()(b"%b}" % line[: link.event_end])
+        return _drop_masked_args(event) if link.masked else event
     try:
-        event = _decoder()(line)
+        event = _event_decoder()(line)
     except msgspec.ValidationError:
-        rewritten = _rewritten(line)
+        rewritten = _decode_rewritten(line)
         if rewritten is None:
             raise
         return rewritten
     return event
 
 
-def _rewritten(line: bytes) -> Event | None:
+def _decode_rewritten(line: bytes) -> Event | None:
     """The event of a journal's line that another program has written anew; None for any other."""
     value = msgspec.json.decode(line)
     if not isinstance(value, dict) or not value.keys() >= {"seq", "hash"}:
         return None
-    added: dict[str, Any] = {name: value.pop(name) for name in FIELDS if name in value}
-    masked = msgspec.convert(added, _Added).masked
+    added: dict[str, Any] = {name: value.pop(name) for name in CHAIN_FIELDS if name in value}
+    masked = msgspec.convert(added, _ChainFields).masked
     event: Event = msgspec.convert(value, Event)
-    return _unmasked(event) if masked else event
+    return _drop_masked_args(event) if masked else event
 
 
-def _unmasked(event: Event) -> Event:
+def _drop_masked_args(event: Event) -> Event:
     if isinstance(event, (Admitted, Refused)):
         return msgspec.structs.replace(event, args=None)
     return event
 
 
-def _lowered(error: Exception) -> str:
+def _lowercase_first(error: Exception) -> str:
     """The decoder's own words, in the style of our messages."""
     text = str(error)
     return text if text.startswith("JSON") else text[:1].lower() + text[1:]

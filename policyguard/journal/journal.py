@@ -11,20 +11,20 @@ from pathlib import Path
 
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
-from policyguard.journal.finding import Finding
-from policyguard.journal.fit import fitted
-from policyguard.journal.form import Form, cut
-from policyguard.journal.names import file_name
-from policyguard.journal.reading import events
-from policyguard.journal.redact import Redactions
-from policyguard.journal.writer import Writer
+from policyguard.journal.event_encoding import encode_bounded
+from policyguard.journal.file_names import file_name
+from policyguard.journal.findings import VerifyFinding
+from policyguard.journal.journal_file import JournalFile
+from policyguard.journal.line_template import LineTemplate, parse_template
+from policyguard.journal.reader import read_events
+from policyguard.journal.redaction import Redactions
 from policyguard.model.event import Closed, Event, Refused, TurnStarted
+from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import StoreError
-from policyguard.store.place import private_folder
-from policyguard.store.protocol import Anchors
-from policyguard.store.text import well_formed
+from policyguard.store.paths import ensure_private_folder
+from policyguard.store.protocol import AnchorStore
 
-_ANCHORED = frozenset({Refused, TurnStarted, Closed})
+_ANCHORED_EVENTS = frozenset({Refused, TurnStarted, Closed})
 """What is worth an anchor of its own."""
 
 
@@ -45,38 +45,38 @@ class Journal:
     def __init__(
         self,
         folder: str | Path,
-        anchors: Anchors,
+        anchors: AnchorStore,
         *,
-        redact: Redactions,
+        redactions: Redactions,
         sync: bool,
-        largest: int,
-        open_files: int,
+        max_field_bytes: int,
+        max_open_files: int,
         key: bytes | None = None,
         monotonic: Callable[[], int] = time.monotonic_ns,
-        report: Callable[[Finding], None] | None = None,
+        on_finding: Callable[[VerifyFinding], None] | None = None,
     ) -> None:
         """Make the folder (0700). Raises `JournalError`."""
         self.folder = Path(folder)
         self._anchors = anchors
-        self._redact = redact
+        self._redactions = redactions
         self._sync = sync
-        self.largest = largest
-        self._open_files = open_files
+        self.max_field_bytes = max_field_bytes
+        self._max_open_files = max_open_files
         self._hasher = Hasher(key)
         self._monotonic = monotonic
-        self._report = report if report is not None else _unreported
-        self._writers: OrderedDict[str, Writer] = OrderedDict()
-        self.latest: Writer | None = None
-        self._parents: frozenset[str] = frozenset()
+        self._on_finding = on_finding if on_finding is not None else _ignore_finding
+        self._files: OrderedDict[str, JournalFile] = OrderedDict()
+        self.current_file: JournalFile | None = None
+        self._parent_sessions: frozenset[str] = frozenset()
         try:
-            private_folder(self.folder)
+            ensure_private_folder(self.folder)
         except StoreError as error:
-            raise JournalError(error.place, error.reason, error.remedy) from None
-        _journals.add(self)
+            raise JournalError(error.path, error.reason, error.remedy) from None
+        _instances.add(self)
 
-    def path(self, session: str) -> Path:
+    def path_of(self, session: str) -> Path:
         """Where a session's events are written."""
-        return self.folder / file_name(well_formed(session))
+        return self.folder / file_name(escape_surrogates(session))
 
     def write(self, event: Event, anchor: bool = False) -> None:
         """Write one event down; with `anchor`, tell the store at once how far the file reaches.
@@ -85,119 +85,119 @@ class Journal:
         `StoreError` where it was written and could not be anchored.
         """
         kind = event.__class__
-        line, masked = self._told(event)
-        writer = self.latest
+        line, masked = self._encode(event)
+        writer = self.current_file
         if writer is None or writer.session != event.session:
-            writer = self.turned_to(event.session)
+            writer = self.switch_to(event.session)
         try:
-            writer.append(line[:-1].decode(), masked, anchor or kind in _ANCHORED)
+            writer.append(line[:-1].decode(), masked, anchor or kind in _ANCHORED_EVENTS)
         finally:
             if kind is Closed:  # also one that could not be anchored: who is next may go on
-                self._drop(writer)
+                self._discard(writer)
 
-    def form(self, event: Event) -> Form | None:
+    def line_template(self, event: Event) -> LineTemplate | None:
         """What the lines of such events have in common (see `journal.form`).
 
         None where they have not enough of it: where more than the marks differs, or where nothing
         is hidden of them.
         """
-        line, masked = self._told(event)
-        return cut(line) if masked else None
+        line, masked = self._encode(event)
+        return parse_template(line) if masked else None
 
-    def turned_to(self, session: str) -> Writer:
+    def switch_to(self, session: str) -> JournalFile:
         """The session's file: of those that are open, the last to be closed for others' sake.
 
         Raises `JournalError`.
         """
-        self.latest, writers = None, self._writers
+        self.current_file, writers = None, self._files
         if session in writers:
             writers.move_to_end(session)
         else:
-            while len(writers) >= self._open_files:
+            while len(writers) >= self._max_open_files:
                 _, oldest = writers.popitem(last=False)
-                self._shut(oldest)
-            writers[session] = self._opened(session)
-        self.latest = writer = writers[session]
+                self._anchor_and_close(oldest)
+            writers[session] = self._open(session)
+        self.current_file = writer = writers[session]
         return writer
 
-    def events(self, session: str) -> Iterator[Event]:
+    def read_events(self, session: str) -> Iterator[Event]:
         """The session's events as they were written; none where there is no journal of it.
 
         What was redacted is not there: arguments are None. Raises `AlteredError` where the chain
         does not hold or does not reach the anchor, `JournalError` where it cannot be read.
         """
-        name = well_formed(session)
+        name = escape_surrogates(session)
         anchor = self._anchors.get(name)
-        return events(self.folder / file_name(name), name, anchor, self._hasher)
+        return read_events(self.folder / file_name(name), name, anchor, self._hasher)
 
     def close(self) -> None:
         """Anchor and close all files. The journal may be used again."""
-        self.latest = None
-        while self._writers:
-            _, writer = self._writers.popitem()
-            self._shut(writer)
+        self.current_file = None
+        while self._files:
+            _, writer = self._files.popitem()
+            self._anchor_and_close(writer)
 
-    def _told(self, event: Event) -> tuple[bytes, bool]:
+    def _encode(self, event: Event) -> tuple[bytes, bool]:
         """What is written of an event, as JSON; and whether that is not all of it."""
-        redact = self._redact.get(event.__class__)
+        redact = self._redactions.get(event.__class__)
         told = event if redact is None else redact(event)
-        line, reduced = fitted(told, self.largest)
+        line, reduced = encode_bounded(told, self.max_field_bytes)
         return line, reduced or told is not event
 
-    def _drop(self, writer: Writer) -> None:
+    def _discard(self, file: JournalFile) -> None:
         """Close a session's file as it is."""
-        self.latest = None
-        self._writers.pop(writer.session, None)
-        writer.close()
+        self.current_file = None
+        self._files.pop(file.session, None)
+        file.close()
 
-    def _opened(self, session: str) -> Writer:
-        if session in self._parents:
+    def _open(self, session: str) -> JournalFile:
+        if session in self._parent_sessions:
             raise JournalError(
-                self.path(session),
+                self.path_of(session),
                 "belongs to the process that this one was forked from",
                 "open a session of another id in the child",
             )
-        if len(session) > self.largest:  # each line would have it cut, and be another's
+        if len(session) > self.max_field_bytes:  # each line would have it cut, and be another's
             raise JournalError(
-                self.path(session),
+                self.path_of(session),
                 f"is of a session whose id has {len(session):,} characters",
-                f"use an id of at most {self.largest:,} (`bounds.argument_bytes`)",
+                f"use an id of at most {self.max_field_bytes:,} (`bounds.argument_bytes`)",
             )
-        return Writer(
-            self.path(session),
+        return JournalFile(
+            self.path_of(session),
             session,
             anchors=self._anchors,
             hasher=self._hasher,
             sync=self._sync,
-            report=self._report,
+            on_finding=self._on_finding,
             monotonic=self._monotonic,
-            lost=self._drop,
+            on_failure=self._discard,
         )
 
-    def _shut(self, writer: Writer) -> None:
+    def _anchor_and_close(self, file: JournalFile) -> None:
         try:
-            writer.anchor()
+            file.anchor()
         finally:
-            writer.close()
+            file.close()
 
     def after_fork_in_child(self) -> None:
         """The files stay the parent's: closing them here leaves its locks alone."""
-        self.latest = None
-        self._parents |= frozenset(self._writers)
-        for writer in self._writers.values():
+        self.current_file = None
+        self._parent_sessions |= frozenset(self._files)
+        for writer in self._files.values():
             writer.close()
-        self._writers.clear()
+        self._files.clear()
 
 
-def _unreported(finding: Finding) -> None:
+def _ignore_finding(finding: VerifyFinding) -> None:
     """Findings on opening are no errors, and `verify` reports what can still be seen of them."""
 
 
-_journals: weakref.WeakSet[Journal] = weakref.WeakSet()
+_instances: weakref.WeakSet[Journal] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for journal in list(_journals):
+    for journal in list(_instances):
         journal.after_fork_in_child()
 
 

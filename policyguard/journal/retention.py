@@ -6,13 +6,15 @@ import fcntl
 import os
 from pathlib import Path
 
+from policyguard.journal.chain_position import decode_session
 from policyguard.journal.errors import JournalError
-from policyguard.journal.names import SUFFIX, file_name, is_journal_name
-from policyguard.journal.position import session_of
-from policyguard.store.protocol import Anchors
+from policyguard.journal.file_names import SUFFIX, file_name, is_journal_name
+from policyguard.store.protocol import AnchorStore
 
 
-def prune(folder: Path, anchors: Anchors, *, before: int | None, most: int) -> list[Path]:
+def prune(
+    folder: Path, anchors: AnchorStore, *, before: int | None, max_journals: int
+) -> list[Path]:
     """Remove journals that are too old or too many, the oldest first; return them.
 
     Too old is what was last written `before` a time (nanoseconds since 1970 in UTC; None: nothing
@@ -30,8 +32,8 @@ def prune(folder: Path, anchors: Anchors, *, before: int | None, most: int) -> l
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise _unreadable(folder, error) from None
-    surplus = len(found) - most
+        raise _removal_error(folder, error) from None
+    surplus = len(found) - max_journals
     gone = []
     for place, (written, name) in enumerate(found):
         old = before is not None and written < before
@@ -42,31 +44,31 @@ def prune(folder: Path, anchors: Anchors, *, before: int | None, most: int) -> l
     return gone
 
 
-def _remove(path: Path, anchors: Anchors) -> bool:
+def _remove(path: Path, anchors: AnchorStore) -> bool:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _removal_error(path, error) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with os.fdopen(os.dup(descriptor), "rb") as file:
-            session = session_of(file.readline())
+            session = decode_session(file.readline())
         # A file that says it is another session's has no say over that one's anchor.
         if session is not None and file_name(session) == path.name:
-            anchors.forget(session)
+            anchors.delete(session)
         path.unlink()
     except BlockingIOError:
         return False
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _removal_error(path, error) from None
     finally:
         os.close(descriptor)
     return True
 
 
-def _unreadable(path: Path, error: OSError) -> JournalError:
+def _removal_error(path: Path, error: OSError) -> JournalError:
     return JournalError(
         path, f"cannot be removed: {error.strerror}", "see that the folder is yours to write"
     )

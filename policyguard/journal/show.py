@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from policyguard.journal.chain import FIELDS
+from policyguard.journal.chain import CHAIN_FIELDS
 from policyguard.report.escape import for_terminal
 
-_LONGEST = 120
+_MAX_CHARACTERS = 120
 """Characters of one value that are shown."""
-_KIND = 12
-_DERIVED = frozenset(
+_TYPE_WIDTH = 12
+_INTERNAL = frozenset(
     {
         "fingerprint",
         "exact",
@@ -31,12 +31,12 @@ _DERIVED = frozenset(
     }
 )
 """What is kept to rebuild state from, and says nothing to people."""
-_BARE = ("call", "tool", "args", "effect", "violations", "text", "error")
+_UNNAMED = ("call", "tool", "args", "effect", "violations", "text", "error")
 """What is shown first and without its name, in this order."""
-_HIDDEN = _DERIVED | {"event", "session", "at", *FIELDS, *_BARE}
+_HIDDEN = _INTERNAL | {"event", "session", "at", *CHAIN_FIELDS, *_UNNAMED}
 
 
-def lines(path: Path, wait: Callable[[], None] | None = None) -> Iterator[bytes]:
+def read_lines(path: Path, wait: Callable[[], None] | None = None) -> Iterator[bytes]:
     """The file's complete lines, without line feeds. Raises `OSError`.
 
     With `wait`, it is called where there is no further line yet, and it goes on for ever. A line
@@ -56,39 +56,43 @@ def lines(path: Path, wait: Callable[[], None] | None = None) -> Iterator[bytes]
             wait()
 
 
-def describe(line: bytes) -> str:
+def format_line(line: bytes) -> str:
     """One line of a journal or trace as text, fit for a terminal, without the session's name."""
     try:
         event = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        return for_terminal(f"no event: {line.decode('utf-8', 'replace')}", _LONGEST)
-    parts = [_time(event.get("at")), f"{_text(event.get('event')):<{_KIND}}"]
-    parts += [_text(event[name]) for name in _BARE if event.get(name) not in (None, "", [], {})]
-    parts += [f"{name}={_text(value)}" for name, value in event.items() if name not in _HIDDEN]
+        return for_terminal(f"no event: {line.decode('utf-8', 'replace')}", _MAX_CHARACTERS)
+    parts = [_format_time(event.get("at")), f"{_format_value(event.get('event')):<{_TYPE_WIDTH}}"]
+    parts += [
+        _format_value(event[name]) for name in _UNNAMED if event.get(name) not in (None, "", [], {})
+    ]
+    parts += [
+        f"{name}={_format_value(value)}" for name, value in event.items() if name not in _HIDDEN
+    ]
     return " ".join(parts).rstrip()
 
 
-def session_shown(line: bytes) -> str:
+def format_session(line: bytes) -> str:
     """The session that a line names, fit for a terminal; empty where it names none."""
     try:
         event = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ""
-    return _text(event.get("session", "")) if isinstance(event, dict) else ""
+    return _format_value(event.get("session", "")) if isinstance(event, dict) else ""
 
 
-def _time(at: Any) -> str:
+def _format_time(at: Any) -> str:
     if not isinstance(at, int):
         return "-"
     try:
         moment = datetime.fromtimestamp(at // 1_000_000_000, UTC)
     except (OverflowError, ValueError, OSError):
-        return str(at)[:_LONGEST]
+        return str(at)[:_MAX_CHARACTERS]
     return f"{moment:%Y-%m-%d %H:%M:%S}.{at % 1_000_000_000 // 1_000_000:03}"
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return for_terminal(text, _LONGEST)
+    return for_terminal(text, _MAX_CHARACTERS)

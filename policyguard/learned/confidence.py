@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from policyguard.learned.teaching import Weakening
+from policyguard.learned.learn_settings import Decay
 from policyguard.model.constraint import Constraint
 
 
-def confidence(constraint: Constraint, weakening: Weakening, at: int | None) -> float:
+def confidence(constraint: Constraint, decay: Decay, at: int | None) -> float:
     """From 1 (just confirmed) towards 0; halved each half-life. 1 where there is no time."""
     confirmed = constraint.confirmed_at
-    if weakening.half_life is None or at is None or confirmed is None:
+    if decay.half_life is None or at is None or confirmed is None:
         return 1.0
-    return float(0.5 ** (max(0, at - confirmed) / weakening.half_life))
+    return float(0.5 ** (max(0, at - confirmed) / decay.half_life))
 
 
-def expired(constraint: Constraint, weakening: Weakening, at: int | None) -> bool:
+def is_expired(constraint: Constraint, decay: Decay, at: int | None) -> bool:
     """Whether the constraint has lived its time."""
     confirmed = constraint.confirmed_at
-    if weakening.lives is None or at is None or confirmed is None:
+    if decay.lifetime is None or at is None or confirmed is None:
         return False
-    return at - confirmed >= weakening.lives
+    return at - confirmed >= decay.lifetime
 
 
-def weak(constraint: Constraint, weakening: Weakening, at: int | None) -> bool:
+def is_due_for_probe(constraint: Constraint, decay: Decay, at: int | None) -> bool:
     """Whether the constraint is due for a trial."""
-    if weakening.half_life is None:
+    if decay.half_life is None:
         return False
-    return confidence(constraint, weakening, at) <= weakening.probation
+    return confidence(constraint, decay, at) <= decay.probe_below

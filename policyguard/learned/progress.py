@@ -14,73 +14,73 @@ from typing import Literal
 
 from policyguard.model.policy import Progress
 
-_LARGEST = sys.float_info.max
+_MAX_SCORE = sys.float_info.max
 """An integer may be larger, and is no score either."""
 
-Standing = Literal["progressing", "plateau", "exhausted", "constrained_out"]
+ProgressStatus = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 
 
-class Course:
+class SearchProgress:
     """How a session has fared. `best` is the score that the latest improvement reached.
 
     `stale` counts the scores since then, `met` are the ways of the latest `space` calls, `banned`
     those of them that are. While none is, whoever lets a way through may just put it there.
     """
 
-    __slots__ = ("banned", "best", "met", "stale")
+    __slots__ = ("banned", "best", "stale_scores", "visited")
 
     def __init__(self) -> None:
         self.best: float | None = None
-        self.stale = 0
-        self.met: list[str] = []
+        self.stale_scores = 0
+        self.visited: list[str] = []
         self.banned: dict[str, None] = {}
 
-    def score(self, aim: Progress, score: float | None) -> None:
+    def add_score(self, settings: Progress, score: float | None) -> None:
         """Take an outcome's score into account; one without a score says nothing.
 
         Nor does one that is not finite: no journal could tell it from none.
         """
-        if score is None or not -_LARGEST <= score <= _LARGEST:
+        if score is None or not -_MAX_SCORE <= score <= _MAX_SCORE:
             return
         if self.best is None:
             self.best = score
             return
-        gain = self.best - score if aim.direction == "minimize" else score - self.best
-        if gain > aim.min_delta:
+        gain = self.best - score if settings.direction == "minimize" else score - self.best
+        if gain > settings.min_delta:
             self.best = score
-            self.stale = 0
+            self.stale_scores = 0
         else:
-            self.stale += 1
+            self.stale_scores += 1
 
-    def meet(self, aim: Progress, way: str, *, banned: bool) -> None:
+    def visit(self, settings: Progress, candidate: str, *, banned: bool) -> None:
         """A way has been let through, or refused by a constraint: it takes one place, the last.
 
         Else an agent that insists on one banned way would soon be seen to know no other.
         """
-        met = self.met
-        while way in met:
-            met.remove(way)
-        met.append(way)
-        if len(met) > aim.space:
+        met = self.visited
+        while candidate in met:
+            met.remove(candidate)
+        met.append(candidate)
+        if len(met) > settings.space:
             del met[0]
         if banned:
-            self.banned[way] = None
+            self.banned[candidate] = None
         else:
-            self.banned.pop(way, None)
+            self.banned.pop(candidate, None)
 
-    def lift(self) -> None:
+    def clear_bans(self) -> None:
         """Something has changed that may have mended whatever was banned."""
         self.banned.clear()
 
-    def standing(self, aim: Progress) -> Standing:
+    def status(self, settings: Progress) -> ProgressStatus:
         """The word for it; what is left to try matters before what has been reached."""
         if self.banned:
-            known = set(self.met)
+            known = set(self.visited)
             self.banned = {way: None for way in self.banned if way in known}
             free = len(known) - len(self.banned)
-            if len(known) >= aim.exhausted_after:
+            if len(known) >= settings.exhausted_after:
                 if not free:
                     return "exhausted"
-                if free < aim.constrained_below * len(known):
+                if free < settings.constrained_below * len(known):
                     return "constrained_out"
-        return "plateau" if self.stale >= aim.plateau_after else "progressing"
+        return "plateau" if self.stale_scores >= settings.plateau_after else "progressing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from policyguard.learned.memory import Memory
+from policyguard.learned.constraint_set import ConstraintSet
 from policyguard.model.constraint import Constraint, Evidence
 
 VERSION = 1
@@ -20,20 +20,20 @@ class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revoked: tuple[str, ...] = ()
 
 
-def take(memory: Memory, key: bytes) -> bytes:
+def encode(constraints: ConstraintSet, key: bytes) -> bytes:
     """The snapshot of a memory, as JSON."""
     return msgspec.json.encode(
         Snapshot(
             version=VERSION,
             key=key,
-            constraints=tuple(memory),
-            evidence=tuple(memory.evidence()),
-            revoked=memory.revoked(),
+            constraints=tuple(constraints),
+            evidence=tuple(constraints.evidence()),
+            revoked=constraints.revoked(),
         )
     )
 
 
-def read(data: bytes) -> Snapshot:
+def decode(data: bytes) -> Snapshot:
     """Read a snapshot. `ValueError` for what is none, or is none of this version."""
     try:
         snapshot = msgspec.json.decode(data, type=Snapshot)
@@ -44,16 +44,16 @@ def read(data: bytes) -> Snapshot:
     return snapshot
 
 
-def restore(memory: Memory, snapshot: Snapshot) -> None:
+def restore(constraints: ConstraintSet, snapshot: Snapshot) -> None:
     """Add a snapshot to a memory; what is known by the same id is replaced.
 
     What was revoked, there or here, stays so.
     """
     for id_ in snapshot.revoked:
-        memory.revoke(id_)
-    revoked = frozenset(memory.revoked())
+        constraints.revoke(id_)
+    revoked = frozenset(constraints.revoked())
     for constraint in snapshot.constraints:
         if constraint.id not in revoked:
-            memory.put(constraint)
+            constraints.put(constraint)
     for piece in snapshot.evidence:
-        memory.put_evidence(piece)
+        constraints.put_evidence(piece)

@@ -5,10 +5,12 @@ The page of a lint rule is the docstring of its module.
 
 from __future__ import annotations
 
-from policyguard.lint.rule import code, page_of
+from collections.abc import Iterator
+
+from policyguard.lint.rule import rule_code, rule_page
 from policyguard.lint.rules import RULES
 
-LOADING: dict[str, str] = {
+LOAD_PAGES: dict[str, str] = {
     "yaml/alias-cycle": "An alias (`*name`) stands inside its own anchor. Write the value out.",
     "yaml/boolean-trap": (
         "YAML 1.2 reads `yes`, `no`, `on` and `off` as text, where YAML 1.1 read booleans. Write "
@@ -218,5 +220,32 @@ _IGNORING: dict[str, str] = {
     ),
 }
 
-PAGES = {**LOADING, **_IGNORING, **{code(rule): page_of(rule) for rule in RULES}}
+PAGES = {**LOAD_PAGES, **_IGNORING, **{rule_code(rule): rule_page(rule) for rule in RULES}}
 """Every code that a finding can have, with its page."""
+
+
+__all__ = ["PAGES", "explain", "render_document"]
+
+
+def explain(code: str) -> str | None:
+    """The page of a code, with its heading; None where there is no such code."""
+    text = PAGES.get(code)
+    return f"{code}\n\n{text}" if text is not None else None
+
+
+def render_document() -> Iterator[str]:
+    """The lines of `docs/diagnostics.md`."""
+    yield "# Diagnostics"
+    yield ""
+    yield "Made by `python -m policyguard.lint.catalog`. `policyguard explain CODE` prints one page."
+    for name, text in PAGES.items():
+        yield ""
+        yield f"## {name}"
+        yield ""
+        yield text
+
+
+if __name__ == "__main__":
+    from pathlib import Path
+
+    Path("docs/diagnostics.md").write_text("\n".join(render_document()) + "\n", encoding="utf-8")

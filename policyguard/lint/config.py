@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from policyguard.engines.source import LARGEST, Source
-from policyguard.engines.toml_source import parse, place
-from policyguard.lint.codes import UnknownCodeError, known
-from policyguard.model.diagnostic import Diagnostic, did_you_mean, quoted
-from policyguard.report.diagnostics import render_text
+from policyguard.engines.source import MAX_FILE_BYTES, Source
+from policyguard.engines.toml_source import find_span, parse
+from policyguard.lint.codes import UnknownCodeError, expand_codes
+from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
+from policyguard.report.findings.diagnostics import render_text
 
-OWN, SHARED = ".policyguard.toml", "pyproject.toml"
+DEDICATED_FILE, PYPROJECT = ".policyguard.toml", "pyproject.toml"
 
 _KINDS = {"paths": list, "select": list, "ignore": list, "strict": bool}
 
@@ -43,10 +43,10 @@ class Config(NamedTuple):
     strict: bool = False
 
 
-def find(folder: Path) -> Path | None:
+def find_config(folder: Path) -> Path | None:
     """The file with settings that holds for `folder`. Raises `ConfigError` where two do."""
     for around in _around(folder):
-        own, shared = around / OWN, around / SHARED
+        own, shared = around / DEDICATED_FILE, around / PYPROJECT
         if shared.is_file() and _read(shared)[1] is not None:
             if own.is_file():
                 raise ConfigError([_twice(shared)])
@@ -56,12 +56,12 @@ def find(folder: Path) -> Path | None:
     return None
 
 
-def read(file: Path) -> Config:
+def read_config(file: Path) -> Config:
     """The settings in a file. Raises `ConfigError`, and `OSError` where it cannot be read."""
     source, tool = _read(file)
     if tool is None:
         return Config()
-    shared = file.name == SHARED
+    shared = file.name == PYPROJECT
     prefix = "tool.policyguard" if shared else ""
     wrong = list(_wrong(source, prefix, tool))
     if wrong:
@@ -85,10 +85,10 @@ def _around(folder: Path) -> Iterator[Path]:
 def _read(file: Path) -> tuple[Source, Any]:
     """A file's text, and what it says of policyguard; None where it says nothing."""
     with file.open("rb") as handle:
-        source, values, wrong = parse(handle.read(LARGEST + 1), str(file))
+        source, values, wrong = parse(handle.read(MAX_FILE_BYTES + 1), str(file))
     if values is None:
         raise ConfigError(wrong)
-    if file.name != SHARED:
+    if file.name != PYPROJECT:
         return source, values
     tool = values.get("tool")
     return source, tool.get("policyguard") if isinstance(tool, dict) else None
@@ -97,18 +97,18 @@ def _read(file: Path) -> tuple[Source, Any]:
 def _wrong(source: Source, prefix: str, tool: Any) -> Iterator[Diagnostic]:
     table = f"{prefix}.lint" if prefix else "lint"
     if not isinstance(tool, dict):
-        span = place(source, "tool", "policyguard")
+        span = find_span(source, "tool", "policyguard")
         yield source.diagnostic("config/value", f"`{prefix}` is no table", span)
         return
     for key in tool.keys() - {"lint"}:
         hint = f"it belongs into the table `[{table}]`" if key in _KINDS else None
         hint = hint or did_you_mean(key, ["lint"])
-        span = place(source, prefix, key)
-        message = f"there is no setting {quoted(key)} here"
+        span = find_span(source, prefix, key)
+        message = f"there is no setting {quote_text(key)} here"
         yield source.diagnostic("config/unknown-key", message, span, hint=hint)
     lint: Any = tool.get("lint", {})
     if not isinstance(lint, dict):
-        span = place(source, prefix, "lint")
+        span = find_span(source, prefix, "lint")
         yield source.diagnostic("config/value", f"`{table}` is no table", span)
         return
     for key, value in lint.items():
@@ -118,9 +118,9 @@ def _wrong(source: Source, prefix: str, tool: Any) -> Iterator[Diagnostic]:
 def _setting(source: Source, table: str, key: str, value: Any) -> Iterator[Diagnostic]:
     kind = _KINDS.get(key)
     fits = kind is not None and isinstance(value, kind) and _texts(value)
-    span = place(source, table, key)
+    span = find_span(source, table, key)
     if kind is None:
-        message, hint = f"there is no setting {quoted(key)}", did_you_mean(key, _KINDS)
+        message, hint = f"there is no setting {quote_text(key)}", did_you_mean(key, _KINDS)
         yield source.diagnostic("config/unknown-key", message, span, hint=hint)
     elif not fits:
         wanted = "a list of texts" if kind is list else "`true` or `false`"
@@ -136,14 +136,14 @@ def _texts(value: Any) -> bool:
 def _codes(source: Source, table: str, key: str, names: Iterable[str]) -> Iterator[Diagnostic]:
     for name in names:
         try:
-            known([name])
+            expand_codes([name])
         except UnknownCodeError as error:
-            span = place(source, table, key, name)
+            span = find_span(source, table, key, name)
             yield source.diagnostic("config/value", str(error), span)
 
 
 def _twice(shared: Path) -> Diagnostic:
     source, _ = _read(shared)
-    message = f"the settings stand here, and in `{OWN}` beside it"
-    span = place(source, "tool.policyguard.lint")
+    message = f"the settings stand here, and in `{DEDICATED_FILE}` beside it"
+    span = find_span(source, "tool.policyguard.lint")
     return source.diagnostic("config/conflict", message, span, hint="keep one of the two")

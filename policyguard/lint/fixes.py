@@ -9,18 +9,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from policyguard.engines.source import read
-from policyguard.lint.run import LintResult, lint_paths
+from policyguard.engines.source import decode_source
+from policyguard.lint.linter import LintResult, lint_paths
 from policyguard.model.diagnostic import Diagnostic, Edit
 
-_ROUNDS = 10
+_MAX_ROUNDS = 10
 """How often the files are linted anew: a change may make room for another one."""
 
 
 class FixResult(NamedTuple):
     """How many findings were mended, in which files, and what is found afterwards."""
 
-    mended: int
+    fixed: int
     files: tuple[Path, ...]
     result: LintResult
 
@@ -38,16 +38,16 @@ def fix(
     result = lint_paths(paths, select=select, ignore=ignore)
     mended = 0
     touched: dict[Path, None] = {}
-    for _ in range(_ROUNDS):
-        texts = {os.path.normpath(file): _Text(file) for file in result.files}
-        chosen = [found for found in result.diagnostics if _take(found, texts)]
+    for _ in range(_MAX_ROUNDS):
+        texts = {os.path.normpath(file): _EditableFile(file) for file in result.files}
+        chosen = [found for found in result.diagnostics if _collect_edits(found, texts)]
         if not chosen:
             break
         changed = [text for text in texts.values() if text.edits]
         for text in changed:
             text.write()
         after = lint_paths(paths, select=select, ignore=ignore)
-        if _errors(after) > _errors(result):
+        if _count_errors(after) > _count_errors(result):
             for text in changed:
                 text.restore()
             break
@@ -57,21 +57,21 @@ def fix(
     return FixResult(mended, tuple(touched), result)
 
 
-class _Text:
+class _EditableFile:
     """A file, and the changes to be made in it, as offsets and what takes their place."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.edits: list[tuple[int, int, str]] = []
         self._before = file.read_bytes() if file.is_file() else b""
-        self._source, wrong = read(self._before, str(file))
+        self._source, wrong = decode_source(self._before, str(file))
         pairs = self._before.count(b"\r\n")
         ends = {self._before.count(b"\r"), self._before.count(b"\n")}
         # Where line breaks of several kinds are mixed, they could not be put back as they were.
         self.can_change = not wrong and (ends == {pairs} or b"\r" not in self._before)
         self._break = "\r\n" if pairs else "\n"
 
-    def place(self, edit: Edit) -> tuple[int, int]:
+    def offsets(self, edit: Edit) -> tuple[int, int]:
         """Where an edit begins and ends."""
         span = edit.span
         return (
@@ -85,21 +85,21 @@ class _Text:
         for start, end, new in sorted(self.edits, reverse=True):
             text = text[:start] + new + text[end:]
         mark = b"\xef\xbb\xbf" if self._before.startswith(b"\xef\xbb\xbf") else b""
-        _replace(self.file, mark + text.replace("\n", self._break).encode())
+        _replace_file(self.file, mark + text.replace("\n", self._break).encode())
 
     def restore(self) -> None:
         """Put the file back as it was."""
-        _replace(self.file, self._before)
+        _replace_file(self.file, self._before)
 
 
-def _take(found: Diagnostic, texts: dict[str, _Text]) -> bool:
+def _collect_edits(found: Diagnostic, texts: dict[str, _EditableFile]) -> bool:
     """Note a finding's edits, all or none: they must lie in files named, and apart from others."""
-    placed: list[tuple[_Text, int, int, str]] = []
+    placed: list[tuple[_EditableFile, int, int, str]] = []
     for edit in found.edits:
         text = texts.get(edit.span.file)
         if text is None or not text.can_change:
             return False
-        start, end = text.place(edit)
+        start, end = text.offsets(edit)
         others = [(first, last) for first, last, _ in text.edits]
         if any(start == first or (start < last and first < end) for first, last in others):
             return False
@@ -109,11 +109,11 @@ def _take(found: Diagnostic, texts: dict[str, _Text]) -> bool:
     return bool(placed)
 
 
-def _errors(result: LintResult) -> int:
+def _count_errors(result: LintResult) -> int:
     return sum(found.severity == "error" for found in result.diagnostics)
 
 
-def _replace(file: Path, data: bytes) -> None:
+def _replace_file(file: Path, data: bytes) -> None:
     """Write a file as a whole or not at all; a link goes on to point at what it pointed at."""
     target = file.resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

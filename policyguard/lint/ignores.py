@@ -15,11 +15,11 @@ from typing import NamedTuple
 from msgspec import structs
 
 from policyguard.engines.source import Source
-from policyguard.engines.yaml_comments import Comment, comments
+from policyguard.engines.yaml_comments import Comment, find_comments
 from policyguard.engines.yaml_tree import Node
-from policyguard.model.diagnostic import Diagnostic, Edit, Span, did_you_mean, quoted
+from policyguard.model.diagnostic import Diagnostic, Edit, Span, did_you_mean, quote_text
 
-OWN = frozenset({"lint/ignore-syntax", "lint/unknown-code", "lint/unused-ignore"})
+UNIGNORABLE = frozenset({"lint/ignore-syntax", "lint/unknown-code", "lint/unused-ignore"})
 """Codes of what is wrong with such comments. These cannot be ignored."""
 
 _OURS = re.compile(r"policyguard:\s*ignore\b", re.IGNORECASE)
@@ -29,7 +29,7 @@ _WRITE = "write `# policyguard: ignore[code] reason`"
 
 
 @dataclass(frozen=True, eq=False)
-class Ignore:
+class IgnoreDirective:
     """One code in one comment. `line` is the line that it is about, None for the whole file.
 
     `place` is where the code stands, `others` are the further codes of the comment and `codes`
@@ -37,39 +37,39 @@ class Ignore:
     """
 
     code: str
-    place: Span
+    span: Span
     line: int | None
     reason: str
     source: Source
     comment: Comment
-    codes: tuple[int, int]
-    others: tuple[str, ...]
+    codes_range: tuple[int, int]
+    other_codes: tuple[str, ...]
 
     def covers(self, found: Diagnostic) -> bool:
         """Whether a finding is one that the comment is about."""
         if found.code != self.code or found.span.file != self.source.file:
             return False
-        if keeps_from_loading(found):
+        if is_load_error(found):
             return False
         return self.line is None or found.span.line <= self.line <= found.span.end_line
 
-    def removal(self) -> Edit:
+    def removal_edit(self) -> Edit:
         """Takes the code out of its comment, and with the last code the comment out of the file."""
-        if self.others:
-            return Edit(self.source.span(*self.codes), ", ".join(self.others))
+        if self.other_codes:
+            return Edit(self.source.span(*self.codes_range), ", ".join(self.other_codes))
         text, start, end = self.source.text, self.comment.start, self.comment.end
         before = text[:start].rstrip(" \t")
-        if self.comment.alone:
+        if self.comment.is_whole_line:
             end = min(end + 1, len(text))
         return Edit(self.source.span(len(before), end), "")
 
 
-def read(root: Node) -> tuple[list[Ignore], list[Diagnostic]]:
+def read_directives(root: Node) -> tuple[list[IgnoreDirective], list[Diagnostic]]:
     """The ignore comments of a file, and what is wrong with them."""
     source = root.source
-    found = [(one, source.span(one.start, one.end)) for one in comments(root)]
-    alone = {span.line for comment, span in found if comment.alone}
-    ignores: list[Ignore] = []
+    found = [(one, source.span(one.start, one.end)) for one in find_comments(root)]
+    alone = {span.line for comment, span in found if comment.is_whole_line}
+    ignores: list[IgnoreDirective] = []
     wrong: list[Diagnostic] = []
     for comment, span in found:
         if not _OURS.match(comment.text):
@@ -86,18 +86,18 @@ def read(root: Node) -> tuple[list[Ignore], list[Diagnostic]]:
             wrong.append(source.diagnostic("lint/ignore-syntax", message, span, hint=hint))
             continue
         line = span.line
-        while comment.alone and line in alone:
+        while comment.is_whole_line and line in alone:
             line += 1
         ignores += (
-            Ignore(
+            IgnoreDirective(
                 code=code[0],
-                place=source.span(*code.span()),
+                span=source.span(*code.span()),
                 line=None if form["file"] else line,
                 reason=form["reason"].strip(),
                 source=source,
                 comment=comment,
-                codes=form.span("codes"),
-                others=tuple(other[0] for other in codes if other is not code),
+                codes_range=form.span("codes"),
+                other_codes=tuple(other[0] for other in codes if other is not code),
             )
             for code in codes
         )
@@ -108,61 +108,61 @@ def _shown(comment: Comment) -> str:
     return f"# {comment.text}"
 
 
-class Ignored(NamedTuple):
+class IgnoredFinding(NamedTuple):
     """A finding that is not reported, and the reason that the comment gives."""
 
-    found: Diagnostic
+    diagnostic: Diagnostic
     reason: str
 
 
-def keeps_from_loading(found: Diagnostic) -> bool:
+def is_load_error(found: Diagnostic) -> bool:
     """Whether the policy does not load because of a finding, which is then always reported."""
     return found.severity == "error" and not found.code.startswith("lint/")
 
 
-def sort(
-    found: Iterable[Diagnostic], ignores: Iterable[Ignore]
-) -> tuple[list[Diagnostic], list[Ignored], set[Ignore]]:
+def apply_ignores(
+    found: Iterable[Diagnostic], ignores: Iterable[IgnoreDirective]
+) -> tuple[list[Diagnostic], list[IgnoredFinding], set[IgnoreDirective]]:
     """What is to be reported, what is ignored, and the comments that have ignored something."""
     ignores = list(ignores)
     reported: list[Diagnostic] = []
-    ignored: list[Ignored] = []
-    used: set[Ignore] = set()
+    ignored: list[IgnoredFinding] = []
+    used: set[IgnoreDirective] = set()
     for one in found:
         mine = [ignore for ignore in ignores if ignore.covers(one)]
         used.update(mine)
         if mine:
-            ignored.append(Ignored(one, mine[0].reason))
+            ignored.append(IgnoredFinding(one, mine[0].reason))
         else:
             reported.append(one)
     return reported, ignored, used
 
 
-def unused(
-    ignores: Iterable[Ignore],
-    used: set[Ignore],
-    known: frozenset[str],
-    judged: dict[str, set[str]],
+def find_unused(
+    ignores: Iterable[IgnoreDirective],
+    used: set[IgnoreDirective],
+    known_codes: frozenset[str],
+    checked_codes: dict[str, set[str]],
 ) -> Iterator[Diagnostic]:
     """Report comments with nothing to ignore.
 
     `known` are all codes, `judged` by file those that were looked for in it.
     """
     for ignore in ignores:
-        if ignore.code not in known:
-            message = f"no finding has the code {quoted(ignore.code)}"
-            hint = did_you_mean(ignore.code, known)
+        if ignore.code not in known_codes:
+            message = f"no finding has the code {quote_text(ignore.code)}"
+            hint = did_you_mean(ignore.code, known_codes)
             yield _report("lint/unknown-code", message, ignore, hint)
-        elif ignore.code in OWN or (
-            ignore not in used and ignore.code in judged.get(ignore.source.file, ())
+        elif ignore.code in UNIGNORABLE or (
+            ignore not in used and ignore.code in checked_codes.get(ignore.source.file, ())
         ):
             where = "in this file" if ignore.line is None else "here"
-            message = f"{quoted(ignore.code)} is not found {where}: there is nothing to ignore"
-            if ignore.code in OWN:
-                message = f"{quoted(ignore.code)} is about such comments, and cannot be ignored"
+            message = f"{quote_text(ignore.code)} is not found {where}: there is nothing to ignore"
+            if ignore.code in UNIGNORABLE:
+                message = f"{quote_text(ignore.code)} is about such comments, and cannot be ignored"
             found = _report("lint/unused-ignore", message, ignore, "take it out")
-            yield structs.replace(found, edits=(ignore.removal(),))
+            yield structs.replace(found, edits=(ignore.removal_edit(),))
 
 
-def _report(code: str, message: str, ignore: Ignore, hint: str | None) -> Diagnostic:
-    return ignore.source.diagnostic(code, message, ignore.place, hint=hint, severity="warning")
+def _report(code: str, message: str, ignore: IgnoreDirective, hint: str | None) -> Diagnostic:
+    return ignore.source.diagnostic(code, message, ignore.span, hint=hint, severity="warning")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from inspect import cleandoc
 from typing import NamedTuple, Protocol
 
-from policyguard.lint.subject import Subject
+from policyguard.lint.context import LintContext
 from policyguard.model.diagnostic import Edit, Severity, Span
 
 
@@ -27,22 +27,22 @@ class Finding(NamedTuple):
     severity: Severity = "warning"
 
 
-class Rule(Protocol):
+class LintRule(Protocol):
     """A module in `rules/`."""
 
     __name__: str
     __doc__: str | None
 
-    def find(self, subject: Subject, /) -> Iterator[Finding]:
+    def check(self, subject: LintContext, /) -> Iterator[Finding]:
         """Everything that the rule has against a policy. Reads, and changes nothing."""
         ...
 
 
-def code(rule: Rule) -> str:
+def rule_code(rule: LintRule) -> str:
     """The code of what a rule finds: `lint/bare-number`."""
     return "lint/" + rule.__name__.rpartition(".")[2].replace("_", "-")
 
 
-def page_of(rule: Rule) -> str:
+def rule_page(rule: LintRule) -> str:
     """What `policyguard explain` prints."""
     return cleandoc(rule.__doc__ or "")

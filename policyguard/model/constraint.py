@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import msgspec
 
-Kind = Literal["banned_strategy", "parameter_ban"]
+ConstraintKind = Literal["banned_strategy", "parameter_ban"]
 Direction = Literal["up", "down", "exact"]
 
 
-class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one outcome says about one thing that could be banned.
 
     `learn` names the policy's entry that teaches (a signature's id, or empty for `learn` itself).
@@ -26,15 +26,15 @@ class Lesson(msgspec.Struct, frozen=True, omit_defaults=True):
     learn: str
     scope: str
     key: str
-    counted: str
+    evidence_key: str = msgspec.field(name="counted")
     ok: bool
     signature: str = ""
     tool: str = ""
     point: dict[str, Any] = {}
     seq: int = 0
-    since: int = 0
+    last_change: int = msgspec.field(default=0, name="since")
     batch: str = ""
-    failure: str = ""
+    error_fingerprint: str = msgspec.field(default="", name="failure")
     label: str = ""
     error: str = ""
     server: str = ""
@@ -51,7 +51,7 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     id: str
-    kind: Kind
+    kind: ConstraintKind
     learn: str
     scope: str
     key: str
@@ -76,12 +76,12 @@ class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
 
     scope: str
-    counted: str
+    evidence_key: str = msgspec.field(name="counted")
     signature: str
     count: int = 0
     session: str = ""
     seq: int = 0
     batches: tuple[str, ...] = ()
-    failure: str = ""
+    error_fingerprint: str = msgspec.field(default="", name="failure")
     taught_by: tuple[str, ...] = ()
     points: tuple[dict[str, Any], ...] = ()

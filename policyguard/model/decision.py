@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from policyguard.model.amounts import format_number
 from policyguard.model.effect import Effect
-from policyguard.model.quantity import figure
-from policyguard.model.text import printable
+from policyguard.model.text import sanitize
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Violation(msgspec.Struct, frozen=True):
     confidence: float | None = None
 
 
-class Fault(msgspec.Struct, frozen=True):
+class EvalError(msgspec.Struct, frozen=True):
     """What failed on this call: which, and how.
 
     `id` is the entry's whose expression it was, or `approver`, or the part of policyguard's own.
@@ -61,7 +61,7 @@ class Decision(msgspec.Struct, frozen=True):
     allowed: bool
     fingerprint: str = ""
     violations: tuple[Violation, ...] = ()
-    errors: tuple[Fault, ...] = ()
+    errors: tuple[EvalError, ...] = ()
     would: tuple[Violation, ...] = ()
     timeout: float | None = None
     timeout_by: str = ""
@@ -81,23 +81,29 @@ class Decision(msgspec.Struct, frozen=True):
         """
         if not self.violations:
             return ""
-        head = _HEADS[self.effect] if not self.allowed else _RUNS[self.effect]
-        text = head.format(tool=printable(_cut(self.tool, _NAME)))
+        head = (
+            _REFUSED_HEADINGS[self.effect] if not self.allowed else _ALLOWED_HEADINGS[self.effect]
+        )
+        text = head.format(tool=sanitize(_truncate(self.tool, _MAX_NAME_CHARS)))
         first, *others = self.violations
-        text += _line(first, MESSAGE - len(text) - (_MORE if others else 0))
+        text += _format_violation(
+            first, MAX_MESSAGE_CHARS - len(text) - (_MORE_CHARS if others else 0)
+        )
         rest = len(others)
         for violation in others:
-            line = _line(violation, MESSAGE)
-            if len(text) + len(line) > MESSAGE - _MORE:
+            line = _format_violation(violation, MAX_MESSAGE_CHARS)
+            if len(text) + len(line) > MAX_MESSAGE_CHARS - _MORE_CHARS:
                 break
             text += line
             rest -= 1
         if rest:
             text += f"\n- and {rest} more"
         named = {violation.id for violation in self.violations}
-        left = [f"{id_} {figure(left)}" for id_, left in self.left.items() if id_ not in named]
+        left = [
+            f"{id_} {format_number(left)}" for id_, left in self.left.items() if id_ not in named
+        ]
         line = f"\nLeft: {', '.join(left)}"
-        return text + line if left and len(text) + len(line) <= MESSAGE else text
+        return text + line if left and len(text) + len(line) <= MAX_MESSAGE_CHARS else text
 
     @property
     def structured(self) -> dict[str, Any]:
@@ -111,7 +117,7 @@ class Decision(msgspec.Struct, frozen=True):
         if first is not None and first.used is not None and first.limit is not None:
             remaining = max(0.0, first.limit - first.used)
         return {
-            "status": _STATUS[self.effect],
+            "status": _STATUSES[self.effect],
             "reason": first.reason if first else None,
             "action": (first.instead or None) if first else None,
             "rule": first.id if first else None,
@@ -119,27 +125,27 @@ class Decision(msgspec.Struct, frozen=True):
             "used": first.used if first else None,
             "remaining": remaining,
             "retry_after": first.retry_after if first else None,
-            "constraint": _constraint(first),
+            "constraint": _constraint_id(first),
             "budgets": dict(self.left),
         }
 
 
-MESSAGE = 400
+MAX_MESSAGE_CHARS = 400
 """Characters of a message: a model reads it at every refusal, and pays for it."""
 
-_NAME = 80
-_MORE = 16
-_RUNS = {
+_MAX_NAME_CHARS = 80
+_MORE_CHARS = 16
+_ALLOWED_HEADINGS = {
     Effect.ALLOW: "`{tool}` is allowed.",
     Effect.ADVISE: "A note on `{tool}`:",
     Effect.ASK: "`{tool}` runs, though nobody was there to approve it:",
 }
-_HEADS = {
+_REFUSED_HEADINGS = {
     Effect.ASK: "`{tool}` was not run: it needs an approval first.",
     Effect.BLOCK: "`{tool}` was not run.",
     Effect.HALT: "`{tool}` was not run, and no further call will be in this turn.",
 }
-_STATUS = {
+_STATUSES = {
     Effect.ALLOW: "allowed",
     Effect.ADVISE: "advised",
     Effect.ASK: "needs_approval",
@@ -148,23 +154,23 @@ _STATUS = {
 }
 
 
-def _constraint(violation: Violation | None) -> str | None:
+def _constraint_id(violation: Violation | None) -> str | None:
     if violation is None or not violation.id.startswith("constraints/"):
         return None
     return violation.id.removeprefix("constraints/")
 
 
-def _line(violation: Violation, room: int) -> str:
+def _format_violation(violation: Violation, max_chars: int) -> str:
     """A violation on a line of its own; where there is too little room, its texts are cut."""
-    told = f" [{_cut(violation.id, _NAME)}]"
+    told = f" [{_truncate(violation.id, _MAX_NAME_CHARS)}]"
     if violation.retry_after:
         told += f" Try again in {violation.retry_after:.3g} s."
     instead = f" Instead: {violation.instead}" if violation.instead else ""
-    room -= len("\n- ") + len(told)
-    if len(violation.text) + len(instead) > room:
-        instead = _cut(instead, max(room // 3, room - len(violation.text)))
-    return f"\n- {_cut(violation.text, room - len(instead))}{told}{instead}"
+    max_chars -= len("\n- ") + len(told)
+    if len(violation.text) + len(instead) > max_chars:
+        instead = _truncate(instead, max(max_chars // 3, max_chars - len(violation.text)))
+    return f"\n- {_truncate(violation.text, max_chars - len(instead))}{told}{instead}"
 
 
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: max(0, length - 1)] + "…"
+def _truncate(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else text[: max(0, max_chars - 1)] + "…"

@@ -14,9 +14,9 @@ import msgspec
 
 Severity = Literal["error", "warning", "info"]
 
-_LONGEST = 60
+_MAX_QUOTED_CHARS = 60
 """Characters of a text of the author's that a message shows."""
-_CONSIDERED = 1000
+_MAX_CANDIDATES = 1000
 """Known words that a misspelt one is compared with; each comparison costs about a microsecond."""
 
 
@@ -60,7 +60,7 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyError(ValueError):
     """A policy that cannot be used. `str()` of it is the whole report, plain text.
 
-    The report is rendered by `policyguard.report.diagnostics.render_text`; `diagnostics` are the
+    The report is rendered by `policyguard.report.findings.diagnostics.render_text`; `diagnostics` are the
     findings behind it, warnings included.
     """
 
@@ -73,17 +73,17 @@ class PolicyError(ValueError):
         return self.report
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Put the author's text into backticks, as one line, and cut where it is long."""
     line = text.replace("\n", "\\n")
-    return f"`{line if len(line) <= _LONGEST else line[:_LONGEST] + '…'}`"
+    return f"`{line if len(line) <= _MAX_QUOTED_CHARS else line[:_MAX_QUOTED_CHARS] + '…'}`"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """Return a help text with the known word that `word` most likely misspells, if any."""
     from difflib import get_close_matches  # 3 ms, which a policy without mistakes need not pay
 
-    names = {name.casefold(): name for name in islice(known, _CONSIDERED)}
+    names = {name.casefold(): name for name in islice(known, _MAX_CANDIDATES)}
     folded = word.casefold()
     close = get_close_matches(folded, names, n=3, cutoff=0.65)
     # Letters in another order are a slip of the fingers more often than another word is meant.

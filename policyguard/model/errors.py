@@ -18,7 +18,7 @@ class ArgumentsError(Exception):
     """A call's arguments cannot be judged: not JSON, too large, or nested too deep."""
 
 
-class OddArgumentsError(Exception):
+class NonPlainArgumentsError(Exception):
     """A call's arguments are JSON in types of a program's own: enums, numbers of numpy, mappings.
 
     `plain` is the same in Python's own types. Never seen by a caller.

@@ -13,16 +13,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from policyguard.model.constraint import Lesson
+from policyguard.model.constraint import Observation
 
 Provenance = Literal["explicit", "inferred", "unknown"]
 """Where an outcome's success or failure comes from: the record says so (`explicit`), it was read
 out of the result's text (`inferred`), or nothing tells (`unknown`)."""
 
-HINTS = ("read_only", "destructive", "idempotent", "open_world")
+HINT_KEYS = ("read_only", "destructive", "idempotent", "open_world")
 """What a tool's server says of it (MCP `ToolAnnotations`)."""
 
-ESTIMATES = ("tokens", "cost")
+ESTIMATE_KEYS = ("tokens", "cost")
 """What a call may be said to use before it runs."""
 
 
@@ -61,7 +61,7 @@ class TurnStarted(_Event, frozen=True, tag="turn_started"):
     """The person (or whoever gives the agent its orders) has spoken: a new turn."""
 
 
-class _Attempt(_Event, frozen=True):
+class _AttemptEvent(_Event, frozen=True):
     call: str = ""
     tool: str = ""
     args: dict[str, Any] | None = None
@@ -72,13 +72,13 @@ class _Attempt(_Event, frozen=True):
     estimate: dict[str, float] = {}
     class_: str = msgspec.field(default="", name="class")
     fingerprint: str = ""
-    like: str = ""
+    loose_fingerprint: str = msgspec.field(default="", name="like")
     numbers: tuple[float, ...] = ()
     targets: tuple[str, ...] = ()
-    exact: str = ""
+    exact_fingerprint: str = msgspec.field(default="", name="exact")
 
 
-class Admitted(_Attempt, frozen=True, tag="admitted"):
+class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     """A call was let through and takes its place in windows and budgets.
 
     `call` is its id, unique in the session; `args` is None where the journal kept none; `batch`
@@ -90,16 +90,16 @@ class Admitted(_Attempt, frozen=True, tag="admitted"):
     `effect` the strongest of their effects.
     """
 
-    changing: bool = True
+    state_changing: bool = msgspec.field(default=True, name="changing")
     keys: dict[str, str] = {}
-    trials: tuple[str, ...] = ()
+    probes: tuple[str, ...] = msgspec.field(default=(), name="trials")
     charges: tuple[Charge, ...] = ()
     radius: str = ""
     effect: str = "allow"
     violations: tuple[str, ...] = ()
 
 
-class Refused(_Attempt, frozen=True, tag="refused"):
+class Refused(_AttemptEvent, frozen=True, tag="refused"):
     """A call was attempted and did not run. It counts in no window.
 
     `keys` as in `Admitted`. `insisted` are what it would have drawn from budgets whose steps count
@@ -109,8 +109,8 @@ class Refused(_Attempt, frozen=True, tag="refused"):
     effect: str = "block"
     violations: tuple[str, ...] = ()
     keys: dict[str, str] = {}
-    insisted: tuple[Charge, ...] = ()
-    asks: tuple[Charge, ...] = ()
+    attempt_charges: tuple[Charge, ...] = msgspec.field(default=(), name="insisted")
+    approval_charges: tuple[Charge, ...] = msgspec.field(default=(), name="asks")
 
 
 class Completed(_Event, frozen=True, tag="completed"):
@@ -128,7 +128,7 @@ class Completed(_Event, frozen=True, tag="completed"):
 
     call: str = ""
     ok: bool | None = None
-    known: Provenance = "explicit"
+    provenance: Provenance = msgspec.field(default="explicit", name="known")
     text: str = ""
     error: str | None = None
     exit_code: int | None = None
@@ -144,12 +144,12 @@ class Completed(_Event, frozen=True, tag="completed"):
     result_fingerprint: str = ""
     error_fingerprint: str = ""
     charges: tuple[Charge, ...] = ()
-    lessons: tuple[Lesson, ...] = ()
+    observations: tuple[Observation, ...] = msgspec.field(default=(), name="lessons")
     state: Literal["", "pending"] = ""
     advancing: bool = True
-    infra: bool = False
+    harness_flagged: bool = msgspec.field(default=False, name="infra")
     timeout_by: str = ""
-    running: bool = False
+    still_running: bool = msgspec.field(default=False, name="running")
 
 
 class Ended(_Event, frozen=True, tag="ended"):
@@ -193,7 +193,7 @@ class Granted(_Event, frozen=True, tag="granted"):
     key: str = ""
 
 
-class Drawn(_Event, frozen=True, tag="drawn"):
+class ChildCharged(_Event, frozen=True, tag="drawn"):
     """What the session `by`, a sub-agent, drew from budgets of this session and of its turns.
 
     `raised` is by how much it raised them; what is below 0 was given back. The sub-agent's own
@@ -201,9 +201,9 @@ class Drawn(_Event, frozen=True, tag="drawn"):
     its journal, which knows nothing of them. Places in `at_once` budgets are not told of.
     """
 
-    by: str = ""
+    child: str = msgspec.field(default="", name="by")
     charges: tuple[Charge, ...] = ()
-    raised: tuple[Charge, ...] = ()
+    grants: tuple[Charge, ...] = msgspec.field(default=(), name="raised")
 
 
 class Approved(_Event, frozen=True, tag="approved"):
@@ -231,7 +231,7 @@ Event = (
     | Released
     | Spent
     | Granted
-    | Drawn
+    | ChildCharged
     | Approved
     | Closed
 )

@@ -8,7 +8,7 @@ Durations are integers in nanoseconds.
 from typing import Literal
 
 from policyguard.model.effect import Effect
-from policyguard.model.entry import Entry, Selecting, Struct
+from policyguard.model.entry import Entry, PolicyStruct, SelectiveEntry
 
 Scope = Literal["turn", "session", "agent", "user", "project", "global"]
 Same = Literal["call", "call_and_result", "call_and_error", "error", "target"]
@@ -16,14 +16,14 @@ Off = Literal["none"]
 """What stands in place of a limit that is switched off, where `None` is a limit never mentioned."""
 
 
-class Per(Struct, frozen=True, kw_only=True):
+class Per(PolicyStruct, frozen=True, kw_only=True):
     """What a budget is counted for: a scope and, within it, the values of CEL string keys."""
 
     scope: Scope
     keys: tuple[str, ...] = ()
 
 
-class Budget(Selecting, frozen=True, kw_only=True):
+class Budget(SelectiveEntry, frozen=True, kw_only=True):
     """A total or a rate. Exactly one of `calls` … `sum` is given, `max` with `sum` only.
 
     `time`, `within` are nanoseconds. `reserve`, `extend` and the `_at` steps are in the unit of

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from policyguard.model.decision import Fault
+from policyguard.model.decision import EvalError
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -39,13 +39,13 @@ class Outcome(msgspec.Struct, frozen=True):
     changed: bool = True
     payload: str | None = None
     advancing: bool = True
-    infra: bool = False
-    result: str = ""
-    failure: str = ""
+    harness_flagged: bool = False
+    result_fingerprint: str = ""
+    error_fingerprint: str = ""
     blamed_by: str = ""
 
 
-_MARKS = {"success": "SUCCESS", "failure": "FAILED", "pending": "PENDING"}
+_STATE_PREFIXES = {"success": "SUCCESS", "failure": "FAILED", "pending": "PENDING"}
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Recorded(msgspec.Struct, frozen=True):
     outcome: Outcome
     advice: str = ""
     learned: tuple[str, ...] = ()
-    errors: tuple[Fault, ...] = ()
+    errors: tuple[EvalError, ...] = ()
     counted: bool = True
 
     @property
@@ -71,7 +71,7 @@ class Recorded(msgspec.Struct, frozen=True):
         outcome = self.outcome
         text = outcome.error or outcome.text
         if outcome.payload is not None:
-            mark = f"{_MARKS[outcome.state]}:"
+            mark = f"{_STATE_PREFIXES[outcome.state]}:"
             text = f"{mark} {outcome.payload}" if outcome.payload else mark
         return f"{text}\n\n{self.advice}" if self.advice else text
 

@@ -13,17 +13,24 @@ from typing import Annotated, Literal
 import msgspec
 
 from policyguard.model.effect import Effect
-from policyguard.model.entry import Entry, Examples, Mode, Selecting, Struct, TextExamples
+from policyguard.model.entry import (
+    Entry,
+    Examples,
+    Mode,
+    PolicyStruct,
+    SelectiveEntry,
+    TextExamples,
+)
 from policyguard.model.limits import Budget, LimitLevel
 
 Blame = Literal["agent", "harness", "unknown"]
 TagType = Literal["string", "int", "double", "bool", "list(string)", "timestamp"]
-Kept = Literal["keep", "mask", "hash", "drop"]
+RedactionMode = Literal["keep", "mask", "hash", "drop"]
 Value = bool | int | float | str
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
-class Approval(Struct, frozen=True, kw_only=True):
+class Approval(PolicyStruct, frozen=True, kw_only=True):
     """Who may say yes to a call that was asked about, and what happens when nobody does."""
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
@@ -32,7 +39,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     otherwise: Literal["block", "allow"]
 
 
-class Rule(Selecting, frozen=True, kw_only=True):
+class Rule(SelectiveEntry, frozen=True, kw_only=True):
     """Judges a call before it runs: it matches if every selector and `when` do and not `unless`.
 
     `on_error` is the effect where its CEL cannot be evaluated; never `halt`.
@@ -48,7 +55,7 @@ class Rule(Selecting, frozen=True, kw_only=True):
     examples: Examples = Examples()
 
 
-class ResultRule(Selecting, frozen=True, kw_only=True):
+class ResultRule(SelectiveEntry, frozen=True, kw_only=True):
     """Judges a result before the model sees it. `keep`: characters that *truncate* leaves."""
 
     id: str
@@ -97,7 +104,7 @@ class ClassEntry(Entry, frozen=True, kw_only=True):
     when: str | None = None
 
 
-class Shell(Struct, frozen=True, kw_only=True):
+class Shell(PolicyStruct, frozen=True, kw_only=True):
     """How a shell command is read: `arguments` are the names that may hold one."""
 
     arguments: tuple[str, ...] = ()
@@ -106,7 +113,7 @@ class Shell(Struct, frozen=True, kw_only=True):
     plain: tuple[str, ...] = ()
 
 
-class Fingerprint(Struct, frozen=True, kw_only=True):
+class Fingerprint(PolicyStruct, frozen=True, kw_only=True):
     """When two calls, and two results, are the same.
 
     `ignore` names arguments left out, `fold` those compared without case and white space,
@@ -120,7 +127,7 @@ class Fingerprint(Struct, frozen=True, kw_only=True):
     result_chars: int | None = None
 
 
-class Classify(Struct, frozen=True, kw_only=True):
+class Classify(PolicyStruct, frozen=True, kw_only=True):
     """What a call is. `classes` is read first-match; `state_changing` is classes, or CEL."""
 
     classes: tuple[ClassEntry, ...] = ()
@@ -137,14 +144,14 @@ class Envelope(Entry, frozen=True, kw_only=True):
     pattern: str
 
 
-class ResultMeta(Struct, frozen=True, kw_only=True):
+class ResultMeta(PolicyStruct, frozen=True, kw_only=True):
     """Keys in a result's metadata that flag it as not advancing, or as the harness's fault."""
 
     non_advancing: tuple[str, ...] = ()
     harness: tuple[str, ...] = ()
 
 
-class Outcomes(Struct, frozen=True, kw_only=True):
+class Outcomes(PolicyStruct, frozen=True, kw_only=True):
     """What a result is. `failed_when` (CEL) decides where it is given."""
 
     failed_when: str | None = None
@@ -152,7 +159,7 @@ class Outcomes(Struct, frozen=True, kw_only=True):
     meta: ResultMeta = ResultMeta()
 
 
-class Weaken(Struct, frozen=True, kw_only=True):
+class Weaken(PolicyStruct, frozen=True, kw_only=True):
     """How a constraint loses its hold: with time, and with success.
 
     `half_life` and `lives` are nanoseconds; `probation` is the confidence (0 to 1) at which one
@@ -165,14 +172,14 @@ class Weaken(Struct, frozen=True, kw_only=True):
     probation: float | None = None
 
 
-class Parameters(Struct, frozen=True, kw_only=True):
+class Parameters(PolicyStruct, frozen=True, kw_only=True):
     """Arguments that a signature is about, and where values beyond the failed one fail too."""
 
     of: tuple[str, ...]
     direction: Literal["up", "down", "exact"]
 
 
-class Learn(Struct, frozen=True, kw_only=True):
+class Learn(PolicyStruct, frozen=True, kw_only=True):
     """What failures teach. Under a signature only what it overrides is given."""
 
     corroborate: int | None = None
@@ -208,7 +215,7 @@ class BlameRule(Entry, frozen=True, kw_only=True):
     blame: Blame
 
 
-class MarkEvent(Selecting, frozen=True, kw_only=True):
+class MarkEvent(SelectiveEntry, frozen=True, kw_only=True):
     """The calls that set or clear a mark."""
 
 
@@ -225,7 +232,7 @@ class Mark(Entry, frozen=True, kw_only=True):
     on_error: Literal["unset", "set"]
 
 
-class Radius(Struct, frozen=True, kw_only=True):
+class Radius(PolicyStruct, frozen=True, kw_only=True):
     """How many targets one call may touch. Several are read first-match by `when`."""
 
     schedule: tuple[int | Literal["unlimited"], ...]
@@ -234,7 +241,7 @@ class Radius(Struct, frozen=True, kw_only=True):
     when: str | None = None
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class Progress(PolicyStruct, frozen=True, kw_only=True):
     """Convergence: of `outcome.score`, and of what is left to try.
 
     `space` is how many calls' ways of acting are the search space, `exhausted_after` how many ways
@@ -258,17 +265,17 @@ class Exemption(Entry, frozen=True, kw_only=True):
     until: str
 
 
-class Journal(Struct, frozen=True, kw_only=True):
+class Journal(PolicyStruct, frozen=True, kw_only=True):
     """What is written down of a call, and how surely."""
 
-    args: Kept
-    results: Kept
+    args: RedactionMode
+    results: RedactionMode
     redact: tuple[str, ...] = ()
     keep_for: int | None = None
     durability: Literal["process", "fsync", "memory"]
 
 
-class Bounds(Struct, frozen=True, kw_only=True):
+class Bounds(PolicyStruct, frozen=True, kw_only=True):
     """Caps on what policyguard itself may hold. The least recently used goes first.
 
     `in_flight` counts admitted calls of one session that nobody has reported; one that stays
@@ -277,21 +284,21 @@ class Bounds(Struct, frozen=True, kw_only=True):
     and one budget.
     """
 
-    sessions: Positive
-    journals: Positive
-    plans: Positive
-    in_flight: Positive
+    sessions: PositiveInt
+    journals: PositiveInt
+    plans: PositiveInt
+    in_flight: PositiveInt
     unreported: int
     cleanup: int
-    window_entries: Positive
-    budget_keys: Positive
-    argument_bytes: Positive
-    argument_depth: Positive
-    constraints: Positive
-    evidence: Positive
+    window_entries: PositiveInt
+    budget_keys: PositiveInt
+    argument_bytes: PositiveInt
+    argument_depth: PositiveInt
+    constraints: PositiveInt
+    evidence: PositiveInt
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class Policy(PolicyStruct, frozen=True, kw_only=True):
     """One policy, all layers in one.
 
     `limits` has the keys `default`, `classes:NAME` and `tools:GLOB`. `digest` is the SHA-256, in

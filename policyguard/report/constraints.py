@@ -12,7 +12,7 @@ from policyguard.model.event import Admitted, Completed
 from policyguard.report.escape import for_terminal
 
 
-def render_list(constraints: Iterable[tuple[Constraint, str]]) -> str:
+def render_constraints(constraints: Iterable[tuple[Constraint, str]]) -> str:
     """A line a constraint, with its state."""
     rows = [
         (
@@ -35,7 +35,7 @@ def render_list(constraints: Iterable[tuple[Constraint, str]]) -> str:
     )
 
 
-def render_one(one: Constraint, state: str, revoked_by: str) -> str:
+def render_constraint(one: Constraint, state: str, revoked_by: str) -> str:
     """All that is known of a constraint."""
     by = f" by {for_terminal(revoked_by, 60)}" if revoked_by else ""
     learn = f"signatures/{for_terminal(one.learn, 60)}/learn" if one.learn else "learn"
@@ -56,7 +56,7 @@ def render_one(one: Constraint, state: str, revoked_by: str) -> str:
     return "\n".join(lines)
 
 
-def render_lesson(name: str, events: tuple[Admitted | None, Completed | None]) -> str:
+def render_observation(name: str, events: tuple[Admitted | None, Completed | None]) -> str:
     """One call that taught a constraint, as its journal has it."""
     admitted, completed = events
     head = f"  {for_terminal(name, 80)}"

@@ -14,23 +14,24 @@ _IN_JSON = re.compile(r"[^\n -~]|(?<=#)#(?=\[)")
 _COMMAND = re.compile(r"(?<=#)(?=#\[)|(?<!\S:)(?<=:)(?=:)")
 
 
-def for_terminal(text: str, most: int | None = None) -> str:
+def for_terminal(text: str, max_length: int | None = None) -> str:
     """One line without control characters (which could move the cursor or forge lines), cut.
 
     What the runner of GitHub Actions would take for a command gets a blank between its signs.
     """
     safe = "".join(c if c.isprintable() else "�" if c != "\n" else " " for c in text)
     safe = _COMMAND.sub(" ", safe)
-    return safe if most is None or len(safe) <= most else safe[: most - 1] + "…"
+    return safe if max_length is None or len(safe) <= max_length else safe[: max_length - 1] + "…"
 
 
-def for_markdown(text: str, most: int | None = None) -> str:
+def for_markdown(text: str, max_length: int | None = None) -> str:
     """One line that Markdown shows as it is: no HTML, link, code, mention or table comes of it.
 
     To be put inside `<code>`, where GitHub looks for no mentions or references.
     """
     return "".join(
-        c if c.isalnum() or c in _HARMLESS else f"&#{ord(c)};" for c in for_terminal(text, most)
+        c if c.isalnum() or c in _HARMLESS else f"&#{ord(c)};"
+        for c in for_terminal(text, max_length)
     ).replace("www.", "www&#46;")
 
 
@@ -40,7 +41,7 @@ _HARMLESS = " -/,.;%?…"
 
 def for_json(text: str) -> str:
     """JSON, with all that would act where it is shown escaped as JSON escapes it: the same JSON."""
-    return _IN_JSON.sub(_escaped, text)
+    return _IN_JSON.sub(_json_escape, text)
 
 
 def json_document(value: Any) -> str:
@@ -48,7 +49,7 @@ def json_document(value: Any) -> str:
     return for_json(json.dumps(value, indent=2))
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _json_escape(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 

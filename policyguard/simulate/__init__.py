@@ -2,6 +2,6 @@
 
 from policyguard.simulate.labels import LabelError, Labels
 from policyguard.simulate.replay import Replay, load, runs
-from policyguard.simulate.tally import Keep
+from policyguard.simulate.tally import ReportSize
 
-__all__ = ["Keep", "LabelError", "Labels", "Replay", "load", "runs"]
+__all__ = ["LabelError", "Labels", "Replay", "ReportSize", "load", "runs"]

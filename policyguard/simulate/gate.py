@@ -21,17 +21,17 @@ from policyguard.cel import (
     Program,
     Type,
     compile,  # noqa: A004 - its public name
+    enum_of,
     list_of,
     map_of,
-    name_of,
     record,
 )
 from policyguard.model.diagnostic import Diagnostic, Span
-from policyguard.report.figures import Figures, GateFigures
+from policyguard.report.replay.figures import Figures, GateFigures
 
 OPTION = "--fail-on"
-_NOT_READ = ("gates", "elapsed_s")
-_LONGEST = 60
+_EXCLUDED_FIELDS = ("gates", "elapsed_s")
+_MAX_SHOWN_CHARS = 60
 """Characters of a value that is shown."""
 
 
@@ -50,10 +50,10 @@ class Gate:
     `GateError` with all that is wrong. `baseline` can be read only where there is one.
     """
 
-    def __init__(self, expressions: Iterable[str], *, compared: bool) -> None:
+    def __init__(self, expressions: Iterable[str], *, has_baseline: bool) -> None:
         self._programs: list[Program] = []
         declarations = Declarations(
-            {name: of for name, of in _report().items() if compared or name != "baseline"}
+            {name: of for name, of in _report_types().items() if has_baseline or name != "baseline"}
         )
         wrong: list[Diagnostic] = []
         for expression in expressions:
@@ -61,25 +61,25 @@ class Gate:
                 self._programs.append(compile(expression, declarations, expect=BOOL))
             except CelError as error:
                 wrong += [
-                    _diagnostic(problem, expression, compared=compared)
+                    _diagnostic(problem, expression, has_baseline=has_baseline)
                     for problem in error.problems
                     if problem.severity == "error"
                 ]
         if wrong:
             raise GateError(wrong)
 
-    def judge(self, figures: Figures) -> bool:
+    def evaluate(self, figures: Figures) -> bool:
         """Judge a report, and write into its `gates` what came of it. True: one has held.
 
         What cannot be decided (a rate of nothing) has held: a gate that sees nothing is not open.
         """
         values = msgspec.to_builtins(figures)
-        figures.gates = [_judged(program, values) for program in self._programs]
-        return any(gate.held is not False for gate in figures.gates)
+        figures.gates = [_evaluate(program, values) for program in self._programs]
+        return any(gate.triggered is not False for gate in figures.gates)
 
 
-def _judged(program: Program, values: dict[str, Any]) -> GateFigures:
-    read = {path: _shown(_at(values, path)) for path in sorted(program.reads)}
+def _evaluate(program: Program, values: dict[str, Any]) -> GateFigures:
+    read = {path: _format_value(_read_path(values, path)) for path in sorted(program.reads)}
     try:
         held = program(**values)
     except CelEvaluationError as error:
@@ -89,25 +89,29 @@ def _judged(program: Program, values: dict[str, Any]) -> GateFigures:
     return GateFigures(program.source, held is True, read)
 
 
-def _at(value: Any, path: str) -> Any:
+def _read_path(value: Any, path: str) -> Any:
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, (list, dict)):
         return f"{len(value)} entries"
     if isinstance(value, float):
         return f"{value:.4g}"
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "…"
 
 
-def _diagnostic(problem: Problem, expression: str, *, compared: bool) -> Diagnostic:
+def _diagnostic(problem: Problem, expression: str, *, has_baseline: bool) -> Diagnostic:
     lines = tuple(expression.split("\n"))
     help_ = problem.help
-    if not compared and problem.code == "undeclared-reference" and "`baseline`" in problem.message:
+    if (
+        not has_baseline
+        and problem.code == "undeclared-reference"
+        and "`baseline`" in problem.message
+    ):
         help_ = "name the policy to compare with: --baseline FILE_OR_PACK"
     return Diagnostic(
         code=f"cel/{problem.code}",
@@ -120,17 +124,19 @@ def _diagnostic(problem: Problem, expression: str, *, compared: bool) -> Diagnos
 
 
 @cache
-def _report() -> dict[str, Type]:
+def _report_types() -> dict[str, Type]:
     """The report's fields as CEL sees them, out of their Python types."""
     figures = inspect.type_info(Figures)
     assert isinstance(figures, inspect.StructType)  # noqa: S101 - it is one
     return {
-        field.name: _type(field.type) for field in figures.fields if field.name not in _NOT_READ
+        field.name: _to_cel_type(field.type)
+        for field in figures.fields
+        if field.name not in _EXCLUDED_FIELDS
     }
 
 
-def _type(told: inspect.Type) -> Type:
-    match told:
+def _to_cel_type(type_info: inspect.Type) -> Type:
+    match type_info:
         case inspect.BoolType():
             return BOOL
         case inspect.IntType():
@@ -140,18 +146,18 @@ def _type(told: inspect.Type) -> Type:
         case inspect.StrType():
             return STRING
         case inspect.LiteralType():
-            return name_of("value", frozenset(map(str, told.values)))
+            return enum_of("value", frozenset(map(str, type_info.values)))
         case inspect.UnionType():
             # A value that is not there is null, and comparing null is an error at run time.
-            (given,) = (one for one in told.types if not isinstance(one, inspect.NoneType))
-            return _type(given)
+            (given,) = (one for one in type_info.types if not isinstance(one, inspect.NoneType))
+            return _to_cel_type(given)
         case inspect.ListType():
-            return list_of(_type(told.item_type))
+            return list_of(_to_cel_type(type_info.item_type))
         case inspect.TupleType():
-            return list_of(_type(told.item_types[0]))
+            return list_of(_to_cel_type(type_info.item_types[0]))
         case inspect.DictType():
-            return map_of(_type(told.key_type), _type(told.value_type))
+            return map_of(_to_cel_type(type_info.key_type), _to_cel_type(type_info.value_type))
         case inspect.StructType():
-            fields = {field.name: _type(field.type) for field in told.fields}
-            return record(fields, name=told.cls.__name__)
-    raise TypeError(f"a report has no fields of {told}")
+            fields = {field.name: _to_cel_type(field.type) for field in type_info.fields}
+            return record(fields, name=type_info.cls.__name__)
+    raise TypeError(f"a report has no fields of {type_info}")

@@ -8,14 +8,14 @@ from typing import Protocol
 
 import msgspec
 
-from policyguard.compiler import Compiled
-from policyguard.report.figures import Figures
+from policyguard.compiler import CompiledPolicy
+from policyguard.report.replay.figures import Figures
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.part import Part
+from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.replay import Replay, load
-from policyguard.simulate.tally import Keep, Tally
+from policyguard.simulate.tally import ReportSize, Tally
 from policyguard.traces import Reader
-from policyguard.traces.family import Family, families
+from policyguard.traces.session_trees import SessionTree, find_session_trees
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,18 +29,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     observe: bool = False
     labels: Path | None = None
     files: tuple[Path, ...] = ()
-    keep: Keep = Keep()
+    report_size: ReportSize = ReportSize()
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class JobInputs(msgspec.Struct, frozen=True):
     """What a job's policies and labels are once they are read."""
 
-    policy: Compiled
-    baseline: Compiled | None
+    policy: CompiledPolicy
+    baseline: CompiledPolicy | None
     labels: Labels | None
 
     @classmethod
-    def of(cls, job: Job) -> Loaded:
+    def load(cls, job: Job) -> JobInputs:
         """Read them. Raises `PolicyError`, `LabelError`."""
         return cls(
             load(job.policies),
@@ -53,7 +53,7 @@ class StoppedError(Exception):
     """Somebody has asked to stop; what was read until then is counted."""
 
 
-class Watch(Protocol):
+class ProgressCallback(Protocol):
     """Whoever watches a replay, and may stop it."""
 
     def __call__(self, done: int, events: int) -> None:
@@ -61,7 +61,7 @@ class Watch(Protocol):
         ...
 
 
-class Walk:
+class ReplayWorker:
     """One process's walk through its share of a job's files.
 
     `mine` says which files (by their place in the job) are to be read here: of a family all, or
@@ -71,77 +71,83 @@ class Walk:
     def __init__(
         self,
         job: Job,
-        loaded: Loaded,
-        part: Part,
-        mine: Callable[[int], bool],
-        watch: Watch,
-        kin: Sequence[Family] | None = None,
+        inputs: JobInputs,
+        shard: LineShard,
+        is_assigned: Callable[[int], bool],
+        on_progress: ProgressCallback,
+        trees: Sequence[SessionTree] | None = None,
     ) -> None:
         self._job = job
-        self._mine = mine
-        self._kin = kin
-        self._part = part
-        self._watch = watch
-        self._whole = self._told = self._told_events = 0
+        self._is_assigned = is_assigned
+        self._trees = trees
+        self._shard = shard
+        self._on_progress = on_progress
+        self._file_bytes = self._reported_bytes = self._reported_events = 0
         self._replay = Replay(
-            loaded.policy,
+            inputs.policy,
             observe=job.observe,
-            labels=loaded.labels,
-            baseline=loaded.baseline,
-            keep=job.keep,
-            heed=self._heed,
-            part=part,
+            labels=inputs.labels,
+            baseline=inputs.baseline,
+            report_size=job.report_size,
+            on_progress=self._report_progress,
+            shard=shard,
         )
 
-    def through(self) -> tuple[Tally, bool]:
+    def run(self) -> tuple[Tally, bool]:
         """Replay them all. Returns what they amount to, and whether that is only a part of it."""
-        reader = Reader(self._part)
+        reader = Reader(self._shard)
         try:
-            kin = families(self._job.files, self._heed) if self._kin is None else self._kin
+            kin = (
+                find_session_trees(self._job.files, self._report_progress)
+                if self._trees is None
+                else self._trees
+            )
             for family in kin:
-                if self._mine(family.places[0]):
-                    self._family(reader, family)
+                if self._is_assigned(family.indices[0]):
+                    self._replay_tree(reader, family)
         except StoppedError:
             return self._replay.stop(), True
         return self._replay.stop(), False
 
-    def _family(self, reader: Reader, family: Family) -> None:
-        files, before = self._job.files, self._part.bytes
-        place, *others = family.places
+    def _replay_tree(self, reader: Reader, tree: SessionTree) -> None:
+        files, before = self._job.files, self._shard.bytes_read
+        place, *others = tree.indices
         if others:
-            self._replay.add_family(reader, files, family)
-            self._heed()
+            self._replay.add_tree(reader, files, tree)
+            self._report_progress()
         else:
-            for member, trace in enumerate(reader.files(files[place])):
+            for member, trace in enumerate(reader.iter_files(files[place])):
                 self._replay.add(trace, (place, member))
-                self._heed()
-        if self._part.bytes == before:
-            self._whole += sum(size(files[place]) for place in family.places)
+                self._report_progress()
+        if self._shard.bytes_read == before:
+            self._file_bytes += sum(file_size(files[place]) for place in tree.indices)
 
-    def _heed(self) -> None:
-        done, events = self._whole + self._part.bytes, self._replay.events
-        more, more_events = done - self._told, events - self._told_events
-        self._told, self._told_events = done, events
-        self._watch(more, more_events)
+    def _report_progress(self) -> None:
+        done, events = self._file_bytes + self._shard.bytes_read, self._replay.events
+        more, more_events = done - self._reported_bytes, events - self._reported_events
+        self._reported_bytes, self._reported_events = done, events
+        self._on_progress(more, more_events)
 
 
-def run(job: Job, loaded: Loaded, watch: Watch) -> Figures:
+def run_job(job: Job, inputs: JobInputs, on_progress: ProgressCallback) -> Figures:
     """Replay a job in this process."""
-    tally, partial = Walk(job, loaded, Part(), lambda place: True, watch).through()
-    return concluded(job, loaded, [tally], partial=partial)
+    tally, partial = ReplayWorker(job, inputs, LineShard(), lambda place: True, on_progress).run()
+    return build_report(job, inputs, [tally], partial=partial)
 
 
-def concluded(job: Job, loaded: Loaded, tallies: Sequence[Tally], *, partial: bool) -> Figures:
+def build_report(
+    job: Job, inputs: JobInputs, tallies: Sequence[Tally], *, partial: bool
+) -> Figures:
     """The report of a job whose parts amount to `tallies`."""
     first, *others = tallies
     for tally in others:
         first.merge(tally)
-    figures = first.conclude(loaded.labels, partial=partial)
-    figures.traces.given = len(job.files)
+    figures = first.build_figures(inputs.labels, partial=partial)
+    figures.traces.named_files = len(job.files)
     return figures
 
 
-def size(file: Path) -> int:
+def file_size(file: Path) -> int:
     """Bytes of a file, 0 where that cannot be told."""
     try:
         return file.stat().st_size

@@ -41,7 +41,7 @@ class Labels:
         return len(self._all)
 
     @property
-    def of_files(self) -> bool:
+    def has_file_labels(self) -> bool:
         """Whether a label is for the only session of a file."""
         return bool(self._by_file)
 
@@ -66,7 +66,7 @@ class Labels:
             if label.session is None and label.file is None:
                 raise LabelError(f"{path}:{number}: a label needs a `session` or a `file`")
             labels.setdefault(label, number)
-        if (found := _contradiction(labels)) is not None:
+        if (found := _find_conflict(labels)) is not None:
             number, other = found
             raise LabelError(
                 f"{path}:{number}: says otherwise than {path}:{other} of the same session: "
@@ -74,7 +74,7 @@ class Labels:
             )
         return cls(list(labels))
 
-    def find(self, session: str, file: str, *, alone: bool) -> tuple[list[int], bool | None]:
+    def find(self, session: str, file: str, *, only_session: bool) -> tuple[list[int], bool | None]:
         """The labels of a session (their places among all) and the outcome that they tell.
 
         `alone`: the session's file holds no other. One that names the session goes first.
@@ -82,16 +82,16 @@ class Labels:
         found = [
             place
             for place in self._by_session.get(session, ())
-            if (named := self._all[place].file) is None or same_file(named, file)
+            if (named := self._all[place].file) is None or is_same_file(named, file)
         ]
-        if alone:
+        if only_session:
             found += [
-                place for place in self._by_file if same_file(self._all[place].file or "", file)
+                place for place in self._by_file if is_same_file(self._all[place].file or "", file)
             ]
         return found, self._all[found[0]].success if found else None
 
 
-def _contradiction(labels: dict[Label, int]) -> tuple[int, int] | None:
+def _find_conflict(labels: dict[Label, int]) -> tuple[int, int] | None:
     """The lines of two labels that may be about one session, and tell different outcomes of it.
 
     Read from the file's name upwards, the path of one of the two begins with that of the other.
@@ -115,7 +115,7 @@ def _contradiction(labels: dict[Label, int]) -> tuple[int, int] | None:
     return None
 
 
-def same_file(one: str, other: str) -> bool:
+def is_same_file(one: str, other: str) -> bool:
     """Whether one of two paths is a suffix of the other, folder by folder."""
     left, right = Path(one).parts, Path(other).parts
     shared = min(len(left), len(right))

@@ -6,19 +6,19 @@ from collections import Counter
 
 import msgspec
 
-from policyguard.model.quantity import UNIT
-from policyguard.report.figures import (
+from policyguard.model.amounts import SCALE
+from policyguard.report.replay.figures import (
     Catch,
     EffectFigures,
-    FaultFigures,
+    EvalErrorFigures,
     Harm,
     PolicyFigures,
     RuleFigures,
     Share,
 )
-from policyguard.simulate.course import Course, Hit
-from policyguard.simulate.errors import Order
+from policyguard.simulate.error_kinds import ReadOrder
 from policyguard.simulate.proportions import share
+from policyguard.simulate.session_replay import FiredEntry, SessionReplay
 
 
 class PolicyTally:
@@ -28,16 +28,18 @@ class PolicyTally:
         self.policy = policy
         self._refused = self._undecided = 0
         self._effects: Counter[str] = Counter()
-        self._rules: dict[Hit, RuleFigures] = {}
-        self._faults: dict[str, tuple[Order, FaultFigures]] = {}
-        self._good: Counter[str] = Counter()
-        self._bad: Counter[str] = Counter()
+        self._rules: dict[FiredEntry, RuleFigures] = {}
+        self._errors: dict[str, tuple[ReadOrder, EvalErrorFigures]] = {}
+        self._succeeded: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
         self._calls_saved = self._cost_saved = 0
 
-    def add(self, course: Course, success: bool | None, *, order: Order, calls: int) -> None:
+    def add(
+        self, replay: SessionReplay, success: bool | None, *, order: ReadOrder, calls: int
+    ) -> None:
         """Count a session's course under the policy."""
-        self._effects.update(course.effects)
-        for hit, count in course.hits.items():
+        self._effects.update(replay.effects)
+        for hit, count in replay.hits.items():
             rule = self._rules.get(hit)
             if rule is None:
                 rule = self._rules[hit] = RuleFigures(hit[0], hit[1], observed=hit[2])
@@ -45,20 +47,20 @@ class PolicyTally:
             rule.sessions += 1
             rule.succeeded += success is True
             rule.failed += success is False
-            rule.first += hit == (course.first_rule, course.first_effect, False)
-        for name, (error, count) in course.faults.items():
-            self._fault(order, FaultFigures(name, error, count))
+            rule.first += hit == (replay.first_rule, replay.first_effect, False)
+        for name, (error, count) in replay.eval_errors.items():
+            self._add_error(order, EvalErrorFigures(name, error, count))
         if not calls:
             return
-        refused = bool(course.refused)
+        refused = bool(replay.refused)
         self._refused += refused
-        self._undecided += not refused and bool(course.unknown)
+        self._undecided += not refused and bool(replay.unknown)
         if success is not None:
-            outcome = "refused" if refused else "unknown" if course.unknown else "untouched"
-            (self._good if success else self._bad)[outcome] += 1
+            outcome = "refused" if refused else "unknown" if replay.unknown else "untouched"
+            (self._succeeded if success else self._failed)[outcome] += 1
         if success is False and refused:
-            self._calls_saved += course.calls_after
-            self._cost_saved += course.cost_after
+            self._calls_saved += replay.calls_after_refusal
+            self._cost_saved += replay.cost_after_refusal
 
     def merge(self, other: PolicyTally) -> None:
         """Count what another has counted for the same policy."""
@@ -69,10 +71,10 @@ class PolicyTally:
             rule = self._rules.setdefault(hit, RuleFigures(hit[0], hit[1], observed=hit[2]))
             for name in ("hits", "sessions", "first", "succeeded", "failed"):
                 setattr(rule, name, getattr(rule, name) + getattr(more, name))
-        for order, fault in other._faults.values():
-            self._fault(order, fault)
-        self._good.update(other._good)
-        self._bad.update(other._bad)
+        for order, fault in other._errors.values():
+            self._add_error(order, fault)
+        self._succeeded.update(other._succeeded)
+        self._failed.update(other._failed)
         self._calls_saved += other._calls_saved
         self._cost_saved += other._cost_saved
 
@@ -97,24 +99,24 @@ class PolicyTally:
             self._rules.values(), key=lambda rule: (-rule.hits, rule.id, rule.effect, rule.observed)
         )
 
-    def spoke(self) -> set[str]:
+    def fired_entries(self) -> set[str]:
         """The entries that fired, also those that only observe."""
         return {entry for entry, _, _ in self._rules}
 
-    def faults(self) -> list[FaultFigures]:
+    def eval_errors(self) -> list[EvalErrorFigures]:
         """The expressions that failed, the most frequent first."""
-        found = (fault for _, fault in self._faults.values())
+        found = (fault for _, fault in self._errors.values())
         return sorted(found, key=lambda fault: (-fault.hits, fault.id))
 
     def harm(self) -> Harm:
         """Refusals in runs that succeeded."""
-        good = self._good
+        good = self._succeeded
         told = share(good["refused"], good["refused"] + good["untouched"])
         return Harm(good.total(), good["refused"], told.rate, told.ci95, good["unknown"])
 
     def catch(self) -> Catch:
         """Refusals in runs that failed."""
-        bad = self._bad
+        bad = self._failed
         told = share(bad["refused"], bad["refused"] + bad["untouched"])
         return Catch(
             failed=bad.total(),
@@ -122,15 +124,15 @@ class PolicyTally:
             rate=told.rate,
             ci95=told.ci95,
             calls_saved=self._calls_saved,
-            cost_saved=self._cost_saved / UNIT,
+            cost_saved=self._cost_saved / SCALE,
             unknown=bad["unknown"],
         )
 
-    def _fault(self, order: Order, fault: FaultFigures) -> None:
-        known = self._faults.get(fault.id)
+    def _add_error(self, order: ReadOrder, error: EvalErrorFigures) -> None:
+        known = self._errors.get(error.id)
         if known is None:
-            self._faults[fault.id] = order, fault
+            self._errors[error.id] = order, error
             return
-        hits = known[1].hits + fault.hits
-        first = min(known, (order, fault), key=lambda told: told[0])
-        self._faults[fault.id] = first[0], msgspec.structs.replace(first[1], hits=hits)
+        hits = known[1].hits + error.hits
+        first = min(known, (order, error), key=lambda told: told[0])
+        self._errors[error.id] = first[0], msgspec.structs.replace(first[1], hits=hits)

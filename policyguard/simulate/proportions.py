@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 
-from policyguard.report.figures import Interval, Share
+from policyguard.report.replay.figures import Interval, Share
 
 _Z = 1.959963984540054
 """The 97.5th percentile of the normal distribution."""
 
 
-def share(count: int, of: int) -> Share:
+def share(count: int, total: int) -> Share:
     """A share with its interval."""
-    if not of:
-        return Share(count, of)
-    return Share(count, of, count / of, wilson(count, of))
+    if not total:
+        return Share(count, total)
+    return Share(count, total, count / total, wilson_interval(count, total))
 
 
-def wilson(hits: int, trials: int) -> Interval:
+def wilson_interval(hits: int, trials: int) -> Interval:
     """The 95 % interval of a proportion (Wilson 1927, score interval, without correction).
 
     Of none it begins at 0, and of all it ends at 1, exactly: what rounding leaves there is cut off.

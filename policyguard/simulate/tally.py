@@ -7,36 +7,36 @@ from collections.abc import Sequence
 
 import msgspec
 
-from policyguard.report.figures import (
-    Baseline,
+from policyguard.report.replay.figures import (
+    BaselineFigures,
     CallFigures,
     ChangedCall,
-    Coverage,
-    Difference,
+    DirectionFigures,
     Figures,
     LabelFigures,
     PolicyFigures,
     RunFigures,
+    SignatureCoverage,
     SignatureFigures,
-    SilentFigures,
     SkippedFigures,
     TraceFigures,
+    UnfiredEntry,
 )
-from policyguard.simulate.errors import ErrorKinds, Order
-from policyguard.simulate.kept import Kept
+from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.policy_tally import PolicyTally
 from policyguard.simulate.proportions import share
-from policyguard.simulate.run import Differing, Run
-from policyguard.simulate.silent import silent
+from policyguard.simulate.run import ChangedDecision, Run
+from policyguard.simulate.top_n import TopN
+from policyguard.simulate.unfired import find_unfired
 
-_SKIPS = 100
+_MAX_SKIPS = 100
 """Places that were passed over, of which the first are named."""
-_UNMATCHED = 20
+_MAX_UNMATCHED = 20
 """Kinds of unmatched errors that are shown."""
 
 
-class Keep(msgspec.Struct, frozen=True):
+class ReportSize(msgspec.Struct, frozen=True):
     """How many sessions, timelines and examples (in each direction) a report holds."""
 
     sessions: int = 1000
@@ -51,27 +51,32 @@ class Tally:
     """
 
     def __init__(
-        self, policies: Sequence[PolicyFigures], keep: Keep, own: list[SilentFigures]
+        self,
+        policies: Sequence[PolicyFigures],
+        report_size: ReportSize,
+        own_entries: list[UnfiredEntry],
     ) -> None:
         self.traces = TraceFigures()
         self.labels = LabelFigures()
-        self.matched: set[int] = set()
-        self.met: set[str] = set()
-        self._own = own
-        self._sides = [PolicyTally(policy) for policy in policies]
+        self.matched_labels: set[int] = set()
+        self.used_tools: set[str] = set()
+        self._own_entries = own_entries
+        self._policies = [PolicyTally(policy) for policy in policies]
         self._with_calls = self._unlabelled = 0
-        self._sessions: Kept[RunFigures] = Kept(keep.sessions)
-        self._timelines: Kept[list[CallFigures]] = Kept(min(keep.timelines, keep.sessions))
-        self._skips: Kept[SkippedFigures] = Kept(_SKIPS)
+        self._sessions: TopN[RunFigures] = TopN(report_size.sessions)
+        self._timelines: TopN[list[CallFigures]] = TopN(
+            min(report_size.timelines, report_size.sessions)
+        )
+        self._skips: TopN[SkippedFigures] = TopN(_MAX_SKIPS)
         self._signatures: Counter[str] = Counter()
         self._signature_sessions: Counter[str] = Counter()
-        self._hidden_errors = 0
+        self._redacted_errors = 0
         self._unmatched = ErrorKinds()
         self._changes: Counter[str] = Counter()
-        self._refused = _Direction(keep.examples)
-        self._allowed = _Direction(keep.examples)
+        self._refused = _ChangeTally(report_size.examples)
+        self._allowed = _ChangeTally(report_size.examples)
 
-    def skip(self, order: Order, skipped: SkippedFigures) -> None:
+    def skip(self, order: ReadOrder, skipped: SkippedFigures) -> None:
         """Count something that was passed over."""
         self.traces.skipped += 1
         self._skips.offer(order, lambda: skipped)
@@ -81,18 +86,18 @@ class Tally:
         traces = self.traces
         traces.sessions += 1
         traces.without_calls += not run.calls
-        traces.orphans += run.orphan
+        traces.orphans += run.is_orphan
         traces.calls += run.calls
         traces.untimed += run.untimed
-        traces.unknown += run.course.unknown
-        traces.hidden.args += run.hidden_args
-        traces.hidden.results += run.hidden_results
+        traces.unknown += run.replay.unknown
+        traces.redacted.args += run.redacted_args
+        traces.redacted.results += run.redacted_results
         traces.errors.explicit += run.errors.explicit
         traces.errors.inferred += run.errors.inferred
         traces.errors.unknown += run.errors.unknown
-        for side, course in zip(self._sides, run.courses, strict=True):
+        for side, course in zip(self._policies, run.replays, strict=True):
             side.add(course, run.success, order=run.order, calls=run.calls)
-        self._hidden_errors += run.hidden_errors
+        self._redacted_errors += run.redacted_errors
         self._signatures.update(run.signatures)
         self._signature_sessions.update(run.signatures.keys())
         self._unmatched.merge(run.unmatched)
@@ -109,11 +114,11 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         """Count what another has counted of the same replay."""
-        _add(self.traces, other.traces)
-        _add(self.labels, other.labels)
-        self.matched |= other.matched
-        self.met |= other.met
-        for side, same in zip(self._sides, other._sides, strict=True):
+        _add_numbers(self.traces, other.traces)
+        _add_numbers(self.labels, other.labels)
+        self.matched_labels |= other.matched_labels
+        self.used_tools |= other.used_tools
+        for side, same in zip(self._policies, other._policies, strict=True):
             side.merge(same)
         self._with_calls += other._with_calls
         self._unlabelled += other._unlabelled
@@ -122,16 +127,16 @@ class Tally:
         self._skips.merge(other._skips)
         self._signatures.update(other._signatures)
         self._signature_sessions.update(other._signature_sessions)
-        self._hidden_errors += other._hidden_errors
+        self._redacted_errors += other._redacted_errors
         self._unmatched.merge(other._unmatched)
         self._changes.update(other._changes)
         self._refused.merge(other._refused)
         self._allowed.merge(other._allowed)
 
-    def conclude(self, labels: Labels | None, *, partial: bool) -> Figures:
+    def build_figures(self, labels: Labels | None, *, partial: bool) -> Figures:
         """The report."""
         of = self._with_calls
-        first, *others = self._sides
+        first, *others = self._policies
         traces = msgspec.structs.replace(
             self.traces,
             formats=dict(sorted(self.traces.formats.items())),
@@ -139,31 +144,31 @@ class Tally:
             unlabelled=share(self._unlabelled, of),
         )
         if labels is not None:
-            self.labels.matched = len(self.matched)
-            self.labels.unmatched = len(labels) - len(self.matched)
+            self.labels.matched = len(self.matched_labels)
+            self.labels.unmatched = len(labels) - len(self.matched_labels)
         figures = Figures(
             policy=first.policy,
             traces=traces,
             effects=first.effects(),
             rules=first.rules(of),
-            faults=first.faults(),
-            sessions=self._listed(),
+            eval_errors=first.eval_errors(),
+            sessions=self._list_sessions(),
             left_out=self._sessions.left_out,
             refused=first.refused(of),
             undecided=first.undecided(of),
             harm=first.harm(),
             catch=first.catch(),
             labels=self.labels,
-            signatures=self._coverage(),
-            silent=list(silent(self._own, first.spoke(), self.met)),
+            signatures=self._signature_coverage(),
+            unfired=list(find_unfired(self._own_entries, first.fired_entries(), self.used_tools)),
             partial=partial,
         )
         for side in others:
-            figures.baseline = Baseline(
+            figures.baseline = BaselineFigures(
                 policy=side.policy,
                 effects=side.effects(),
                 rules=side.rules(of),
-                faults=side.faults(),
+                eval_errors=side.eval_errors(),
                 refused=side.refused(of),
                 harm=side.harm(),
                 catch=side.catch(),
@@ -175,7 +180,7 @@ class Tally:
             )
         return figures
 
-    def _listed(self) -> list[RunFigures]:
+    def _list_sessions(self) -> list[RunFigures]:
         """The sessions that are kept, in the order read, some with their timelines."""
         timelines = dict(self._timelines.items())
         listed = [
@@ -184,31 +189,31 @@ class Tally:
         ]
         return [run for _, run in sorted(listed, key=lambda pair: pair[0])]
 
-    def _coverage(self) -> Coverage:
+    def _signature_coverage(self) -> SignatureCoverage:
         known = sum(self._signatures.values())
         unmatched = self._unmatched.total
         ranked = sorted(self._signatures.items(), key=lambda item: (-item[1], item[0]))
-        return Coverage(
+        return SignatureCoverage(
             matched=share(known, known + unmatched),
-            hidden=self._hidden_errors,
+            redacted=self._redacted_errors,
             signatures=[
                 SignatureFigures(name, hits, self._signature_sessions[name])
                 for name, hits in ranked
             ],
             kinds=len(self._unmatched),
-            unmatched=list(self._unmatched.most_frequent(_UNMATCHED)),
+            unmatched=list(self._unmatched.most_frequent(_MAX_UNMATCHED)),
         )
 
 
-class _Direction:
+class _ChangeTally:
     """What is newly refused, or newly allowed."""
 
     def __init__(self, examples: int) -> None:
-        self._difference = Difference()
+        self._difference = DirectionFigures()
         self._sessions = 0
-        self._examples: Kept[ChangedCall] = Kept(examples)
+        self._examples: TopN[ChangedCall] = TopN(examples)
 
-    def add(self, run: Run, calls: int, first: Differing | None, change: str) -> None:
+    def add(self, run: Run, calls: int, first: ChangedDecision | None, change: str) -> None:
         self._difference.calls += calls
         if run.change == change:
             self._sessions += 1
@@ -216,41 +221,41 @@ class _Direction:
             self._difference.failed += run.success is False
         if first is not None:
             key = (0 if run.success else 1, 0 if run.change == change else 1, *run.order)
-            self._examples.offer(key, lambda: run.changed(first))
+            self._examples.offer(key, lambda: run.changed_figures(first))
 
-    def merge(self, other: _Direction) -> None:
+    def merge(self, other: _ChangeTally) -> None:
         self._sessions += other._sessions
-        _add(self._difference, other._difference)
+        _add_numbers(self._difference, other._difference)
         self._examples.merge(other._examples)
 
-    def figures(self, of: int) -> Difference:
+    def figures(self, total: int) -> DirectionFigures:
         return msgspec.structs.replace(
             self._difference,
-            sessions=share(self._sessions, of),
+            sessions=share(self._sessions, total),
             examples=[example for _, example in self._examples.items()],
         )
 
 
 def _rank(run: Run) -> int:
     """What a reader wants to see first: harm, then what has changed, then what is refused."""
-    refused = run.course.refused
+    refused = run.replay.refused
     if refused and run.success:
         return 0
     if run.change != "same":
         return 1
     if refused:
         return 2
-    return 3 if run.course.unknown else 4
+    return 3 if run.replay.unknown else 4
 
 
-def _add(mine: msgspec.Struct, other: msgspec.Struct) -> None:
+def _add_numbers(target: msgspec.Struct, other: msgspec.Struct) -> None:
     """Add up all numbers, also those further inside."""
-    for name in mine.__struct_fields__:
-        value, more = getattr(mine, name), getattr(other, name)
+    for name in target.__struct_fields__:
+        value, more = getattr(target, name), getattr(other, name)
         if isinstance(value, msgspec.Struct):
-            _add(value, more)
+            _add_numbers(value, more)
         elif isinstance(value, dict):
             for key, count in more.items():
                 value[key] = value.get(key, 0) + count
         elif isinstance(value, int):
-            setattr(mine, name, value + more)
+            setattr(target, name, value + more)

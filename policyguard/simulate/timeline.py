@@ -8,35 +8,35 @@ import msgspec
 
 from policyguard.model.event import Admitted, Completed, Refused
 from policyguard.model.outcome import Outcome
-from policyguard.report.figures import CallFigures, Recorded
-from policyguard.simulate.answer import Answer
+from policyguard.report.replay.figures import CallFigures, RecordedOutcome
+from policyguard.simulate.session_replay import ReplayDecision
 
-FIRST = 10
+FIRST_CALLS = 10
 """Calls at the beginning of a session that its timeline shows."""
-BEFORE = 20
+CALLS_BEFORE = 20
 """Calls before the first divergence; without one, the last of the session."""
-AFTER = 30
+CALLS_AFTER = 30
 """Calls from the first divergence on."""
-EXCERPT = 240
+EXCERPT_CHARS = 240
 """Characters of arguments, messages and errors that are shown."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-class ShownCall:
+class TimelineCall:
     """A call as far as it is shown; the figures are made only where they are wanted.
 
     `answers` are the policy's and, where there is one, the baseline's.
     """
 
     __slots__ = (
-        "_answers",
         "_args",
         "_at",
         "_call",
         "_counterfactual",
+        "_decisions",
         "_error",
-        "_place",
+        "_index",
         "_recorded",
         "_signature",
         "_tool",
@@ -45,47 +45,47 @@ class ShownCall:
     def __init__(
         self,
         event: Admitted | Refused,
-        place: int,
-        answers: tuple[Answer, ...],
+        index: int,
+        decisions: tuple[ReplayDecision, ...],
         *,
         counterfactual: bool,
     ) -> None:
-        self._place = place
+        self._index = index
         self._call = event.call
         self._tool = event.tool
         self._at = event.at
-        self._answers = answers
+        self._decisions = decisions
         self._counterfactual = counterfactual
-        self._args = None if event.args is None else _arguments(event.args)
-        self._recorded: Recorded = "none" if event.__class__ is Admitted else "refused"
+        self._args = None if event.args is None else _encode_args(event.args)
+        self._recorded: RecordedOutcome = "none" if event.__class__ is Admitted else "refused"
         self._error: str | None = None
         self._signature: str | None = None
 
-    def result(self, event: Completed, outcome: Outcome) -> None:
+    def add_result(self, event: Completed, outcome: Outcome) -> None:
         """Note what the recording says came of it."""
-        if event.known == "unknown":
+        if event.provenance == "unknown":
             self._recorded = "unknown"
         elif outcome.ok:
             self._recorded = "ok"
         else:
-            self._recorded = "failed" if event.known == "explicit" else "failed (inferred)"
-            self._error = cut(event.error if event.error is not None else event.text)
+            self._recorded = "failed" if event.provenance == "explicit" else "failed (inferred)"
+            self._error = excerpt(event.error if event.error is not None else event.text)
             self._signature = outcome.signature or None
 
     def figures(self) -> CallFigures:
         """What is shown of it."""
-        answer, *others = self._answers
+        answer, *others = self._decisions
         return CallFigures(
-            place=self._place,
+            index=self._index,
             call=self._call,
             tool=self._tool,
             effect=answer.effect,
             recorded=self._recorded,
             at=self._at,
             # A cut within a character leaves bytes that are none.
-            args=None if self._args is None else cut(self._args.decode("utf-8", "ignore")),
+            args=None if self._args is None else excerpt(self._args.decode("utf-8", "ignore")),
             rule=answer.rule,
-            message=cut(answer.message) if answer.message else None,
+            message=excerpt(answer.message) if answer.message else None,
             counterfactual=self._counterfactual,
             error=self._error,
             signature=self._signature,
@@ -100,39 +100,39 @@ class Timeline:
     `wanted` is False from when on no further call will be.
     """
 
-    __slots__ = ("_after", "_first", "_near", "wanted")
+    __slots__ = ("_after", "_first", "_recent", "accepts_calls")
 
-    def __init__(self, *, wanted: bool) -> None:
-        self.wanted = wanted
-        self._first: list[ShownCall] = []
-        self._near: deque[ShownCall] = deque(maxlen=BEFORE)
-        self._after: list[ShownCall] = []
+    def __init__(self, *, accepts_calls: bool) -> None:
+        self.accepts_calls = accepts_calls
+        self._first: list[TimelineCall] = []
+        self._recent: deque[TimelineCall] = deque(maxlen=CALLS_BEFORE)
+        self._after: list[TimelineCall] = []
 
-    def add(self, call: ShownCall, *, diverged: bool) -> None:
+    def add(self, call: TimelineCall, *, diverged: bool) -> None:
         """Add a call; `diverged`: it, or one before it, has gone otherwise than recorded."""
         if diverged:
             self._after.append(call)
-            self.wanted = len(self._after) < AFTER
-        elif len(self._first) < FIRST:
+            self.accepts_calls = len(self._after) < CALLS_AFTER
+        elif len(self._first) < FIRST_CALLS:
             self._first.append(call)
         else:
-            self._near.append(call)
+            self._recent.append(call)
 
     def figures(self) -> list[CallFigures]:
         """The calls that are shown, in order."""
         return [
-            call.figures() for calls in (self._first, self._near, self._after) for call in calls
+            call.figures() for calls in (self._first, self._recent, self._after) for call in calls
         ]
 
 
-def cut(text: str) -> str:
+def excerpt(text: str) -> str:
     """An excerpt of a text."""
-    return text if len(text) <= EXCERPT else text[:EXCERPT] + "…"
+    return text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS] + "…"
 
 
-def _arguments(args: dict[str, object]) -> bytes:
+def _encode_args(args: dict[str, object]) -> bytes:
     """The beginning of a call's arguments as JSON."""
     try:
-        return _encode(args)[: EXCERPT * 4 + 4]
+        return _encode(args)[: EXCERPT_CHARS * 4 + 4]
     except (TypeError, ValueError, RecursionError):
         return "…".encode()

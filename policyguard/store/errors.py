@@ -10,23 +10,23 @@ import msgspec
 class StoreError(Exception):
     """State cannot be read or written; the message names the place and says what to do."""
 
-    def __init__(self, place: Path, reason: str, remedy: str) -> None:
-        super().__init__(f"{place}: {reason}; {remedy}")
-        self.place = place
+    def __init__(self, path: Path, reason: str, remedy: str) -> None:
+        super().__init__(f"{path}: {reason}; {remedy}")
+        self.path = path
         self.reason = reason
         self.remedy = remedy
 
 
-UNREADABLE = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
+DECODE_ERRORS = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
 """What reading raises of what was not written so: damaged, or changed by somebody."""
 
-REPLACE = "move it away (a new one is made) or bring it back from a backup"
+RESTORE_HINT = "move it away (a new one is made) or bring it back from a backup"
 """What to do about a store that is damaged."""
 
 
-def damaged(place: Path, what: str, error: Exception) -> StoreError:
+def damaged_error(path: Path, what: str, error: Exception) -> StoreError:
     """The store is open, and something in it cannot be read."""
-    return StoreError(place, f"is damaged: {what} cannot be read ({error})", REPLACE)
+    return StoreError(path, f"is damaged: {what} cannot be read ({error})", RESTORE_HINT)
 
 
 class SessionBusyError(StoreError):

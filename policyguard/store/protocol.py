@@ -19,7 +19,7 @@ from typing import Protocol, Self
 
 import msgspec
 
-from policyguard.evaluator.account import Account
+from policyguard.evaluator.budgets.usage import BudgetUsage
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     size: int
 
 
-class Anchors(Protocol):
+class AnchorStore(Protocol):
     """The anchors of journals, one a session."""
 
     def get(self, session: str) -> Anchor | None:
@@ -58,7 +58,7 @@ class Anchors(Protocol):
         """Set the session's anchor."""
         ...
 
-    def forget(self, session: str) -> None:
+    def delete(self, session: str) -> None:
         """Forget the session's anchor, if there is one."""
         ...
 
@@ -66,12 +66,12 @@ class Anchors(Protocol):
         """All anchors, by session."""
         ...
 
-    def dropped(self) -> int:
+    def count_evicted(self) -> int:
         """How many went because there were too many: without them, nothing proves their files."""
         ...
 
 
-class Constraint(msgspec.Struct, frozen=True, kw_only=True):
+class ConstraintRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A constraint as it is kept. `payload` says what it bans and is read by others.
 
     `state` is the owner's word for where it stands in its life, but for `revoked`, which the
@@ -91,7 +91,7 @@ REVOKED = "revoked"
 """The state of a constraint that a person or a program has taken back."""
 
 
-class Changes(msgspec.Struct, frozen=True):
+class ConstraintChanges(msgspec.Struct, frozen=True):
     """What became of the constraints since a version.
 
     `records` are those written since; with `whole`, some were removed since, `records` are all
@@ -99,14 +99,14 @@ class Changes(msgspec.Struct, frozen=True):
     """
 
     version: int
-    records: tuple[Constraint, ...]
-    whole: bool
+    records: tuple[ConstraintRecord, ...]
+    is_complete: bool
 
 
-class Constraints(Protocol):
+class ConstraintStore(Protocol):
     """Learned constraints, found by scope and key whatever their number."""
 
-    def put(self, record: Constraint, *, revive: bool = False) -> bool:
+    def put(self, record: ConstraintRecord, *, revive: bool = False) -> bool:
         """Write a constraint, new or known by its id.
 
         One that has been revoked stays so: nothing is written and the answer is False, unless
@@ -114,19 +114,21 @@ class Constraints(Protocol):
         """
         ...
 
-    def get(self, id: str) -> Constraint | None:  # noqa: A002 - what it is called everywhere
+    def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - what it is called everywhere
         """The constraint of this id."""
         ...
 
-    def find(self, scope: str, key: str) -> tuple[Constraint, ...]:
+    def find(self, scope: str, key: str) -> tuple[ConstraintRecord, ...]:
         """The constraints under exactly this scope and key, revoked ones too, by id."""
         ...
 
-    def list(self, scope: str | None = None, state: str | None = None) -> tuple[Constraint, ...]:
+    def list(
+        self, scope: str | None = None, state: str | None = None
+    ) -> tuple[ConstraintRecord, ...]:
         """All constraints, or those of a scope or state, by id."""
         ...
 
-    def revoke(self, id: str, *, by: str, at: int) -> Constraint | None:  # noqa: A002 - as above
+    def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
         """Take a constraint back, for every process. None where there is none of this id."""
         ...
 
@@ -134,7 +136,7 @@ class Constraints(Protocol):
         """Note that these were used: they are the last to go where there are too many."""
         ...
 
-    def remove(self, id: str) -> None:  # noqa: A002 - as above
+    def delete(self, id: str) -> None:  # noqa: A002 - as above
         """Forget a constraint altogether, if there is one of this id."""
         ...
 
@@ -145,12 +147,12 @@ class Constraints(Protocol):
         """
         ...
 
-    def changes(self, since: int) -> Changes:
+    def changes(self, since: int) -> ConstraintChanges:
         """What happened after version `since`; from 0, all there is."""
         ...
 
 
-class Evidence(Protocol):
+class EvidenceStore(Protocol):
     """Failures that are remembered and have not become a constraint."""
 
     def get(self, scope: str, key: str) -> bytes | None:
@@ -161,7 +163,7 @@ class Evidence(Protocol):
         """Remember under this scope and key, in place of what was there."""
         ...
 
-    def forget(self, scope: str, key: str | None = None) -> None:
+    def delete(self, scope: str, key: str | None = None) -> None:
         """Forget what is under this scope and key; without a key, under the whole scope."""
         ...
 
@@ -170,7 +172,7 @@ class Evidence(Protocol):
         ...
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a budget says of its purses. Amounts are integers, in units that only the budget knows.
 
     `limit` is what may be drawn in all, or in the last `within` nanoseconds. `held`: what is drawn
@@ -181,13 +183,13 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: int
     within: int | None = None
-    held: bool = False
-    places: bool = False
-    draws: int = 1024
-    keys: int = 10_000
+    reserves: bool = False
+    counts_slots: bool = False
+    max_charges: int = 1024
+    max_keys: int = 10_000
 
 
-class PurseName(msgspec.Struct, frozen=True):
+class QuotaKey(msgspec.Struct, frozen=True):
     """Which purse: of which budget, under which key, in which scope (the key's first part)."""
 
     budget: str
@@ -195,7 +197,7 @@ class PurseName(msgspec.Struct, frozen=True):
     scope: str
 
 
-class Purse(Protocol):
+class Quota(Protocol):
     """One holder's hand in a purse that any number of processes draw on.
 
     What the holder has on lease it draws without asking anybody; what others have on lease and do
@@ -205,7 +207,7 @@ class Purse(Protocol):
     """
 
     @property
-    def account(self) -> Account:
+    def usage(self) -> BudgetUsage:
         """What is known of the purse, as of the last `ask` or `look`: all holders' draws."""
         ...
 
@@ -215,40 +217,40 @@ class Purse(Protocol):
         ...
 
     @property
-    def full(self) -> int:
+    def keys_when_full(self) -> int:
         """How many purses the budget had when there was no room for this one; else 0."""
         ...
 
     @property
-    def holding(self) -> bool:
+    def has_reservation(self) -> bool:
         """Whether anything is held."""
         ...
 
-    def room(self, amount: int) -> bool:
+    def has_room(self, amount: int) -> bool:
         """Whether that much is on lease, so that `pay` will most likely do."""
         ...
 
-    def pay(self, amount: int, at: int | None) -> bool:
+    def try_charge(self, amount: int, at: int | None) -> bool:
         """Draw from what is on lease. False where that does not do: then `Purses.ask`."""
         ...
 
-    def spend(self, amount: int, at: int | None) -> None:
+    def charge(self, amount: int, at: int | None) -> None:
         """Count what was used, however much is left. Negative: give back what was used at `at`."""
         ...
 
-    def hold(self, amount: int) -> None:
+    def reserve(self, amount: int) -> None:
         """Hold something, however much is left. Negative: hold it no longer."""
         ...
 
 
-class Purses(Protocol):
+class QuotaStore(Protocol):
     """What scopes that processes share have used of their budgets, exactly."""
 
-    def open(self, name: PurseName, terms: Terms) -> Purse:
+    def open(self, key: QuotaKey, spec: QuotaSpec) -> Quota:
         """A hand in a purse. Nothing is written until something is drawn."""
         ...
 
-    def ask(self, demands: Sequence[tuple[Purse, int]], at: int | None) -> bool:
+    def try_charge_all(self, charges: Sequence[tuple[Quota, int]], at: int | None) -> bool:
         """Draw these amounts, all or none, whoever has what is left on lease.
 
         May take more on lease for the holder: the less, the less is left. The first draw begins
@@ -256,31 +258,31 @@ class Purses(Protocol):
         """
         ...
 
-    def look(self, purses: Sequence[Purse], at: int | None, *, settle: bool = False) -> None:
+    def refresh(self, quotas: Sequence[Quota], at: int | None, *, settle: bool = False) -> None:
         """Bring `account` up to date; with `settle` also with what the dead held or used."""
         ...
 
-    def grant(self, name: PurseName, amount: int) -> None:
+    def grant(self, key: QuotaKey, amount: int) -> None:
         """Raise the limit of a purse; of a whole scope where its key is the scope's."""
         ...
 
-    def close(self, purses: Sequence[Purse]) -> None:
+    def close(self, quotas: Sequence[Quota]) -> None:
         """Give back what is on lease. The purses may be used again."""
         ...
 
 
-class Lease(Protocol):
+class SessionLock(Protocol):
     """A session is this process's own until the lease is closed, or the process has died.
 
     A lease that nobody has any more is closed.
     """
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether it is held, by this very process: a forked child does not inherit it."""
         ...
 
-    def close(self) -> None:
+    def release(self) -> None:
         """Give the session up."""
         ...
 
@@ -298,31 +300,31 @@ class Store(Protocol):
     """One place where state lasts."""
 
     @property
-    def key(self) -> bytes:
+    def fingerprint_key(self) -> bytes:
         """32 random bytes, the same as long as the store lives: the key of its fingerprints."""
         ...
 
     @property
-    def anchors(self) -> Anchors:
+    def anchors(self) -> AnchorStore:
         """The anchors of journals."""
         ...
 
     @property
-    def constraints(self) -> Constraints:
+    def constraints(self) -> ConstraintStore:
         """What has been learned."""
         ...
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> EvidenceStore:
         """What may come to be learned."""
         ...
 
     @property
-    def purses(self) -> Purses:
+    def quotas(self) -> QuotaStore:
         """What shared scopes have used of their budgets."""
         ...
 
-    def lease(self, session: str, *, shared: bool = False) -> Lease:
+    def lock_session(self, session: str, *, shared: bool = False) -> SessionLock:
         """Take a session; `SessionBusyError` where another process has it.
 
         Any number may have it at once where all of them ask for it as `shared`.

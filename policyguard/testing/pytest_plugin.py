@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policyguard.testing.find import looks_like_tests, named_like_tests
+from policyguard.testing.discovery import has_tests_keys, has_tests_name
 
 if TYPE_CHECKING:
     from policyguard.testing.suite import Suite, Test
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect policy tests: files of their name that have the keys `policy` and `tests`."""
-    if named_like_tests(file_path.name) and looks_like_tests(file_path):
+    if has_tests_name(file_path.name) and has_tests_keys(file_path):
         return PolicyTestsFile.from_parent(parent, path=file_path)
     return None
 
@@ -29,10 +29,10 @@ class PolicyTestsFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """One item a test."""
-        from policyguard.report.diagnostics import render_text
-        from policyguard.testing.read import read
+        from policyguard.report.findings.diagnostics import render_text
+        from policyguard.testing.suite_reader import read_suite
 
-        suite, diagnostics = read(_shown(self.path))
+        suite, diagnostics = read_suite(_relative_path(self.path))
         if suite is None:
             raise self.CollectError(render_text(diagnostics))
         for test in suite.tests:
@@ -49,8 +49,8 @@ class PolicyTest(pytest.Item):
 
     def runtest(self) -> None:
         """Run it, and fail with the report that `policyguard test` prints."""
-        from policyguard.report.testing import render_failure
-        from policyguard.testing.run import run_test
+        from policyguard.report.policy_tests.rendering import render_failure
+        from policyguard.testing.runner import run_test
 
         failures = run_test(self._suite, self._test).failures
         if failures:
@@ -64,7 +64,7 @@ class PolicyTest(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Where it stands; pytest counts lines from 0."""
-        line = self._suite.where((*self._test.path, "name")).line
+        line = self._suite.span_of((*self._test.path, "name")).line
         return self.path, line - 1, self.name
 
 
@@ -72,7 +72,7 @@ class PolicyTestError(AssertionError):
     """A policy test has failed; the message is the report."""
 
 
-def _shown(path: Path) -> Path:
+def _relative_path(path: Path) -> Path:
     """A path as short as a person would write it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

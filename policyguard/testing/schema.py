@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any
 
 from policyguard.engines.json_schema import Schema
-from policyguard.engines.yaml_tree import Mapping, Node, Sequence
+from policyguard.engines.yaml_tree import MappingNode, Node, SequenceNode
 from policyguard.model.diagnostic import Diagnostic
 
 
@@ -30,26 +30,26 @@ def checker() -> Schema:
 
 
 @cache
-def unborn() -> dict[str, int]:
+def unsupported_keys() -> dict[str, int]:
     """The keys of a step that are not alive, with the step of the language that they wait for."""
     steps: dict[str, Any] = document()["$defs"]["step"]["properties"]
     return {key: shape["x-step"] for key, shape in steps.items() if "x-step" in shape}
 
 
-def not_alive(root: Node) -> Iterator[Diagnostic]:
+def find_unsupported(root: Node) -> Iterator[Diagnostic]:
     """Every key of a step that is not alive: it is refused, never ignored."""
-    for test in _items(root.get("tests") if isinstance(root, Mapping) else None):
-        for step in _items(test.get("steps")):
+    for test in _map_items(root.get("tests") if isinstance(root, MappingNode) else None):
+        for step in _map_items(test.get("steps")):
             for key, _ in step.entries:
-                if key.text in unborn():
+                if key.text in unsupported_keys():
                     message = (
                         f"`{key.text}` is part of the language but not alive in this version "
-                        f"(step {unborn()[key.text]})"
+                        f"(step {unsupported_keys()[key.text]})"
                     )
                     yield key.source.diagnostic("schema/not-alive", message, key.span)
 
 
-def _items(node: Node | None) -> Iterator[Mapping]:
+def _map_items(node: Node | None) -> Iterator[MappingNode]:
     """The maps among the items of a list, where it is one."""
-    if isinstance(node, Sequence):
-        yield from (item for item in node.items if isinstance(item, Mapping))
+    if isinstance(node, SequenceNode):
+        yield from (item for item in node.items if isinstance(item, MappingNode))

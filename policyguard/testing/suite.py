@@ -9,21 +9,21 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from policyguard.compiler import Compiled
-from policyguard.compiler.validate import place
+from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.load.layer_validation import find_span
 from policyguard.engines.yaml_tree import Node, Path
 from policyguard.model.diagnostic import Span
 from policyguard.model.effect import Effect
 
-MAIN = "main"
+MAIN_SESSION = "main"
 """The name of a test's own session."""
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass
 
 
-class Result(_Part, frozen=True, kw_only=True):
+class CallResult(_Struct, frozen=True, kw_only=True):
     """What came of a call.
 
     `ok` is None where the test does not say: then it has succeeded, unless something else here
@@ -46,7 +46,7 @@ class Result(_Part, frozen=True, kw_only=True):
     meta: dict[str, Any] = {}
 
 
-class Who(_Part, frozen=True, kw_only=True):
+class SessionSpec(_Struct, frozen=True, kw_only=True):
     """A session: who is at work. `at` (when the test begins) is the main session's only."""
 
     tags: dict[str, Any] = {}
@@ -59,14 +59,14 @@ class Who(_Part, frozen=True, kw_only=True):
     parent: str | None = None
 
 
-class Yes(_Part, frozen=True, kw_only=True):
+class Approval(_Struct, frozen=True, kw_only=True):
     """Who approves a call, and what the host knows them as."""
 
     by: str = "test"
     labels: tuple[str, ...] = ()
 
 
-class Expected(_Part, frozen=True, kw_only=True):
+class ExpectedDecision(_Struct, frozen=True, kw_only=True):
     """What the policy must say to a call. `effect` None: that it is admitted.
 
     `timeout` is how long it may take, or `none`; `structured` some keys of the answer for programs.
@@ -80,17 +80,17 @@ class Expected(_Part, frozen=True, kw_only=True):
     structured: dict[str, Any] = {}
 
 
-class Step(_Part, frozen=True, kw_only=True):
+class Step(_Struct, frozen=True, kw_only=True):
     """One step. `path` leads to it in the file.
 
     A call with `as_` goes on, until a later step says that what has this name `returns`.
     """
 
     path: Path
-    in_: str = msgspec.field(name="in", default=MAIN)
+    in_: str = msgspec.field(name="in", default=MAIN_SESSION)
     turn: bool = False
     grant: tuple[str | float, ...] | None = None
-    approve: bool | Yes = False
+    approve: bool | Approval = False
     spend: dict[str, float] | None = None
     times: int = 1
     wait: str | None = None
@@ -107,7 +107,7 @@ class Step(_Part, frozen=True, kw_only=True):
     timeout: str | None = None
     structured: dict[str, Any] = {}
     returns: str | None = None
-    result: Result = Result()
+    result: CallResult = CallResult()
     running: bool = False
     as_: str | None = msgspec.field(name="as", default=None)
     release: bool = False
@@ -118,9 +118,9 @@ class Step(_Part, frozen=True, kw_only=True):
     state: dict[str, Any] = {}
 
     @property
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedDecision:
         """What it says of the decision."""
-        return Expected(
+        return ExpectedDecision(
             effect=self.expect,
             by=self.by,
             says=self.says,
@@ -137,7 +137,7 @@ class Step(_Part, frozen=True, kw_only=True):
         return str(budget).removeprefix("budgets/"), float(amount[0]) if amount else None
 
 
-class RecordedCall(_Part, frozen=True, kw_only=True):
+class ExpectedCall(_Struct, frozen=True, kw_only=True):
     """A call of a trace, by its number from 1 or its id, and what the policy must say to it.
 
     `effect` None: that it is refused. `path` leads to the item in the file.
@@ -151,18 +151,18 @@ class RecordedCall(_Part, frozen=True, kw_only=True):
     says: str | None = None
 
 
-class Test(_Part, frozen=True, kw_only=True):
+class Test(_Struct, frozen=True, kw_only=True):
     """One test: `steps`, or a `trace` with what is expected of it. `path` leads to it."""
 
     __test__ = False  # to pytest, which takes a class of this name for tests
 
     path: Path
     name: str
-    session: Who = Who()
-    sessions: dict[str, Who] = {}
+    session: SessionSpec = SessionSpec()
+    sessions: dict[str, SessionSpec] = {}
     steps: tuple[Step, ...] = ()
     trace: str | None = None
-    expect: tuple[RecordedCall, ...] = ()
+    expect: tuple[ExpectedCall, ...] = ()
     refused: tuple[int | str, ...] = ()
 
 
@@ -170,7 +170,7 @@ class Suite(NamedTuple):
     """A tests file that can be run: its tree, its policy, its tests."""
 
     root: Node
-    compiled: Compiled
+    compiled: CompiledPolicy
     tests: tuple[Test, ...]
 
     @property
@@ -178,9 +178,9 @@ class Suite(NamedTuple):
         """The file's name in reports, from which other files are looked for."""
         return self.root.source.file
 
-    def where(self, path: Path, *, key: bool = False) -> Span:
+    def span_of(self, path: Path, *, key: bool = False) -> Span:
         """Where the value at `path` (or its key) stands, or the nearest around it."""
-        return place(self.root, path, key=key)
+        return find_span(self.root, path, key=key)
 
     def lines(self, span: Span) -> tuple[str, ...]:
         """The source lines of a span."""

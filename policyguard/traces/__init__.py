@@ -1,7 +1,7 @@
 """Recorded runs of agents → events. `docs/trace-formats.md` says what is read from what."""
 
+from policyguard.traces.input_paths import expand, is_input_file
 from policyguard.traces.item import Item, Skipped, TraceError
-from policyguard.traces.paths import among, expand
 from policyguard.traces.reader import Reader, TraceFile
 
-__all__ = ["Item", "Reader", "Skipped", "TraceError", "TraceFile", "among", "expand"]
+__all__ = ["Item", "Reader", "Skipped", "TraceError", "TraceFile", "expand", "is_input_file"]

@@ -11,15 +11,15 @@ from policyguard.traces.item import Skipped
 from policyguard.traces.reader import TraceFile
 
 
-class Renamed(msgspec.Struct, frozen=True):
+class RenamedSession(msgspec.Struct, frozen=True):
     """A session whose id another file has had: it goes on under another one."""
 
     file: str
-    session: str
-    now: str
+    old_id: str
+    new_id: str
 
 
-def converted(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Renamed]:
+def convert_traces(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | RenamedSession]:
     """All events as they are, but for the ids of sessions that two files share.
 
     A parent is renamed in its children too. Files of one family are to come as one of `traces`.
@@ -35,9 +35,9 @@ def converted(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Renamed
                 continue
             now = names.get(item.session)
             if now is None:
-                now = names[item.session] = _free(item.session, taken)
+                now = names[item.session] = _unused_id(item.session, taken)
                 if now != item.session:
-                    yield Renamed(str(trace.path), item.session, now)
+                    yield RenamedSession(str(trace.path), item.session, now)
             if now != item.session:
                 item = msgspec.structs.replace(item, session=now)
             if isinstance(item, Started) and names.get(item.parent, item.parent) != item.parent:
@@ -45,14 +45,14 @@ def converted(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Renamed
             yield item
 
 
-def _free(session: str, taken: dict[str, int]) -> str:
+def _unused_id(session: str, used_ids: dict[str, int]) -> str:
     """The id, or the first of `id#1`, `id#2` … that is free; it is taken then.
 
     `taken` holds the last number that was tried for an id.
     """
     now = session
-    while now in taken:
-        taken[session] += 1
-        now = f"{session}#{taken[session]}"
-    taken[now] = 0
+    while now in used_ids:
+        used_ids[session] += 1
+        now = f"{session}#{used_ids[session]}"
+    used_ids[now] = 0
     return now

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item
-from policyguard.traces.source import Sample, Source
 
-Met = dict[str, str]
+SeenIds = dict[str, str]
 """Runs that may stand in more than one file: the id of each met so far → the file it was in."""
 
 
@@ -22,6 +22,6 @@ class Importer(Protocol):
         """Whether the sample is of this format."""
         ...
 
-    def read(self, source: Source, met: Met) -> Iterator[Item]:
+    def read(self, source: Source, seen_ids: SeenIds) -> Iterator[Item]:
         """The sessions of a detected file, and what was passed over. Raises `OSError` only."""
         ...

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from policyguard.traces import (
-    atif,
-    chat_completions,
+from policyguard.traces.formats import (
     claude_code,
-    codex,
     copilot_cli,
     gemini_cli,
-    inspect_ai,
     intercode,
     langfuse,
     mini_swe_agent,
     native,
-    openclaw,
-    openhands,
-    otel,
-    swe_agent,
     tau2,
 )
+from policyguard.traces.formats.atif import atif
+from policyguard.traces.formats.chat_completions import chat_completions
+from policyguard.traces.formats.codex import codex
+from policyguard.traces.formats.inspect_ai import inspect_ai
+from policyguard.traces.formats.openclaw import openclaw
+from policyguard.traces.formats.openhands import openhands
+from policyguard.traces.formats.otel import otel
+from policyguard.traces.formats.swe_agent import swe_agent
 from policyguard.traces.importer import Importer
 
 # Chat completions come last: other formats hold lists of messages too, and more about them.

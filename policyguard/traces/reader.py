@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.traces import unknown
-from policyguard.traces.importer import Importer, Met
+from policyguard.traces import unrecognized
+from policyguard.traces.containers.source import Sample, Source
+from policyguard.traces.containers.unpack import UnpackedContent, UnreadableContent, unpack
+from policyguard.traces.containers.zip import ZipArchive
+from policyguard.traces.importer import Importer, SeenIds
 from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.item import Item, Skipped, UnreadableError, cannot_read
-from policyguard.traces.source import Sample, Source
-from policyguard.traces.unpack import Found, Unread, unpacked
-from policyguard.traces.zipped import ZipArchive
 
 
 class TraceFile(msgspec.Struct, frozen=True):
@@ -36,51 +36,51 @@ class Reader:
     Of files of our own format only the lines are read that `only` wants, where it is given.
     """
 
-    def __init__(self, only: Callable[[bytes], bool] | None = None) -> None:
-        self._met: Met = {}
-        self._only = only
+    def __init__(self, line_filter: Callable[[bytes], bool] | None = None) -> None:
+        self._seen_ids: SeenIds = {}
+        self._line_filter = line_filter
 
-    def files(self, path: str | Path) -> Iterator[TraceFile]:
+    def iter_files(self, path: str | Path) -> Iterator[TraceFile]:
         """A file, or each member of an archive: each to be read before the next is asked for.
 
         Whatever cannot be read comes out as Skipped; nothing is raised.
         """
-        for found in unpacked(Path(path), _is_a_format):
-            yield self._trace(found)
+        for found in unpack(Path(path), _is_one_trace):
+            yield self._open_trace(found)
 
     def read(self, path: str | Path) -> TraceFile:
         """The events of a file that is no archive of several."""
-        files = self.files(path)
+        files = self.iter_files(path)
         for trace in files:
             if trace.path == Path(path):
-                return TraceFile(trace.path, trace.format, _held_open(trace.items, files))
-        return _unread(Path(path), "an archive of several files, where one was asked for")
+                return TraceFile(trace.path, trace.format, _keep_open(trace.items, files))
+        return _unreadable_file(Path(path), "an archive of several files, where one was asked for")
 
-    def _trace(self, found: Found) -> TraceFile:
-        if isinstance(found, Unread):
-            return _unread(found.path, found.reason)
+    def _open_trace(self, content: UnpackedContent) -> TraceFile:
+        if isinstance(content, UnreadableContent):
+            return _unreadable_file(content.path, content.reason)
         try:
-            source = Source(found, self._only)
+            source = Source(content, self._line_filter)
         except UnreadableError as error:
-            return _unread(found.path, str(error))
+            return _unreadable_file(content.path, str(error))
         except OSError as error:
-            return _unread(found.path, cannot_read(error))
-        importer = _detected(source.sample)
+            return _unreadable_file(content.path, cannot_read(error))
+        importer = _detect_importer(source.sample)
         if importer is None:
-            return _unread(found.path, unknown.reason(source.sample))
-        items = importer.read(source, self._met)
-        return TraceFile(found.path, importer.FORMAT, _guarded(source, items))
+            return _unreadable_file(content.path, unrecognized.describe(source.sample))
+        items = importer.read(source, self._seen_ids)
+        return TraceFile(content.path, importer.FORMAT, _catch_read_errors(source, items))
 
 
-def _is_a_format(archive: ZipArchive) -> bool:
-    return _detected(Sample(members=archive.names)) is not None
+def _is_one_trace(archive: ZipArchive) -> bool:
+    return _detect_importer(Sample(members=archive.names)) is not None
 
 
-def _detected(sample: Sample) -> Importer | None:
+def _detect_importer(sample: Sample) -> Importer | None:
     return next((importer for importer in IMPORTERS if importer.detect(sample)), None)
 
 
-def _guarded(source: Source, items: Iterator[Item]) -> Iterator[Item]:
+def _catch_read_errors(source: Source, items: Iterator[Item]) -> Iterator[Item]:
     """The items, also where the file goes away while it is read, or turns out to be broken."""
     try:
         yield from items
@@ -90,11 +90,11 @@ def _guarded(source: Source, items: Iterator[Item]) -> Iterator[Item]:
         yield Skipped(source.file, None, str(error))
 
 
-def _held_open(items: Iterator[Item], files: Iterator[TraceFile]) -> Iterator[Item]:
+def _keep_open(items: Iterator[Item], files: Iterator[TraceFile]) -> Iterator[Item]:
     """The items. What they come from is closed when the walk through its file ends, not before."""
     yield from items
     yield from (item for trace in files for item in trace)
 
 
-def _unread(path: Path, reason: str) -> TraceFile:
+def _unreadable_file(path: Path, reason: str) -> TraceFile:
     return TraceFile(path, None, iter([Skipped(str(path), None, reason)]))

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import msgspec
 
 from policyguard.model.event import Admitted, Completed, Refused
-from policyguard.report.figures import ErrorFigures, SkippedFigures
+from policyguard.report.replay.figures import ErrorFigures, SkippedFigures
 from policyguard.traces.item import Skipped
 from policyguard.traces.reader import TraceFile
 
-MOST_TOOLS = 10
+MAX_TOOLS = 10
 """How many tools are named: those that were called most."""
 
 
@@ -72,7 +72,7 @@ class Stats(msgspec.Struct):
     skips: list[SkippedFigures] = []
 
 
-class _Count:
+class _StatsCounter:
     """Sessions while they are counted; their figures are complete once it is `concluded`."""
 
     def __init__(self, figures: TraceStats) -> None:
@@ -80,7 +80,7 @@ class _Count:
         self._lengths: list[int] = []
         self._tools: Counter[str] = Counter()
 
-    def read(self, trace: TraceFile, skips: list[SkippedFigures]) -> None:
+    def add_file(self, trace: TraceFile, skips: list[SkippedFigures]) -> None:
         """All of one file."""
         figures, lengths = self._figures, Counter[str]()
         for item in trace:
@@ -96,11 +96,11 @@ class _Count:
                     self._tools[item.tool] += 1
                 case Completed():
                     figures.results += 1
-                    _judge(figures.errors, item)
+                    _count_error(figures.errors, item)
         figures.sessions += len(lengths)
         self._lengths += lengths.values()
 
-    def add(self, other: _Count) -> None:
+    def merge(self, other: _StatsCounter) -> None:
         """What another has counted."""
         mine, theirs = self._figures, other._figures
         mine.sessions += theirs.sessions
@@ -114,53 +114,53 @@ class _Count:
         self._lengths += other._lengths
         self._tools.update(other._tools)
 
-    def conclude(self) -> None:
+    def finish(self) -> None:
         """Whatever can be told of all sessions together only."""
         self._lengths.sort()
-        shares = (_least(self._lengths, percent) for percent in (50, 90, 99))
+        shares = (_percentile(self._lengths, percent) for percent in (50, 90, 99))
         self._figures.calls_per_session = LengthFigures(*shares)
         ranked = sorted(self._tools.items(), key=lambda tool: (-tool[1], tool[0]))
-        self._figures.tools = [ToolFigures(tool, calls) for tool, calls in ranked[:MOST_TOOLS]]
+        self._figures.tools = [ToolFigures(tool, calls) for tool, calls in ranked[:MAX_TOOLS]]
 
 
-def _judge(errors: ErrorFigures, result: Completed) -> None:
+def _count_error(errors: ErrorFigures, result: Completed) -> None:
     if result.ok is None and result.error is None:
         errors.unknown += 1
-    elif result.ok is not True and result.known == "inferred":
+    elif result.ok is not True and result.provenance == "inferred":
         errors.inferred += 1
     elif result.ok is not True:
         errors.explicit += 1
 
 
-def _least(lengths: list[int], percent: int) -> int | None:
+def _percentile(lengths: list[int], percent: int) -> int | None:
     """The least of sorted numbers that so many percent do not exceed: the nearest rank."""
     return lengths[max(-(-len(lengths) * percent // 100), 1) - 1] if lengths else None
 
 
-def stats(traces: Iterable[TraceFile]) -> Stats:
+def collect_stats(traces: Iterable[TraceFile]) -> Stats:
     """Count all files. What is held is a number a session, the tools' names, and what was skipped.
 
     A session is one of its file: the same id in two files is two.
     """
     report = Stats()
-    total = _Count(report.total)
-    formats: dict[str, tuple[FormatStats, _Count]] = {}
+    total = _StatsCounter(report.total)
+    formats: dict[str, tuple[FormatStats, _StatsCounter]] = {}
     for trace in traces:
         of_file = FileStats(file=str(trace.path), format=trace.format)
-        count = _Count(of_file)
-        count.read(trace, report.skips)
+        count = _StatsCounter(of_file)
+        count.add_file(trace, report.skips)
         report.files.append(of_file)
-        total.add(count)
+        total.merge(count)
         if trace.format is not None:
             if trace.format not in formats:
                 fresh = FormatStats(format=trace.format)
-                formats[trace.format] = fresh, _Count(fresh)
+                formats[trace.format] = fresh, _StatsCounter(fresh)
             of_format, sum_ = formats[trace.format]
             of_format.files += 1
-            sum_.add(count)
-        count.conclude()
-    total.conclude()
+            sum_.merge(count)
+        count.finish()
+    total.finish()
     for _, (of_format, sum_) in sorted(formats.items()):
-        sum_.conclude()
+        sum_.finish()
         report.formats.append(of_format)
     return report

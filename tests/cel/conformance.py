@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from policyguard import cel
-from policyguard.cel.values import TYPE_NAMES, TypeValue
+from policyguard.cel.types.values import TYPE_VALUES, TypeValue
 from tests.cel import textproto
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,7 +120,7 @@ def value_of(message: textproto.Message) -> Any:
         case "bytes_value":
             return bytes(value)
         case "type_value":
-            return TYPE_NAMES[value.text]
+            return TYPE_VALUES[value.text]
         case "list_value":
             return [value_of(item) for item in value.get("values", [])]
         case "map_value":

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
+from tests.cel.opinions import TYPED, UNTYPED, CelPy, EngineResult, Oracle, evaluate
 
 from policyguard import cel
 from tests.cel.expressions import Expressions, data
-from tests.cel.opinions import TYPED, UNTYPED, CelPy, Opinion, Oracle, evaluated
 
 SHORT, LONG = range(1_000), range(1_000, 21_000)
 
@@ -24,8 +24,8 @@ SHORT, LONG = range(1_000), range(1_000, 21_000)
 @dataclass(frozen=True)
 class Disagreement:
     source: str
-    ours: Opinion
-    theirs: Opinion
+    ours: EngineResult
+    theirs: EngineResult
 
     def __str__(self) -> str:
         return f"{self.source}\n    ours:   {self.ours}\n    theirs: {self.theirs}"
@@ -47,7 +47,7 @@ def theirs_fails(words: str, pattern: str = "") -> Callable[[Disagreement], bool
     return lambda found: words in found.theirs.error and has(pattern)(found)
 
 
-def in_any_order(opinion: Opinion) -> object:
+def in_any_order(opinion: EngineResult) -> object:
     """A list as what it holds; anything else is like nothing but itself."""
     match opinion.value:
         case ("list", list(items)):
@@ -131,10 +131,10 @@ def against_oracle(seeds: Iterable[int]) -> tuple[list[Disagreement], Counter[st
     for seed in seeds:
         source = Expressions(seed, macros2=False).next()
         values = data(seeded(seed))
-        ours = evaluated(cel.compile(source, UNTYPED, check=False), values)
+        ours = evaluate(cel.compile(source, UNTYPED, check=False), values)
         theirs = oracle.evaluate(source, values)
         counts["errors" if theirs.value is None else "values"] += 1
-        if not ours.agrees(theirs):
+        if not ours.is_same_as(theirs):
             found.append(Disagreement(source, ours, theirs))
     return found, counts
 
@@ -146,10 +146,10 @@ def against_celpy(seeds: Iterable[int]) -> tuple[list[Disagreement], Counter[str
     for seed in seeds:
         source = Expressions(seed, macros2=False, extensions=False, plain=True).next()
         values = data(seeded(seed))
-        ours = evaluated(cel.compile(source, UNTYPED, check=False), values)
+        ours = evaluate(cel.compile(source, UNTYPED, check=False), values)
         theirs = celpy.evaluate(source, values)
         counts["errors" if theirs.value is None else "values"] += 1
-        if not ours.agrees(theirs):
+        if not ours.is_same_as(theirs):
             found.append(Disagreement(source, ours, theirs))
     return found, counts
 
@@ -170,9 +170,9 @@ def checkers(seeds: Iterable[int]) -> Counter[tuple[bool, bool]]:
             assert about_null or not theirs, f"{source}\n    {program}"
             continue
         values = data(seeded(seed))
-        typed = evaluated(program, values)
-        untyped = evaluated(cel.compile(source, UNTYPED, check=False), values)
-        assert typed.agrees(untyped), f"{source}: {typed} typed, {untyped} untyped"
+        typed = evaluate(program, values)
+        untyped = evaluate(cel.compile(source, UNTYPED, check=False), values)
+        assert typed.is_same_as(untyped), f"{source}: {typed} typed, {untyped} untyped"
     return counts
 
 
@@ -227,6 +227,6 @@ def test_what_the_oracle_accepts_is_accepted_on_many() -> None:
 
 
 def test_a_disagreement_that_nothing_explains_fails() -> None:
-    strange = Disagreement("1 + 1", Opinion(("int", "2")), Opinion(("int", "3")))
+    strange = Disagreement("1 + 1", EngineResult(("int", "2")), EngineResult(("int", "3")))
     with pytest.raises(AssertionError, match=r"1 \+ 1"):
         explain([strange], (*ORACLE_DEFECTS, *CELPY_DEFECTS))

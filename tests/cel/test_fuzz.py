@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cel.opinions import TYPED, UNTYPED
+from tests.cel.world import SAMPLE_DECLARATIONS
 
 from policyguard import cel
 from tests.cel.expressions import VARIABLES, Expressions, data
-from tests.cel.opinions import TYPED, UNTYPED
-from tests.cel.world import WORLD
 
 FRAGMENTS = (
     *("call", "session", ".", "tool", "args", "urls", "x", "(", ")", "[", "]", "{", "}", ",", ":"),
@@ -77,7 +77,7 @@ def check_problems(source: str, error: cel.CelError) -> None:
 @given(st.text(max_size=60))
 def test_any_text(source: str) -> None:
     with suppress(cel.CelError):
-        cel.compile(source, WORLD)
+        cel.compile(source, SAMPLE_DECLARATIONS)
 
 
 @settings(max_examples=400)
@@ -85,7 +85,7 @@ def test_any_text(source: str) -> None:
 def test_any_mixture_of_fragments(source: str) -> None:
     for check in (True, False):
         try:
-            cel.compile(source, WORLD, check=check, expect=cel.BOOL)
+            cel.compile(source, SAMPLE_DECLARATIONS, check=check, expect=cel.BOOL)
         except cel.CelError as error:
             check_problems(source, error)
 

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard import cel
-from policyguard.cel import tree
-from policyguard.cel.parse import parse
-from policyguard.cel.uint import Uint
+from policyguard.cel.syntax import tree
+from policyguard.cel.syntax.parse import parse
+from policyguard.cel.types.uint import Uint
 
 
 def shape(node: object) -> Any:
     """A tree as nested tuples, without places."""
-    if isinstance(node, tree.Node):
+    if isinstance(node, tree.Expr):
         if isinstance(node, tree.Constant):
             return ("Constant", node.value)
         fields = (getattr(node, name) for name in node.__struct_fields__ if "span" not in name)
@@ -29,7 +29,7 @@ def shape(node: object) -> Any:
     return node.name if isinstance(node, tree.Variable) else node
 
 
-def read(source: str) -> tuple[tree.Node | None, list[str]]:
+def read(source: str) -> tuple[tree.Expr | None, list[str]]:
     problems: list[str] = []
     root = parse(source, lambda code, message, span, help_: problems.append(f"{code}: {message}"))
     return root, problems

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard.cel.errors import OperationError
-from policyguard.cel.paths import Glob, inside, like, normal_path
+from policyguard.cel.functions.paths import Glob, is_inside, matches_glob, normalize_path
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ from policyguard.cel.paths import Glob, inside, like, normal_path
     ],
 )
 def test_inside(path: str, root: str, expected: bool) -> None:
-    assert inside(path, root) is expected
+    assert is_inside(path, root) is expected
 
 
 DOUBTFUL = [
@@ -71,12 +71,12 @@ DOUBTFUL = [
 
 @pytest.mark.parametrize("path", DOUBTFUL)
 def test_what_is_doubtful_is_an_error(path: str) -> None:
-    for call in (lambda: inside(path, "/srv/app"), lambda: like(path, Glob("**"))):
+    for call in (lambda: is_inside(path, "/srv/app"), lambda: matches_glob(path, Glob("**"))):
         with pytest.raises(OperationError) as caught:
             call()
         assert caught.value.kind == "invalid-argument"
     with pytest.raises(OperationError):
-        inside("/srv/app/x", path)
+        is_inside("/srv/app/x", path)
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_what_is_doubtful_is_an_error(path: str) -> None:
 )
 def test_what_cannot_be_told_is_an_error(path: str, root: str) -> None:
     with pytest.raises(OperationError):
-        inside(path, root)
+        is_inside(path, root)
 
 
 @pytest.mark.parametrize("value", [None, 1, b"/srv", ["/srv"]])
 def test_only_strings_are_paths(value: Any) -> None:
     for call in (
-        lambda: inside(value, "/"),
-        lambda: inside("/", value),
-        lambda: like(value, Glob("*")),
-        lambda: like("/", value),
+        lambda: is_inside(value, "/"),
+        lambda: is_inside("/", value),
+        lambda: matches_glob(value, Glob("*")),
+        lambda: matches_glob("/", value),
     ):
         with pytest.raises(OperationError) as caught:
             call()
@@ -125,16 +125,16 @@ def test_only_strings_are_paths(value: Any) -> None:
 )
 def test_like(glob: str, matching: list[str], other: list[str]) -> None:
     for path in matching:
-        assert like(path, Glob(glob)) is True, path
-        assert like(path, glob) is True, "a glob that is not a literal"
+        assert matches_glob(path, Glob(glob)) is True, path
+        assert matches_glob(path, glob) is True, "a glob that is not a literal"
     for path in other:
-        assert like(path, Glob(glob)) is False, path
+        assert matches_glob(path, Glob(glob)) is False, path
 
 
 def test_a_path_is_normalised_before_it_is_matched() -> None:
-    assert like("/srv/x/../a.py", "/srv/*.py") is True
-    assert like("/srv/a/../../etc/x", "/srv/**") is False
-    assert like("/srv/a\n.py", "/srv/*.py") is True
+    assert matches_glob("/srv/x/../a.py", "/srv/*.py") is True
+    assert matches_glob("/srv/a/../../etc/x", "/srv/**") is False
+    assert matches_glob("/srv/a\n.py", "/srv/*.py") is True
 
 
 @pytest.mark.parametrize("glob", ["", "[ab]", "{a,b}", "a\\*", "a\0", "../a", "/a/./b", "a" * 2000])
@@ -142,7 +142,7 @@ def test_bad_globs(glob: str) -> None:
     with pytest.raises(ValueError, match="glob"):
         Glob(glob)
     with pytest.raises(OperationError):
-        like("/a", glob)
+        matches_glob("/a", glob)
 
 
 names = st.sampled_from(["a", "b", "..", ".", "", "app", "..."])
@@ -162,16 +162,16 @@ def test_inside_is_what_the_file_system_would_say(path: list[str], root: list[st
         return result
 
     expected = walk(path)[: len(walk(root))] == walk(root)
-    assert inside("/" + "/".join(path), "/" + "/".join(root)) is expected
+    assert is_inside("/" + "/".join(path), "/" + "/".join(root)) is expected
 
 
 @given(st.text(max_size=20))
 def test_a_normal_path_stays_as_it_is(text: str) -> None:
     try:
-        normal = normal_path(text, "inside")
+        normal = normalize_path(text, "inside")
     except OperationError:
         return
-    assert normal_path(normal, "inside") == normal
+    assert normalize_path(normal, "inside") == normal
     assert posixpath.normpath(text).lstrip("/") == normal.lstrip("/")
 
 

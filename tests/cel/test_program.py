@@ -10,16 +10,18 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.cel.world import SAMPLE_DECLARATIONS
 
 from policyguard import cel
 from policyguard.cel import BOOL, DYN, INT, STANDARD, STRING, Declarations, Function, record
-from tests.cel.world import WORLD
 
 CALL = {"tool": "bash", "class": "search", "args": {"n": 1}, "typed": {}, "urls": [], "parts": []}
 
 
 def test_calling_it() -> None:
-    program = cel.compile("call.tool == 'bash' && now > timestamp(0)", WORLD, expect=BOOL)
+    program = cel.compile(
+        "call.tool == 'bash' && now > timestamp(0)", SAMPLE_DECLARATIONS, expect=BOOL
+    )
     assert program.type == BOOL
     assert program(call=CALL, now=cel.Timestamp(1), session="is not read") is True
     assert program.function(CALL, cel.Timestamp(0)) is False
@@ -45,9 +47,12 @@ def test_values_of_another_type_are_named(given: dict[str, Any], says: str) -> N
 
 
 def test_parameters_are_what_it_reads_in_the_order_of_declaration() -> None:
-    assert cel.compile("now > now && call.tool == 'bash'", WORLD).parameters == ("call", "now")
-    assert cel.compile("true", WORLD).parameters == ()
-    assert cel.compile("true", WORLD).function() is True
+    assert cel.compile("now > now && call.tool == 'bash'", SAMPLE_DECLARATIONS).parameters == (
+        "call",
+        "now",
+    )
+    assert cel.compile("true", SAMPLE_DECLARATIONS).parameters == ()
+    assert cel.compile("true", SAMPLE_DECLARATIONS).function() is True
 
 
 HELD = cel.Declarations(
@@ -121,12 +126,12 @@ def test_of_the_object_that_holds_them_only_what_is_reached_is_read() -> None:
     ],
 )
 def test_reads(source: str, reads: set[str]) -> None:
-    assert cel.compile(source, WORLD).reads == reads
+    assert cel.compile(source, SAMPLE_DECLARATIONS).reads == reads
 
 
 def test_the_generated_code_is_readable() -> None:
     program = cel.compile(
-        "call.tool == 'bash' &&\n  call.urls.exists(u, u.host() in ['x.org'])", WORLD
+        "call.tool == 'bash' &&\n  call.urls.exists(u, u.host() in ['x.org'])", SAMPLE_DECLARATIONS
     )
     assert (
         program.code
@@ -276,7 +281,7 @@ class Lazy(Mapping[str, Any]):
 
 def test_a_record_may_be_any_mapping() -> None:
     source = "call.tool == 'bash' && has(call.cwd) && call['cwd'] == '/'"
-    program = cel.compile(source, WORLD)
+    program = cel.compile(source, SAMPLE_DECLARATIONS)
     assert program(call=MappingProxyType({"tool": "bash", "cwd": "/"})) is True
     lazy = Lazy(tool="bash")
     assert program(call=lazy) is False
@@ -292,7 +297,7 @@ def test_tuples_are_lists() -> None:
 
 class TestFunctions:
     def test_a_method_of_a_record(self) -> None:
-        program = cel.compile("session.count('bash') > 2", WORLD)
+        program = cel.compile("session.count('bash') > 2", SAMPLE_DECLARATIONS)
         assert program(session={"counts": {"bash": 3}}) is True
         with pytest.raises(cel.CelEvaluationError) as caught:
             program(session={"counts": {}})
@@ -337,7 +342,12 @@ class TestFunctions:
             return text.split()
 
         among = Function(
-            "among", STRING, (STRING,), BOOL, lambda word, words: word in words, constant=prepare
+            "among",
+            STRING,
+            (STRING,),
+            BOOL,
+            lambda word, words: word in words,
+            prepare_literal=prepare,
         )
         declarations = Declarations({"x": STRING}, functions=[among])
         program = cel.compile("x.among('a b')", declarations)
@@ -350,7 +360,9 @@ class TestFunctions:
             assert (problem.code, problem.column) == (code, 9)
 
     def test_a_constant_that_prepares_nothing_passes_the_literal(self) -> None:
-        echo = Function("echo", None, (STRING,), STRING, lambda text: text, constant=lambda _: None)
+        echo = Function(
+            "echo", None, (STRING,), STRING, lambda text: text, prepare_literal=lambda _: None
+        )
         declarations = Declarations({}, functions=[echo])
         assert cel.compile("echo('a')", declarations)() == "a"
 
@@ -402,14 +414,18 @@ def test_names_in_a_container() -> None:
 
 
 def test_warnings_do_not_stop_a_program() -> None:
-    program = cel.compile("call.cwd == '/'", WORLD)
+    program = cel.compile("call.cwd == '/'", SAMPLE_DECLARATIONS)
     assert [problem.severity for problem in program.warnings] == ["warning"]
     assert program(call={**CALL, "cwd": "/"}) is True
 
 
 def test_programs_and_problems_are_immutable() -> None:
-    program = cel.compile("call.cwd == '/'", WORLD)
-    for thing, field in ((program, "source"), (program.warnings[0], "line"), (WORLD, "container")):
+    program = cel.compile("call.cwd == '/'", SAMPLE_DECLARATIONS)
+    for thing, field in (
+        (program, "source"),
+        (program.warnings[0], "line"),
+        (SAMPLE_DECLARATIONS, "container"),
+    ):
         with pytest.raises(AttributeError):
             setattr(thing, field, "x")
     assert repr(program) == "Program(\"call.cwd == '/'\")"

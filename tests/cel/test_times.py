@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from policyguard import cel
 from policyguard.cel import Duration, Timestamp
 from policyguard.cel.errors import OperationError
-from policyguard.cel.schedules import Schedule
-from policyguard.cel.times import parse_duration, parse_timestamp
+from policyguard.cel.functions.schedules import Schedule
+from policyguard.cel.types.times import parse_duration, parse_timestamp
 
 SECOND = 10**9
 DECLARATIONS = cel.Declarations({"now": cel.TIMESTAMP, "d": cel.DURATION, "x": cel.DYN})
@@ -245,4 +245,4 @@ class TestSchedules:
         local = utc.replace(tzinfo=datetime.UTC).astimezone(ZoneInfo("America/New_York"))
         expected = local.weekday() < 5 and 9 <= local.hour < 17
         moment = parse_timestamp(utc.replace(microsecond=0).isoformat() + "Z")
-        assert Schedule("Mon-Fri 09:00-17:00 America/New_York").holds(moment) is expected
+        assert Schedule("Mon-Fri 09:00-17:00 America/New_York").contains(moment) is expected

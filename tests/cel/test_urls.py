@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard import cel
-from policyguard.cel import urls
 from policyguard.cel.errors import OperationError
-from policyguard.cel.hosts import HostError, normal_host
+from policyguard.cel.functions import urls
+from policyguard.cel.functions.hosts import HostError, normalize_host
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ from policyguard.cel.hosts import HostError, normal_host
     ],
 )
 def test_host(url: str, host: str) -> None:
-    assert urls.host(url) == host
+    assert urls.url_host(url) == host
 
 
 @pytest.mark.parametrize(
@@ -107,17 +107,17 @@ def test_host(url: str, host: str) -> None:
     ],
 )
 def test_what_is_doubtful_is_an_error(url: str) -> None:
-    for function in (urls.host, urls.private):
+    for function in (urls.url_host, urls.is_private_url):
         with pytest.raises(OperationError) as caught:
             function(url)
         assert caught.value.kind == "invalid-argument"
     with pytest.raises(OperationError):
-        urls.host_in(url, ["example.org", "*.org"])
+        urls.is_host_in(url, ["example.org", "*.org"])
 
 
 @pytest.mark.parametrize("value", [None, 1, b"https://a.org", ["https://a.org"], {}])
 def test_only_strings_are_urls(value: Any) -> None:
-    for function in (urls.host, urls.private, urls.email_domain):
+    for function in (urls.url_host, urls.is_private_url, urls.email_domain):
         with pytest.raises(OperationError):
             function(value)
 
@@ -141,12 +141,12 @@ def test_only_strings_are_urls(value: Any) -> None:
     ],
 )
 def test_host_in(url: str, pattern: str, found: bool) -> None:
-    assert urls.host_in(url, [pattern]) is found
-    assert urls.host_in(url, ("other.net", pattern)) is found
+    assert urls.is_host_in(url, [pattern]) is found
+    assert urls.is_host_in(url, ("other.net", pattern)) is found
 
 
 def test_host_in_nothing() -> None:
-    assert urls.host_in("https://example.org", []) is False
+    assert urls.is_host_in("https://example.org", []) is False
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_an_entry_that_could_never_match_is_an_error(entry: Any) -> None:
     ],
 )
 def test_private(host: str) -> None:
-    assert urls.private(f"http://{host}/x") is True
+    assert urls.is_private_url(f"http://{host}/x") is True
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_private(host: str) -> None:
 )
 def test_public(host: str) -> None:
     name = host if "." in host or "[" in host else f"{host}.org"
-    assert urls.private(f"http://{name}/x") is False
+    assert urls.is_private_url(f"http://{name}/x") is False
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_what_is_not_exactly_one_address(address: str) -> None:
 
 @given(st.text(max_size=30) | st.from_regex(r"https?://[^/]{0,20}", fullmatch=True))
 def test_any_text_is_a_host_or_an_error(text: str) -> None:
-    for function in (urls.host, urls.private, urls.email_domain):
+    for function in (urls.url_host, urls.is_private_url, urls.email_domain):
         with suppress(OperationError):
             assert function(text) in (True, False) or function(text).isascii()
 
@@ -308,13 +308,13 @@ def test_any_text_is_a_host_or_an_error(text: str) -> None:
 @given(st.text("ab01.xX-ß。１", min_size=1, max_size=12))
 def test_a_normal_host_stays_as_it_is(text: str) -> None:
     try:
-        host = normal_host(text)
+        host = normalize_host(text)
     except HostError:
         return
-    assert normal_host(host) == host
+    assert normalize_host(host) == host
     assert host.isascii()
     assert host == host.lower()
-    assert urls.host(f"https://{text}/") == host
+    assert urls.url_host(f"https://{text}/") == host
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -326,4 +326,4 @@ def test_every_spelling_of_an_address_is_the_same_host(number: int) -> None:
         f"{a:#x}.{b:#x}.{number & 0xFFFF}",
         f"{a}.{b}.{c}.{d}.",
     ]
-    assert {urls.host(f"http://{text}/") for text in spellings} == {f"{a}.{b}.{c}.{d}"}
+    assert {urls.url_host(f"http://{text}/") for text in spellings} == {f"{a}.{b}.{c}.{d}"}

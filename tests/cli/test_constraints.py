@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from policyguard import Guard
 from policyguard.cli import main
 from policyguard.model.constraint import Constraint
-from policyguard.store import learned
-from policyguard.store.durable import SqliteStore
+from policyguard.store import constraint_records
 from policyguard.store.protocol import Caps
+from policyguard.store.sqlite.store import SqliteStore
 
 POLICY = """
 policyguard: 1
@@ -153,7 +153,7 @@ def test_nothing_of_a_constraint_reaches_the_terminal_raw(tmp_path: Path) -> Non
         points=({HOSTILE: HOSTILE},),
     )
     kept = SqliteStore(place, caps=Caps(constraints=10, evidence=10, anchors=10))
-    learned.take(kept, [one])
+    constraint_records.import_constraints(kept, [one])
     kept.close()
     of_one = [[command, HOSTILE] for command in ("show", "explain", "revoke")]
     for args in (["list"], ["export"], *of_one):

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from policyguard.cli import main
-from policyguard.store.durable import SqliteStore
 from policyguard.store.protocol import Anchor, Caps
+from policyguard.store.sqlite.store import SqliteStore
 
 BAD = "\x1b]0;pwn\x07\x1b[31m\u009b31m\u202e\u2066\u2028\n::error::##[error]x\r\x7f\U000e0041\u200b"
 SECOND = 1_000_000_000

@@ -13,7 +13,7 @@ from policyguard.cli import main
 from policyguard.cli.schema import SCHEMAS
 from policyguard.compiler import check_policy
 from policyguard.lint import lint_paths
-from policyguard.report.diagnostics import render_text
+from policyguard.report.findings.diagnostics import render_text
 
 ROOT = Path(__file__).parents[2]
 PACKS = [

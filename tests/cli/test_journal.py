@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from policyguard.cli import main
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.journal.journal import Journal
-from policyguard.journal.redact import Redaction
+from policyguard.journal.redaction import Redaction
 from policyguard.model.event import Admitted, Closed, Completed, Event, Refused, Started
-from policyguard.model.policy import Kept
-from policyguard.store.memory import MemoryStore
+from policyguard.model.policy import RedactionMode
+from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps
 
 TELL = Fingerprinter(b"k", ignore=(), fold=(), tolerance={}, depth=20, size=10_000)
@@ -30,23 +30,23 @@ RUN: tuple[Event, ...] = (
 )
 
 
-def journal(folder: Path, kept: Kept = "keep") -> Journal:
+def journal(folder: Path, kept: RedactionMode = "keep") -> Journal:
     anchors = MemoryStore(caps=Caps(constraints=1, evidence=1, anchors=10)).anchors
     return Journal(
         folder / "journal",
         anchors,
-        redact=Redaction(args=kept, results=kept, fingerprinter=TELL).by_kind,
+        redactions=Redaction(args=kept, results=kept, fingerprinter=TELL).by_event_type,
         sync=False,
-        largest=10_000,
-        open_files=4,
+        max_field_bytes=10_000,
+        max_open_files=4,
     )
 
 
-def written(folder: Path, kept: Kept = "keep") -> Path:
+def written(folder: Path, kept: RedactionMode = "keep") -> Path:
     made = journal(folder, kept)
     for event in RUN:
         made.write(event)
-    return made.path("run-7")
+    return made.path_of("run-7")
 
 
 def _run(*args: str | Path) -> Result:
@@ -96,7 +96,7 @@ def test_follow_goes_on_with_what_is_written(tmp_path: Path) -> None:
     made = journal(tmp_path)
     made.write(RUN[0])
     follower = subprocess.Popen(
-        [sys.executable, "-m", "policyguard", "journal", "show", made.path("run-7"), "--follow"],
+        [sys.executable, "-m", "policyguard", "journal", "show", made.path_of("run-7"), "--follow"],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -120,7 +120,7 @@ def test_anchors_of_no_store_are_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kept", "judged"), [("keep", 2), ("mask", 1), ("hash", 1), ("drop", 1)])
-def test_simulate_replays_a_journal(tmp_path: Path, kept: Kept, judged: int) -> None:
+def test_simulate_replays_a_journal(tmp_path: Path, kept: RedactionMode, judged: int) -> None:
     """What was not kept is unknown, and the report says so: never "no match".
 
     Of the first call the fingerprint was kept, and `core` asks no more of it; of the second not.

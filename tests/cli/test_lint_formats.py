@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from policyguard.cli import main
 from policyguard.model.diagnostic import Diagnostic, Edit, Span
 from policyguard.report.escape import for_github, for_github_property
-from policyguard.report.findings import Findings
-from policyguard.report.findings_formats import FORMATS
+from policyguard.report.findings.findings import Findings
+from policyguard.report.findings.formats import FORMATS
 
 AWFUL = """\
 policyguard: 1

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
-from policyguard.cli.output import opened
+from policyguard.cli.output import open_output
 
 DEMO = Path(__file__).parents[2] / "docs" / "demo" / "trace.jsonl"
 COMMANDS = (f"simulate {DEMO} --format json", f"traces convert {DEMO}")
@@ -98,7 +98,7 @@ def test_after_an_error_nothing_is_changed(tmp_path: Path) -> None:
     file.write_text("old")
 
     def write() -> None:
-        with opened(file) as output:
+        with open_output(file) as output:
             output.write(b"half")
             raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from policyguard.cli import main
 from policyguard.engines.yaml_source import parse
-from policyguard.engines.yaml_tree import descend, plain
+from policyguard.engines.yaml_tree import descend, to_plain
 
 POLICIES = Path(__file__).parents[2] / "policies"
 PACKS = sorted(pack.name for pack in (POLICIES / "packs").iterdir() if pack.is_dir())
@@ -153,7 +153,7 @@ def test_every_place_is_right_and_the_text_is_the_same_policy(
     for one in json.loads(run("show", pack, "--format", "json").stdout)["settings"]:
         node, rest = descend(root, tuple(one["path"]))
         assert not rest
-        assert plain(node) == one["value"]
+        assert to_plain(node) == one["value"]
         text = (POLICIES / one["file"].removeprefix("pack:")).read_text().splitlines()
         line = text[one["line"] - 1]
         if isinstance(one["value"], str) and one["value"].isalnum():

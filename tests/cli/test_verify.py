@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from policyguard.cli import main
 from policyguard.journal.journal import Journal
 from policyguard.model.event import Admitted, Closed, Started
-from policyguard.store.durable import SqliteStore
 from policyguard.store.protocol import Caps
+from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=10, evidence=10, anchors=10)
 KEY = b"\x00secret of some length\n"
@@ -33,16 +33,16 @@ def write(folder: Path, key: bytes | None = None) -> Path:
     journal = Journal(
         folder / "journal",
         store.anchors,
-        redact={},
+        redactions={},
         sync=False,
-        largest=10_000,
-        open_files=4,
+        max_field_bytes=10_000,
+        max_open_files=4,
         key=key,
     )
     for event in (Started("s"), Admitted("s", call="c", tool="bash"), Closed("s")):
         journal.write(event)
     store.close()
-    return journal.path("s")
+    return journal.path_of("s")
 
 
 def journal_of(state: Path) -> Path:
@@ -143,7 +143,7 @@ def test_the_folder_of_a_store_is_none_of_journals(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_nothing_is_not_unaltered(state: Path, tmp_path: Path, form: str) -> None:
     """Neither of a folder with other things in it, nor of a store that knows of no journal."""
-    SqliteStore(state / "store.db", caps=CAPS).anchors.forget("s")
+    SqliteStore(state / "store.db", caps=CAPS).anchors.delete("s")
     (tmp_path / "things").mkdir()
     (tmp_path / "things" / "state.db").touch()
     result = _run(tmp_path / "things", "--format", form)

@@ -22,22 +22,22 @@ from policyguard import Guard
 from policyguard import compiler as compiling
 from policyguard.cel import DYN, CelError, Declarations
 from policyguard.cel import compile as compile_cel
-from policyguard.cel.parse import parse as parse_cel
-from policyguard.cel.runtime import RUNTIME
-from policyguard.cel.tree import Node as Expression
-from policyguard.compiler import Compiled, cache, check_policy, compile_policy
-from policyguard.compiler.cache import Known
-from policyguard.compiler.expressions import Outline
-from policyguard.engines.yaml_tree import Mapping as Tree
-from policyguard.engines.yaml_tree import Node, plain
+from policyguard.cel.runtime.runtime import RUNTIME
+from policyguard.cel.syntax.parse import parse as parse_cel
+from policyguard.cel.syntax.tree import Expr as Expression
+from policyguard.compiler import CompiledPolicy, cache, check_policy, compile_policy
+from policyguard.compiler.build.expressions import ParsedExpression
+from policyguard.compiler.cache import CachedPolicy
+from policyguard.engines.yaml_tree import MappingNode as Tree
+from policyguard.engines.yaml_tree import Node, to_plain
 from policyguard.lint import lint_paths
-from policyguard.lint import run as linting
+from policyguard.lint import linter as linting
 from policyguard.model.diagnostic import PolicyError
-from policyguard.report.simulation_json import render_json
+from policyguard.report.replay.renderers import render_json
 from policyguard.simulate import Replay
-from policyguard.store.cache import Cache
-from policyguard.testing.read import read_file, read_tree
-from policyguard.testing.run import run_test
+from policyguard.store.file_cache import FileCache
+from policyguard.testing.runner import run_test
+from policyguard.testing.suite_reader import build_suite, parse_file
 from policyguard.traces import Reader
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def loading(folder: Path, pattern: str) -> Iterator[str]:
 
 def both(
     policy: str | Path, environ: Mapping[str, str], compiled: Counted
-) -> tuple[Compiled, Compiled]:
+) -> tuple[CompiledPolicy, CompiledPolicy]:
     """A policy compiled, and the same out of the cache."""
     before = compiled.times
     fresh = compile_policy(policy, environ=environ)
@@ -124,7 +124,7 @@ def both(
     return fresh, known
 
 
-def same(fresh: Compiled, known: Compiled) -> None:
+def same(fresh: CompiledPolicy, known: CompiledPolicy) -> None:
     """Whether two are equal, part by part."""
     assert known.policy == fresh.policy
     encode = msgspec.msgpack.encode
@@ -149,18 +149,18 @@ def same(fresh: Compiled, known: Compiled) -> None:
         for part in ("source", "code", "parameters", "reads", "types", "type", "warnings"):
             assert getattr(told, part) == getattr(program, part), (path, part)
         assert known.expressions.reads(*path) == fresh.expressions.reads(*path)
-        assert known.layered.where(path) == fresh.layered.where(path)
-    assert known.layered.sources == fresh.layered.sources
-    assert repr(known.layered.tree) == repr(fresh.layered.tree)
+        assert known.merged.span_of(path) == fresh.merged.span_of(path)
+    assert known.merged.sources == fresh.merged.sources
+    assert repr(known.merged.tree) == repr(fresh.merged.tree)
 
 
-def told(made: Compiled, traces: list[Path]) -> bytes:
+def told(made: CompiledPolicy, traces: list[Path]) -> bytes:
     """What recorded runs come to under a policy."""
     made.fingerprinter.rekey(b"the same for both")
     replay = Replay(made, observe=False, labels=None)
     reader = Reader()
     for trace in traces:
-        for file in reader.files(trace):
+        for file in reader.iter_files(trace):
             replay.add(file)
     return render_json(replay.finish()).encode()
 
@@ -204,19 +204,19 @@ def test_the_example_policies_do_too(folder: Path, compiled: Counted) -> None:
 def test_stories_go_the_same_way(
     file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
-    root, _ = read_file(file)
+    root, _ = parse_file(file)
     assert isinstance(root, Tree)
-    suite, found = read_tree(root)
+    suite, found = build_suite(root)
     assert suite is not None, found
     policy: Node | None = root.get("policy")
-    given = plain(root.get("environ")) if "environ" in root else {}
+    given = to_plain(root.get("environ")) if "environ" in root else {}
     environ = {name: str(value) for name, value in given.items()}
-    name = str(plain(policy))
+    name = str(to_plain(policy))
     if isinstance(policy, Tree):
         head = {"policyguard": 1, "name": "a story"}
         monkeypatch.chdir(file.parent)
         name = str(tmp_path / "policy.yaml")
-        Path(name).write_text(json.dumps({**head, **plain(policy)}))
+        Path(name).write_text(json.dumps({**head, **to_plain(policy)}))
     elif name.endswith(".yaml"):
         name = str(file.parent / name)
     fresh, known = both(name, environ, compiled)
@@ -404,13 +404,13 @@ def test_a_change_of_our_code_is_seen_whatever_its_size_and_time(tmp_path: Path)
     file = tmp_path / "rule.py"
     file.write_text("a < b")
     os.utime(file, (1, 1))
-    before = cache._stamps(tmp_path)
+    before = cache._file_stamps(tmp_path)
     (tmp_path / "notes.txt").write_text("")
-    assert cache._stamps(tmp_path) == before
+    assert cache._file_stamps(tmp_path) == before
     time.sleep(0.02)  # the system's clock for files is coarse
     file.write_text("a > b")
     os.utime(file, (1, 1))
-    assert cache._stamps(tmp_path) != before
+    assert cache._file_stamps(tmp_path) != before
 
 
 # When it does not
@@ -446,12 +446,12 @@ def test_a_policy_with_errors_is_not_kept(small: Path, folder: Path) -> None:
 def test_what_cannot_be_written_down_is_not_kept(value: Any, small: Path, folder: Path) -> None:
     made = compile_policy(small, environ={}, cache=False)
     odd = replace(made.policy, lists={"odd": (value,)})
-    place = cache.slot("policy", [small])
+    place = cache.locate_entry("policy", [small])
     assert place is not None
-    cache.keep_policy(place, replace(made, policy=odd))
-    assert place.get(Known, {}) is None
-    cache.keep_policy(place, made)
-    assert place.get(Known, {}) is not None
+    cache.store_policy(place, replace(made, policy=odd))
+    assert place.get(CachedPolicy, {}) is None
+    cache.store_policy(place, made)
+    assert place.get(CachedPolicy, {}) is not None
 
 
 def test_no_cache_folder_is_no_error(
@@ -476,7 +476,7 @@ def test_layers_that_have_changed_since_are_not_made_up(small: Path, folder: Pat
     known = compile_policy(small, environ={})
     Path("base.yaml").write_text(BASE.replace("3", "4"))
     with pytest.raises(PolicyError, match="changed since"):
-        _ = known.layered
+        _ = known.merged
 
 
 # Who else may have written it
@@ -502,14 +502,14 @@ def test_a_damaged_entry_is_made_again(
 def forge(folder: Path, data: bytes) -> None:
     """Put something else under the name of the only entry."""
     (file,) = folder.iterdir()
-    Cache(folder).put(file.name, data)
+    FileCache(folder).put(file.name, data)
 
 
-def entry(folder: Path) -> Known:
+def entry(folder: Path) -> CachedPolicy:
     (file,) = folder.iterdir()
-    data = Cache(folder).get(file.name)
+    data = FileCache(folder).get(file.name)
     assert data is not None
-    return msgspec.msgpack.decode(data, type=Known)
+    return msgspec.msgpack.decode(data, type=CachedPolicy)
 
 
 DEEP = b"\x91" * 100_000
@@ -544,7 +544,7 @@ def test_an_entry_with_anything_in_it_is_an_entry_or_none(
     except UnicodeEncodeError:
         return
     forge(folder, forged)
-    assert isinstance(compile_policy(small, environ={}), Compiled)
+    assert isinstance(compile_policy(small, environ={}), CompiledPolicy)
 
 
 def _places(value: Any, found: list[tuple[Any, Any]]) -> None:
@@ -584,7 +584,7 @@ def test_what_a_forged_expression_says_that_it_reads_gives_it_nothing(
     compile_policy(small, environ={})
     known = entry(folder)
     ((source, outline),) = known.expressions.items()
-    odd = Outline(outline.tree, frozenset({"__class__", "call.__class__"}))
+    odd = ParsedExpression(outline.tree, frozenset({"__class__", "call.__class__"}))
     forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: odd})))
     made = compile_policy(small, environ={})
     session = Guard(made).session("s")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.compiler import check_policy, schema
+from policyguard.compiler import check_policy
+from policyguard.compiler.load import schema
 
 DOCS = Path(__file__).parents[2] / "docs"
 HEAD = "policyguard: 1\nname: shown\nextends: [core]\n"

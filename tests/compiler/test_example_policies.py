@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from policyguard.compiler import check_policy
-from policyguard.compiler.front import front
-from policyguard.compiler.lifetimes import not_alive
+from policyguard.compiler.frontend import read_policy
+from policyguard.compiler.load.layer_validation import find_unsupported
 from policyguard.engines.yaml_source import parse
 
 PROJECT = Path(__file__).parents[2]
@@ -53,10 +53,10 @@ def test_a_policy_that_is_all_alive_compiles(name):
 def test_every_part_that_is_not_alive_is_named(name):
     file = FOLDER / f"{name}.yaml"
     parsed = parse(file.read_bytes(), str(file))
-    parts = list(not_alive(parsed.root))
+    parts = list(find_unsupported(parsed.root))
     assert [".".join(map(str, path)) for path, _ in parts] == pinned()[name]
 
-    made = front(file, environ={})
+    made = read_policy(file, environ={})
     here = [found for found in made.diagnostics if found.span.file == str(file)]
     refused = [found for found in here if found.code == "schema/not-alive"]
     assert refused == [found for _, found in parts]

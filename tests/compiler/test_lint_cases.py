@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from policyguard.compiler import check_policy
-from policyguard.report.diagnostics import render_text
+from policyguard.report.findings.diagnostics import render_text
 
 CASES = Path(__file__).parents[1] / "cases" / "lint"
 STORIES = sorted(policy.parent.name for policy in CASES.glob("*/policy.yaml"))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.compiler.front import front, front_text
-from policyguard.compiler.load import DEEPEST, load, load_text
-from policyguard.engines.source import LARGEST
-from policyguard.report.diagnostics import render_text
+from policyguard.compiler.frontend import read_policy, read_policy_text
+from policyguard.compiler.load.loader import MAX_EXTENDS_DEPTH, load_layers, load_text
+from policyguard.engines.source import MAX_FILE_BYTES
+from policyguard.report.findings.diagnostics import render_text
 
 
 def write(folder: Path, **files: str) -> None:
@@ -26,14 +26,14 @@ def write(folder: Path, **files: str) -> None:
 
 
 def order(*names: str | Path) -> list[str]:
-    loaded = load(names)
+    loaded = load_layers(names)
     assert loaded.diagnostics == []
     return [Path(layer.source.file).stem for layer in loaded.layers]
 
 
 def codes(*names: str | Path) -> list[str]:
-    loaded = load(names)
-    assert not loaded.complete
+    loaded = load_layers(names)
+    assert not loaded.is_complete
     return [found.code for found in loaded.diagnostics]
 
 
@@ -64,7 +64,7 @@ def test_names_are_seen_from_the_folder_of_the_file_that_names_them(here):
     (here / "team" / "policy.yaml").write_text(
         "policyguard: 1\nname: team\nextends: [../base.yaml]\n"
     )
-    assert [layer.source.file for layer in load(["team/policy.yaml"]).layers] == [
+    assert [layer.source.file for layer in load_layers(["team/policy.yaml"]).layers] == [
         "base.yaml",
         "team/policy.yaml",
     ]
@@ -74,7 +74,7 @@ def test_a_text_is_seen_from_the_folder_of_its_name(here):
     (here / "team").mkdir()
     write(here / "team", base="[]")
     loaded = load_text("extends: [base.yaml]", str(here / "team" / "new.yaml"))
-    assert loaded.complete
+    assert loaded.is_complete
     assert len(loaded.layers) == 2
 
 
@@ -86,7 +86,7 @@ def test_a_link_is_the_file_that_it_leads_to(here):
 
 def test_a_cycle_ends_and_shows_the_way(here):
     write(here, a="[b.yaml]", b="[c.yaml]", c="[a.yaml]")
-    loaded = load(["a.yaml"])
+    loaded = load_layers(["a.yaml"])
     (found,) = loaded.diagnostics
     assert found.code == "load/extends-cycle"
     assert "a.yaml → b.yaml → c.yaml → a.yaml" in found.message
@@ -94,16 +94,16 @@ def test_a_cycle_ends_and_shows_the_way(here):
 
 
 def test_a_chain_is_bounded(here):
-    for number in range(DEEPEST + 2):
+    for number in range(MAX_EXTENDS_DEPTH + 2):
         write(here, **{f"f{number}": f"[f{number + 1}.yaml]"})
-    write(here, **{f"f{DEEPEST + 2}": "[]"})
+    write(here, **{f"f{MAX_EXTENDS_DEPTH + 2}": "[]"})
     assert codes("f0.yaml") == ["load/too-deep"]
-    assert len(order(f"f{DEEPEST}.yaml")) == 3
+    assert len(order(f"f{MAX_EXTENDS_DEPTH}.yaml")) == 3
 
 
 def test_what_cannot_be_read_is_said_at_the_name(here):
     (here / "folder").mkdir()
-    (here / "large.yaml").write_text("#" * (LARGEST + 1))
+    (here / "large.yaml").write_text("#" * (MAX_FILE_BYTES + 1))
     os.mkfifo(here / "pipe.yaml")
     names = ["missing.yaml", "./folder", "large.yaml", "pipe.yaml", "x" * 5000 + ".yaml"]
     names += ['"null\\0byte.yaml"', "https://x.example/p.yaml", "file:///etc/passwd"]
@@ -136,7 +136,7 @@ def test_what_cannot_be_read_is_said_at_the_name(here):
 def test_of_what_is_no_policy_nothing_is_shown(here, text):
     write(here / "team", a="[../other]")
     (here / "other").write_bytes(text.encode("utf-8", "surrogateescape"))
-    diagnostics = front(["team/a.yaml"]).diagnostics
+    diagnostics = read_policy(["team/a.yaml"]).diagnostics
     (found,) = diagnostics
     assert (found.code, found.span.file) == ("load/not-a-policy", "team/a.yaml")
     assert "hunter2" not in render_text(diagnostics)
@@ -154,7 +154,7 @@ def test_of_what_is_no_policy_nothing_is_shown(here, text):
 def test_a_policy_with_an_error_in_it_is_shown(here, text, code):
     write(here, a="[b.yaml]")
     (here / "b.yaml").write_text(text)
-    diagnostics = front(["a.yaml"]).diagnostics
+    diagnostics = read_policy(["a.yaml"]).diagnostics
     assert code in [found.code for found in diagnostics if found.span.file == "b.yaml"]
 
 
@@ -169,7 +169,7 @@ def test_a_policy_that_does_not_exist_is_a_diagnostic_too(here):
     assert codes("nothing.yaml") == ["load/not-found"]
     assert codes("nothing") == ["load/not-found"]
     assert codes(here) == ["load/not-a-file"]
-    (found,) = load(["nothing.yaml"]).diagnostics
+    (found,) = load_layers(["nothing.yaml"]).diagnostics
     assert (found.span.file, found.span.line, found.span.column) == ("nothing.yaml", 1, 1)
 
 
@@ -179,15 +179,15 @@ def test_a_path_is_never_a_pack(here):
 
 @pytest.mark.parametrize("extends", ["core", "{a: b}", "[[core]]", "[5]", "[null]"])
 def test_an_extends_of_the_wrong_form_is_left_to_the_schema(extends):
-    made = front_text(f"policyguard: 1\nname: x\nextends: {extends}\n", environ={})
+    made = read_policy_text(f"policyguard: 1\nname: x\nextends: {extends}\n", environ={})
     assert [found.code for found in made.diagnostics] == ["schema/type"]
 
 
 def test_core_is_found_wherever_one_stands(here):
-    made = front("core", environ={})
+    made = read_policy("core", environ={})
     assert made.diagnostics == []
     assert made.policy.name == "core"
-    shown = {layer.source.file for layer in load(["core"]).layers}
+    shown = {layer.source.file for layer in load_layers(["core"]).layers}
     assert "pack:core/policy.yaml" in shown
     assert all(name.startswith("pack:core/") for name in shown)
 
@@ -207,7 +207,7 @@ def test_a_pack_reads_nothing_outside_of_its_folder(tmp_path):
         package.writestr(f"{nosy}/policy.yaml", f"policyguard: 1\nname: nosy\nextends: {extends}\n")
         package.writestr(f"{nosy}/near.yaml", "policyguard: 1\nname: near\n")
     script = (
-        "import policyguard; from policyguard.compiler.front import front\n"
+        "import policyguard; from policyguard.compiler.frontend import front\n"
         "print(policyguard.__file__)\n"
         "for name in ('core', 'nosy', 'packs/nosy', 'nosi'):\n"
         "    made = front(name, environ={})\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.compiler.placeholders import template
+from policyguard.compiler.check.placeholders import parse_message
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ from policyguard.compiler.placeholders import template
     ],
 )
 def test_a_message_is_taken_apart(text, parts, stray):
-    found = template(text)
+    found = parse_message(text)
     assert found.parts == parts
-    assert found.stray == stray
+    assert found.stray_braces == stray
     for placeholder in found.placeholders:
         assert text[placeholder.start : placeholder.end].strip("{} ") == placeholder.name
 
@@ -36,7 +36,7 @@ def test_a_message_is_taken_apart(text, parts, stray):
 def test_texts_with_doubled_braces_come_back(texts):
     written = "{x}".join(text.replace("{", "{{").replace("}", "}}") for text in texts)
     # `{{` next to a placeholder's brace reads from the left, as it does everywhere.
-    found = template(written.replace("{x}", " {x} "))
-    assert found.stray == ()
+    found = parse_message(written.replace("{x}", " {x} "))
+    assert found.stray_braces == ()
     shown = [text.removesuffix(" ").removeprefix(" ") for text in found.parts[::2]]
     assert [text.strip() for text in shown] == [text.strip() for text in texts]

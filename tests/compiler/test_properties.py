@@ -10,10 +10,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.compiler.front import Front, front_text
-from policyguard.engines.yaml_tree import plain
+from policyguard.compiler.frontend import FrontendResult, read_policy_text
+from policyguard.engines.yaml_tree import to_plain
 from policyguard.model.policy import Policy
-from policyguard.report.diagnostics import render_json, render_text
+from policyguard.report.findings.diagnostics import render_json, render_text
 
 CASES = Path(__file__).parents[1] / "cases" / "lint"
 POLICIES = [path.read_text("utf-8") for path in sorted(CASES.glob("*/*.yaml"))]
@@ -23,7 +23,7 @@ VALUES = ["null", "true", "1e3", "-1", "0", "''", "[]", "{}", "[1]", "{a: b}", "
 VALUES += ['"5"', "yes", "017", "5m", "2k", "\u202e", "\x00", "é", "*a", "&a", "!t", "|", ">"]
 
 
-def judged(made: Front) -> None:
+def judged(made: FrontendResult) -> None:
     """What holds for every policy, however broken."""
     errors = [found for found in made.diagnostics if found.severity == "error"]
     assert made.policy is not None or errors
@@ -40,12 +40,12 @@ def judged(made: Front) -> None:
 
 @given(st.binary(max_size=300))
 def test_random_bytes(data):
-    judged(front_text(data, environ={}))
+    judged(read_policy_text(data, environ={}))
 
 
 @given(st.text(max_size=300))
 def test_random_text(text):
-    judged(front_text("policyguard: 1\nname: x\n" + text, environ={}))
+    judged(read_policy_text("policyguard: 1\nname: x\n" + text, environ={}))
 
 
 WORDS = st.sampled_from(sorted({token for token in TOKENS if token.isalpha()}))
@@ -60,7 +60,7 @@ TREE = st.recursive(
 @given(st.dictionaries(WORDS, TREE, max_size=6))
 def test_random_trees_with_the_languages_own_words(tree):
     text = json.dumps({"policyguard": 1, "name": "x", **tree})
-    judged(front_text(text, environ={}))
+    judged(read_policy_text(text, environ={}))
 
 
 @settings(max_examples=500, deadline=None)
@@ -82,7 +82,7 @@ def test_policies_with_parts_deleted_repeated_and_exchanged(rng: random.Random, 
         else:
             tokens[place] = rng.choice(VALUES)
         tokens = tokens or [" "]
-    judged(front_text("".join(tokens), str(CASES / "none" / "x.yaml"), environ={}))
+    judged(read_policy_text("".join(tokens), str(CASES / "none" / "x.yaml"), environ={}))
 
 
 @given(st.randoms(use_true_random=False))
@@ -103,7 +103,7 @@ def test_the_order_of_keys_changes_nothing(rng):
             entries = sections[section]
             lines.append(f"{section}: observe" if section == "mode" else f"{section}:")
             lines += [f"  {entry}" for entry in rng.sample(entries, len(entries))]
-        made = front_text("\n".join(lines), environ={})
+        made = read_policy_text("\n".join(lines), environ={})
         assert made.diagnostics == []
         return made.policy
 
@@ -117,8 +117,10 @@ def test_the_order_of_keys_changes_nothing(rng):
 
 def test_a_policy_without_mistakes_has_every_value_of_its_file():
     text = (CASES / "a_policy_without_mistakes" / "policy.yaml").read_text("utf-8")
-    made = front_text(text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"), environ={})
+    made = read_policy_text(
+        text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"), environ={}
+    )
     assert made.diagnostics == []
-    tree = plain(made.layered.tree)
+    tree = to_plain(made.merged.tree)
     assert tree["rules"]["everything"]["tools"]["outside"] == ["write", "edit", "patch", "x"]
     assert tree["lists"]["base"] == ["b"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from policyguard.engines.source import Source
 from policyguard.model.diagnostic import Diagnostic, PolicyError, Span, did_you_mean
-from policyguard.report.diagnostics import render_json, render_text
+from policyguard.report.findings.diagnostics import render_json, render_text
 
 
 def found(line: str, start: int, end: int, **given: str) -> Diagnostic:

@@ -10,7 +10,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from policyguard.compiler import alive, schema
+from policyguard.compiler.load import language_version, schema
 from policyguard.model import entry, limits, policy
 from policyguard.model.effect import Effect
 
@@ -66,7 +66,7 @@ def test_defaults_and_examples_are_valid_where_they_stand():
 def test_steps_are_those_of_the_language():
     steps = {found["x-step"] for _, found in objects(DOCUMENT) if "x-step" in found}
     assert steps == {2, 3, 4, "lint"}
-    assert alive.STEP in (1, 2, 3, 4)
+    assert language_version.STEP in (1, 2, 3, 4)
 
 
 def test_every_reference_leads_somewhere_and_every_definition_is_used():
@@ -133,7 +133,7 @@ def test_the_model_has_the_keys_of_the_schema(place, struct, own):
     for name, field in fields.items():
         if name in own:
             continue
-        shape = schema.resolved(found["properties"][name])
+        shape = schema.resolve_ref(found["properties"][name])
         # Whatever may be absent is optional in the model, or has a default in the schema.
         required = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
         given = name in found.get("required", ()) or "default" in shape

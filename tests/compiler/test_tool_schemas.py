@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
-from policyguard.cel.types import MapType, RecordType
+from policyguard.cel.types.types import MapType, RecordType
 from policyguard.compiler import check_policy
-from policyguard.compiler.tool_types import arguments
+from policyguard.compiler.check.tool_types import argument_type
 from policyguard.engines.json_source import parse
 from policyguard.model.diagnostic import Diagnostic, PolicyError
 
@@ -256,7 +256,7 @@ JSON = st.recursive(
 def test_whatever_a_schema_says_gives_a_type(schema: Any) -> None:
     root = parse(json.dumps(schema), "x.json").root
     assert root is not None
-    found, wrong = arguments(root)
+    found, wrong = argument_type(root)
     assert isinstance(found, MapType | RecordType)
     assert all(one.code == "tools/malformed" for one in wrong)
 
@@ -281,7 +281,7 @@ def test_references_take_no_time_and_no_depth(kind: str) -> None:
     root = parse(json.dumps(schema), "x.json").root
     assert root is not None
     begun = time.perf_counter()
-    found, wrong = arguments(root)
+    found, wrong = argument_type(root)
     assert time.perf_counter() - begun < 2
     assert wrong == []
     assert isinstance(found, RecordType)

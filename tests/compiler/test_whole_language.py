@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.compiler import alive, schema
-from policyguard.compiler.front import front_text
+from policyguard.compiler.frontend import read_policy_text
+from policyguard.compiler.load import language_version, schema
 from policyguard.model.policy import Policy
 
 SCALARS = {
@@ -30,9 +30,9 @@ SCALARS = {
 
 
 @st.composite
-def instances(draw: Any, around: schema.Shape, depth: int = 0) -> Any:
+def instances(draw: Any, around: schema.Subschema, depth: int = 0) -> Any:
     """A value that `around` allows."""
-    shape = schema.resolved(around)
+    shape = schema.resolve_ref(around)
     if "const" in shape:
         return shape["const"]
     if "enum" in shape:
@@ -54,20 +54,20 @@ def instances(draw: Any, around: schema.Shape, depth: int = 0) -> Any:
     return {"boolean": True, "number": 2.5}[kind]
 
 
-def within(value: Any, shape: schema.Shape) -> bool:
+def within(value: Any, shape: schema.Subschema) -> bool:
     if isinstance(value, str):
         return "maximum" not in shape
     return shape.get("minimum", value) <= value <= shape.get("maximum", value)
 
 
 @st.composite
-def arrays(draw: Any, shape: schema.Shape, depth: int) -> list[Any]:
+def arrays(draw: Any, shape: schema.Subschema, depth: int) -> list[Any]:
     count = draw(st.integers(max(shape.get("minItems", 0), 0), 2))
-    return [draw(instances(schema.below(shape, place), depth + 1)) for place in range(count)]
+    return [draw(instances(schema.child_schema(shape, place), depth + 1)) for place in range(count)]
 
 
 @st.composite
-def objects(draw: Any, shape: schema.Shape, depth: int) -> dict[str, Any]:
+def objects(draw: Any, shape: schema.Subschema, depth: int) -> dict[str, Any]:
     if shape.get("x-scalar") == "example":
         call = {"x": draw(st.sampled_from([{}, {"a": 1}, "ls"]))}
         return draw(st.sampled_from([call, {"call": call, "user": "u", "roles": ["r"]}]))
@@ -94,7 +94,7 @@ def objects(draw: Any, shape: schema.Shape, depth: int) -> dict[str, Any]:
 def every_step():
     """As if all of the language were alive."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alive, "STEP", 4)
+        patch.setattr(language_version, "STEP", 4)
         yield
 
 
@@ -102,7 +102,7 @@ def every_step():
 @given(instances(schema.document()))
 def test_whatever_the_schema_allows_becomes_a_policy(tree):
     tree = {**tree, "extends": [], "disable": {}}
-    made = front_text(json.dumps(tree), environ={})
+    made = read_policy_text(json.dumps(tree), environ={})
     phases = {found.code.partition("/")[0] for found in made.diagnostics}
     # What is left to complain about are names that mean nothing, and patterns that find nothing.
     assert phases <= {"reference", "scalar", "regex"}, (tree, made.diagnostics)

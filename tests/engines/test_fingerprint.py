@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.engines.fingerprint import Fingerprinter, NotJson
+from policyguard.engines.fingerprint import Fingerprinter, NotJsonError
 
 KEY = b"key"
 
@@ -22,11 +22,11 @@ def made(key: bytes = KEY, **given: Any) -> Fingerprinter:
 
 def same(fingerprinter: Fingerprinter, first: dict[str, Any], then: dict[str, Any]) -> bool:
     """Whether a call is the same as an earlier one."""
-    one, like, numbers = fingerprinter.call("t", "", first)
-    other, like_other, others = fingerprinter.call("t", "", then)
+    one, like, numbers = fingerprinter.fingerprint_call("t", "", first)
+    other, like_other, others = fingerprinter.fingerprint_call("t", "", then)
     if one == other:
         return True
-    return bool(like) and like == like_other and fingerprinter.close(numbers, others)
+    return bool(like) and like == like_other and fingerprinter.is_within_tolerance(numbers, others)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_an_integer_too_large_for_a_float_is_compared() -> None:
 @pytest.mark.parametrize("settings", [{"fold": ("*",)}, {"tolerance": {"*": 0.1}}])
 def test_what_is_no_json_is_refused_all_the_same(settings: dict[str, Any]) -> None:
     for args in ({"a": float("nan")}, {"a": object()}, {1: "a"}):
-        with pytest.raises(NotJson):
-            made(**settings).call("t", "", args)
+        with pytest.raises(NotJsonError):
+            made(**settings).fingerprint_call("t", "", args)
 
 
 JSON = st.recursive(
@@ -186,9 +186,9 @@ def test_a_tolerance_takes_nothing_apart(first: Any, then: Any) -> None:
 def test_arguments_may_be_as_large_as_is_said(
     args: dict[str, Any], packed: bytes, settings: dict[str, Any]
 ) -> None:
-    made(size=len(packed), **settings).call("t", "", args)
-    with pytest.raises(NotJson, match="larger than"):
-        made(size=len(packed) - 1, **settings).call("t", "", args)
+    made(size=len(packed), **settings).fingerprint_call("t", "", args)
+    with pytest.raises(NotJsonError, match="larger than"):
+        made(size=len(packed) - 1, **settings).fingerprint_call("t", "", args)
 
 
 @settings(deadline=None)  # cores are shared
@@ -197,12 +197,14 @@ def test_each_byte_of_the_key_tells(key: bytes, place: int, change: int) -> None
     place %= len(key)
     other = key[:place] + bytes([key[place] ^ change]) + key[place + 1 :]
     for value in ({"a": 1}, {"n": 2**70}):
-        assert made(key).call("t", "", value) != made(other).call("t", "", value)
-    assert made(key).text("a") != made(other).text("a")
+        assert made(key).fingerprint_call("t", "", value) != made(other).fingerprint_call(
+            "t", "", value
+        )
+    assert made(key).fingerprint_text("a") != made(other).fingerprint_text("a")
 
 
 def test_what_is_hashed_alike_is_told_apart_by_its_kind() -> None:
     one = made()
-    assert one.value(5) != one.text(msgspec.msgpack.encode(5).decode())
+    assert one.fingerprint_value(5) != one.fingerprint_text(msgspec.msgpack.encode(5).decode())
     large = 2**70  # which is written, not packed
-    assert one.value(large) != one.text(json.dumps(large))
+    assert one.fingerprint_value(large) != one.fingerprint_text(json.dumps(large))

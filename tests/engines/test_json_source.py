@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard.engines.json_source import parse
-from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence, plain
+from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode, to_plain
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co", "Zl"]))
 VALUES = st.recursive(
@@ -24,11 +24,11 @@ VALUES = st.recursive(
 
 def nodes(node: Node):
     yield node
-    if isinstance(node, Mapping):
+    if isinstance(node, MappingNode):
         for key, value in node.entries:
             yield key
             yield from nodes(value)
-    elif isinstance(node, Sequence):
+    elif isinstance(node, SequenceNode):
         for item in node.items:
             yield from nodes(item)
 
@@ -40,9 +40,9 @@ def test_every_value_is_read_and_stands_where_it_says(value, escaped, indent):
     if any(found.code.startswith("yaml/") for found in wrong):  # characters no file may have
         return
     assert wrong == []
-    assert plain(root) == value
+    assert to_plain(root) == value
     for node in nodes(root):
-        assert json.loads(text[node.start : node.end]) == plain(node)
+        assert json.loads(text[node.start : node.end]) == to_plain(node)
 
 
 @given(st.text(alphabet='[]{}",:\\ntrue1.e- '))
@@ -55,7 +55,7 @@ def test_what_is_no_json_is_refused_and_nothing_is_raised(text):
         assert wrong[0].code == "json/syntax"
         return
     assert root is not None
-    assert plain(root) == value
+    assert to_plain(root) == value
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_what_is_wrong_has_its_place(text, code, place):
 
 def test_letters_beyond_16_bits_are_read():
     _, root, _ = parse(r'"\ud83d\ude00"', "x.json")
-    assert isinstance(root, Scalar)
+    assert isinstance(root, ScalarNode)
     assert root.value == "😀"

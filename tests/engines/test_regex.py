@@ -19,11 +19,11 @@ def test_search_and_span_count_code_points() -> None:
     text = "zażółć 🐱: Rate-Limit exceeded"
     start = text.index("Rate")
     assert regex.search(text)
-    assert regex.span(text) == (start, start + len("Rate-Limit"))
+    assert regex.find_span(text) == (start, start + len("Rate-Limit"))
     assert not regex.search("rating")
-    assert regex.span("rating") is None
-    assert Regex("").span("x") == (0, 0)
-    assert Regex(r"\z").span("né") == (2, 2)
+    assert regex.find_span("rating") is None
+    assert Regex("").find_span("x") == (0, 0)
+    assert Regex(r"\z").find_span("né") == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_replace_agrees_with_the_standard_library(text: str, pattern: str) -> No
     compiled = re.compile(pattern)
     assert Regex(pattern).replace(text, "_") == compiled.sub("_", text)
     found = compiled.search(text)
-    assert Regex(pattern).span(text) == (found.span() if found else None)
+    assert Regex(pattern).find_span(text) == (found.span() if found else None)
 
 
 @pytest.mark.parametrize("pattern", ["a(", "(?=a)", "a{2000}", r"(a)\1", "[z-a]", "a**"])
@@ -93,35 +93,35 @@ def test_bad_patterns_write_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 def test_no_pattern_backtracks() -> None:
     """Would take the standard library longer than the universe has existed."""
     assert not Regex("(a*)*(a*)*(a*)*b").search("a" * 50_000)
-    assert RegexSet(["(a|aa)+$"]).first("a" * 50_000 + "!") is None
+    assert RegexSet(["(a|aa)+$"]).first_match("a" * 50_000 + "!") is None
 
 
 class TestRegexSet:
     def test_the_first_in_list_order_wins(self) -> None:
         patterns = RegexSet(["timeout", "time", "out", "t"])
-        assert patterns.first("out of time") == 1
-        assert patterns.first("a timeout") == 0
-        assert patterns.first("no") is None
+        assert patterns.first_match("out of time") == 1
+        assert patterns.first_match("a timeout") == 0
+        assert patterns.first_match("no") is None
         assert len(patterns) == 4
 
     def test_none_and_empty(self) -> None:
-        assert RegexSet([]).first("x") is None
-        assert RegexSet([""]).first("") == 0
-        assert RegexSet(["a", "a"]).first("a") == 0
+        assert RegexSet([]).first_match("x") is None
+        assert RegexSet([""]).first_match("") == 0
+        assert RegexSet(["a", "a"]).first_match("a") == 0
 
     def test_long_texts_are_searched_at_both_ends(self) -> None:
         patterns = RegexSet(["needle"], head=10, tail=10)
-        assert patterns.first("needle" + "." * 100) == 0
-        assert patterns.first("." * 100 + "needle") == 0
-        assert patterns.first("." * 50 + "needle" + "." * 50) is None
-        assert patterns.first("." * 7 + "needle" + "." * 7) == 0, "20 characters are not long"
+        assert patterns.first_match("needle" + "." * 100) == 0
+        assert patterns.first_match("." * 100 + "needle") == 0
+        assert patterns.first_match("." * 50 + "needle" + "." * 50) is None
+        assert patterns.first_match("." * 7 + "needle" + "." * 7) == 0, "20 characters are not long"
 
     def test_no_match_bridges_the_gap(self) -> None:
         patterns = RegexSet(["AB"], head=3, tail=3)
-        assert patterns.first("..A" + "xxxx" + "B..") is None
+        assert patterns.first_match("..A" + "xxxx" + "B..") is None
 
     def test_without_a_tail(self) -> None:
-        assert RegexSet(["b"], head=3, tail=0).first("aaab") is None
+        assert RegexSet(["b"], head=3, tail=0).first_match("aaab") is None
 
     @given(
         st.lists(st.sampled_from(["a", "b+", "^c", "d$", "a.c", "x"]), max_size=6),
@@ -129,7 +129,7 @@ class TestRegexSet:
     )
     def test_it_agrees_with_one_after_the_other(self, patterns: list[str], text: str) -> None:
         expected = next((i for i, p in enumerate(patterns) if re.search(p, text)), None)
-        assert RegexSet(patterns).first(text) == expected
+        assert RegexSet(patterns).first_match(text) == expected
 
 
 class TestSurprises:
@@ -145,27 +145,27 @@ class TestSurprises:
         patterns = RegexSet(["a", "b"])
         patterns._set = _set(["something else"])  # a set without the canary answers just so
         assert patterns._set.Match(b"b") is None
-        assert patterns.first("b") == 1
-        assert patterns.first("c") is None
+        assert patterns.first_match("b") == 1
+        assert patterns.first_match("c") is None
         patterns._set = _set(["something else", "b"])
         assert patterns._set.Match(b"ab") == [1]
-        assert patterns.first("ab") == 0, "an answer without the canary may be half an answer"
+        assert patterns.first_match("ab") == 0, "an answer without the canary may be half an answer"
 
     def test_a_set_too_large_to_compile_is_searched_one_by_one(self) -> None:
         patterns = ["x{500}y", "b{400}", "ab"]
         starved = RegexSet(patterns, memory=20_000)
         assert starved._set is None
-        assert starved.first("ab") == 2
-        assert starved.first("b" * 400) == 1
+        assert starved.first_match("ab") == 2
+        assert starved.first_match("b" * 400) == 1
 
     def test_a_lone_surrogate_raises_in_re2_and_not_here(self) -> None:
         text = f"a{SURROGATE}b"
         with pytest.raises(UnicodeEncodeError):
             re2.search("b", text)
         assert Regex("b").search(text)
-        assert Regex("b").span(text) == (2, 3)
+        assert Regex("b").find_span(text) == (2, 3)
         assert Regex("b").replace(text, "c") == "a?c"
-        assert RegexSet(["b"]).first(text) == 0
+        assert RegexSet(["b"]).first_match(text) == 0
 
     def test_a_lone_surrogate_in_a_pattern_is_refused(self) -> None:
         with pytest.raises(RegexError, match="surrogate"):
@@ -185,7 +185,7 @@ class TestSurprises:
 
     def test_nul_does_not_end_a_text(self) -> None:
         assert Regex("b").search("a\0b")
-        assert RegexSet(["b"]).first("a\0b") == 0
+        assert RegexSet(["b"]).first_match("a\0b") == 0
 
 
 def _set(patterns: list[str]) -> re2.Set:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.engines.yaml_comments import comments
+from policyguard.engines.yaml_comments import find_comments
 from policyguard.engines.yaml_source import parse
-from policyguard.engines.yaml_tree import plain
+from policyguard.engines.yaml_tree import to_plain
 
 
 def _found(text: str) -> list[tuple[str, int, bool]]:
@@ -16,7 +16,8 @@ def _found(text: str) -> list[tuple[str, int, bool]]:
     assert parsed.root is not None, parsed.diagnostics
     source = parsed.root.source
     return [
-        (one.text, source.span(one.start, one.end).line, one.alone) for one in comments(parsed.root)
+        (one.text, source.span(one.start, one.end).line, one.is_whole_line)
+        for one in find_comments(parsed.root)
     ]
 
 
@@ -67,12 +68,12 @@ def test_without_its_comments_a_file_says_the_same(lines):
     parsed = parse(text, "x.yaml")
     assert parsed.root is not None
     bare = text
-    for comment in reversed(list(comments(parsed.root))):
+    for comment in reversed(list(find_comments(parsed.root))):
         bare = bare[: comment.start] + bare[comment.end :]
     again = parse(bare, "x.yaml")
     assert again.root is not None
-    assert plain(again.root) == plain(parsed.root)
-    assert list(comments(again.root)) == []
+    assert to_plain(again.root) == to_plain(parsed.root)
+    assert list(find_comments(again.root)) == []
 
 
 @given(_TEXT)
@@ -81,9 +82,9 @@ def test_whatever_can_be_read_has_comments_that_change_nothing(text):
     if parsed.root is None or parsed.diagnostics:
         return
     bare = text
-    for comment in reversed(list(comments(parsed.root))):
+    for comment in reversed(list(find_comments(parsed.root))):
         assert bare[comment.start] == "#"
         bare = bare[: comment.start] + bare[comment.end :]
     again = parse(bare, "x.yaml")
     assert again.root is not None
-    assert plain(again.root) == plain(parsed.root)
+    assert to_plain(again.root) == to_plain(parsed.root)

@@ -15,10 +15,17 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from policyguard.engines import yaml_source
-from policyguard.engines.source import LARGEST
-from policyguard.engines.yaml_places import places
-from policyguard.engines.yaml_source import DEEPEST, parse
-from policyguard.engines.yaml_tree import Mapping, Node, Scalar, Sequence, descend, plain
+from policyguard.engines.source import MAX_FILE_BYTES
+from policyguard.engines.yaml_positions import locate_value
+from policyguard.engines.yaml_source import MAX_DEPTH, parse
+from policyguard.engines.yaml_tree import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    descend,
+    to_plain,
+)
 
 
 def codes(data: str | bytes) -> list[str]:
@@ -28,22 +35,22 @@ def codes(data: str | bytes) -> list[str]:
 def value_of(text: str) -> object:
     parsed = parse(f"a: {text}\n", "p")
     assert parsed.diagnostics == []
-    return plain(parsed.root)["a"]
+    return to_plain(parsed.root)["a"]
 
 
 def nodes(node: Node):
     yield node
-    if isinstance(node, Sequence):
+    if isinstance(node, SequenceNode):
         for item in node.items:
             yield from nodes(item)
-    elif isinstance(node, Mapping):
+    elif isinstance(node, MappingNode):
         for key, value in node.entries:
             yield key
             yield from nodes(value)
 
 
 def scalars(node: Node):
-    return (found for found in nodes(node) if isinstance(found, Scalar))
+    return (found for found in nodes(node) if isinstance(found, ScalarNode))
 
 
 # What a scalar is.
@@ -93,7 +100,7 @@ def test_numbers_that_cannot_be_one_are_errors(text):
 
 
 def test_the_key_on_works_quoted_and_unquoted():
-    assert plain(parse("on: error", "p").root) == plain(parse("'on': error", "p").root)
+    assert to_plain(parse("on: error", "p").root) == to_plain(parse("'on': error", "p").root)
 
 
 # What is refused.
@@ -142,7 +149,7 @@ def test_a_mistake_does_not_hide_the_next_one():
         "yaml/duplicate-key",
         "yaml/key",
     ]
-    assert plain(parse(text, "p").root) == {"a": 1, "3": "c", "d": "e", "f": "*g", "h": "017"}
+    assert to_plain(parse(text, "p").root) == {"a": 1, "3": "c", "d": "e", "f": "*g", "h": "017"}
 
 
 def test_two_hundred_thousand_brackets_are_too_deep():
@@ -154,7 +161,7 @@ def test_depth_is_counted_through_aliases():
     nested = "[" * 40 + "]" * 40
     text = f"a: &a {nested}\nb: {'[' * 30}*a{']' * 30}"
     assert codes(text) == ["yaml/too-deep"]
-    assert DEEPEST > 50
+    assert MAX_DEPTH > 50
     assert codes(f"a: &a {nested}\nb: {'[' * 10}*a{']' * 10}") == []
 
 
@@ -166,18 +173,18 @@ def test_aliases_that_grow_exponentially_are_refused():
 
 def test_an_alias_has_the_place_of_its_anchor():
     root = parse("a: &x [1, 2]\nb: *x\n", "p").root
-    assert plain(root) == {"a": [1, 2], "b": [1, 2]}
+    assert to_plain(root) == {"a": [1, 2], "b": [1, 2]}
     node, _ = descend(root, ("b", 1))
     assert (node.span.line, node.span.column) == (1, 11)
 
 
 def test_a_file_over_a_mebibyte_is_refused():
-    assert codes("a: " + "x" * LARGEST) == ["load/too-large"]
-    assert codes("a: " + "x" * (LARGEST - 3)) == []
+    assert codes("a: " + "x" * MAX_FILE_BYTES) == ["load/too-large"]
+    assert codes("a: " + "x" * (MAX_FILE_BYTES - 3)) == []
 
 
 def test_a_mebibyte_of_control_characters_is_reported_briefly():
-    assert 1 <= len(codes("\x07" * LARGEST)) <= 20
+    assert 1 <= len(codes("\x07" * MAX_FILE_BYTES)) <= 20
 
 
 def test_byte_order_mark_and_other_line_breaks_change_no_place():
@@ -219,7 +226,7 @@ def test_without_libyaml_the_tree_is_the_same(monkeypatch):
     monkeypatch.setattr(yaml_source, "_Parser", yaml.SafeLoader)
     found = parse(text, "p")
     assert found.diagnostics == []
-    assert plain(found.root) == plain(expected.root)
+    assert to_plain(found.root) == to_plain(expected.root)
     assert [one.span for one in nodes(found.root)] == [one.span for one in nodes(expected.root)]
     assert codes("[" * 200_000) == ["yaml/too-deep"]
     assert codes("a: [") == ["yaml/syntax"]
@@ -238,7 +245,7 @@ def test_keys_values_and_collections_have_spans():
         found = node.span
         return found.line, found.column, found.end_line, found.end_column
 
-    assert root.key("é").span.end_column == 2
+    assert root.key_node("é").span.end_column == 2
     assert span("é") == (1, 4, 1, 14)
     assert span("é", 1) == (1, 8, 1, 13)
     assert span("k") == (3, 3, 5, 8)
@@ -256,7 +263,7 @@ def test_a_block_scalar_ends_with_its_text():
 
 def inside(text: str, *place: int) -> tuple[int, int, int, int]:
     (node,) = (node for node in scalars(parse(text, "p").root) if node.text != "a")
-    found = node.inside(*place)
+    found = node.line_span(*place)
     return found.line, found.column, found.end_line, found.end_column
 
 
@@ -330,12 +337,12 @@ def check(before: str, writer: Writer, after: str) -> None:
     assert node.text == writer.value, text
     lines = text.split("\n")
     for index, (character, start, end) in enumerate(writer.marks):
-        span = node.stretch(index, index + 1)
+        span = node.subspan(index, index + 1)
         assert span == parsed.source.span(shift + start, shift + end), (text, index)
         line = writer.value.count("\n", 0, index) + 1
         column = index - (writer.value.rfind("\n", 0, index) + 1) + 1
         if character != "\n":
-            assert node.inside(line, column, line, column + 1) == span
+            assert node.line_span(line, column, line, column + 1) == span
         if text[shift + start] == character and character != "\n":
             assert lines[span.line - 1][span.column - 1] == character
 
@@ -540,7 +547,7 @@ def test_no_text_is_a_traceback_and_every_scalar_finds_its_places(text):
     parsed = parse(text, "p")
     assert parsed.root is not None or parsed.diagnostics
     for node in scalars(parsed.root) if parsed.root else ():
-        walk = places(node.source.text, node.start, node.end, node.style, node.text)
+        walk = locate_value(node.source.text, node.start, node.end, node.style, node.text)
         # The place of an unknown alias is not a scalar's.
         assert walk is not None or node.text.startswith("*")
     for node in nodes(parsed.root) if parsed.root else ():
@@ -558,5 +565,5 @@ def test_no_bytes_are_a_traceback(data):
 
 
 def test_the_tree_is_what_it_is_without_places():
-    assert isinstance(parse("[]", "p").root, Sequence)
-    assert isinstance(parse("{}", "p").root, Mapping)
+    assert isinstance(parse("[]", "p").root, SequenceNode)
+    assert isinstance(parse("{}", "p").root, MappingNode)

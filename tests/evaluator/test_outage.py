@@ -37,13 +37,13 @@ def allowed(session: Session, tool: str, at: int, server: str = "") -> bool:
 
 
 def test_without_times_there_is_no_outage(guard: Guard) -> None:
-    session = guard.start(Started("s"))
+    session = guard._start_session(Started("s"))
     for number in range(9):
         call = f"c{number}"
-        decision = session.replay(Admitted("s", call=call, tool="get", args={}))
+        decision = session._replay(Admitted("s", call=call, tool="get", args={}))
         assert decision is not None
         assert decision.allowed
-        session.replay(Completed("s", call=call, ok=False, text="x", blame="harness"))
+        session._replay(Completed("s", call=call, ok=False, text="x", blame="harness"))
 
 
 def test_a_call_without_a_time_is_not_refused_by_an_outage(guard: Guard) -> None:
@@ -51,7 +51,7 @@ def test_a_call_without_a_time_is_not_refused_by_an_outage(guard: Guard) -> None
     fail(session, "get", NOW)
     fail(session, "get", NOW)
     assert not allowed(session, "get", NOW)
-    decision = session.replay(Admitted("s", call="x", tool="get", args={}))
+    decision = session._replay(Admitted("s", call="x", tool="get", args={}))
     assert decision is not None
     assert decision.allowed
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from policyguard.compiler import Compiled, compile_policy
-from policyguard.compiler.examples import prepared
+from policyguard.compiler import CompiledPolicy, compile_policy
+from policyguard.compiler.check.examples import prepare_example
 from policyguard.model.entry import Example
 
 POLICY = """
@@ -34,7 +34,7 @@ rules:
 
 
 @pytest.fixture(scope="module")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
+def policy(tmp_path_factory: pytest.TempPathFactory) -> CompiledPolicy:
     file = tmp_path_factory.mktemp("rules") / "policy.yaml"
     file.write_text(POLICY, "utf-8")
     return compile_policy(Path(file), environ={})
@@ -60,19 +60,19 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     ],
 )
 def test_which_rules_are_asked(
-    policy: Compiled, example: dict[str, Any], expected: list[str]
+    policy: CompiledPolicy, example: dict[str, Any], expected: list[str]
 ) -> None:
     given = {"tool": "some", "args": {}, "at": "2025-06-01T00:00:00Z", **example}
-    plan, attempt = prepared(policy.policy, Example(**given), policy.evaluator)
-    doubtful = plan.rules.doubtful(attempt)
+    plan, attempt = prepare_example(policy.policy, Example(**given), policy.evaluator)
+    doubtful = plan.rules.possible_matches(attempt)
     assert [rule.id for rule in doubtful] == [f"rules/{name}" for name in expected]
     for rule in plan.rules:
         if rule not in doubtful:
-            assert rule.judge(attempt) is None
-    assert {fault.entry for fault in attempt.faults} <= {rule.id for rule in doubtful}
+            assert rule.evaluate(attempt) is None
+    assert {fault.entry for fault in attempt.errors} <= {rule.id for rule in doubtful}
 
 
-def test_tools_with_the_same_rules_share_what_asks_them(policy: Compiled) -> None:
+def test_tools_with_the_same_rules_share_what_asks_them(policy: CompiledPolicy) -> None:
     one, two, other = (
         policy.evaluator.plan(tool, "", "", "").rules for tool in ("a", "b", "always")
     )

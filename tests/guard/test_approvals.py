@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from policyguard import CallRefused, Guard, Session
-from policyguard.model.decision import Decision, Fault
+from policyguard.model.decision import Decision, EvalError
 from policyguard.model.event import Admitted, Approved, Granted, Refused
 
 POLICY = """
@@ -267,7 +267,7 @@ def test_an_approver_that_fails_says_no_and_is_heard_of(
     with caplog.at_level(logging.ERROR, "policyguard"):
         decision = session.check("pay", {"amount": 5})
     assert (decision.allowed, decision.effect) == (False, "ask")
-    assert decision.errors == (Fault("approver", "ConnectionError: nobody at the door"),)
+    assert decision.errors == (EvalError("approver", "ConnectionError: nobody at the door"),)
     assert "the approver failed on c1" in caplog.text
     assert "nobody at the door" in caplog.text
     with pytest.raises(CallRefused, match="needs an approval"):

@@ -13,9 +13,9 @@ from policyguard import Effect, Guard
 from policyguard.guard.session import Session
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.model.event import Admitted, Closed, Completed, Event, Started, TurnStarted
-from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.protocol import Caps
+from policyguard.store.sqlite.store import SqliteStore
 
 POLICY = """
 policyguard: 1
@@ -40,8 +40,8 @@ def call(session: Session, number: int = 0) -> bool:
 
 
 def written(guard: Guard, session: str = "s") -> list[type[Event]]:
-    assert guard.journal is not None
-    return [type(event) for event in guard.journal.events(session)]
+    assert guard._journal is not None
+    return [type(event) for event in guard._journal.read_events(session)]
 
 
 def open_files(folder: Path) -> list[str]:
@@ -122,7 +122,7 @@ def test_a_guard_without_a_store_may_be_closed(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_at_the_end_is_told_and_all_is_let_go(tmp_path: Path) -> None:
     path = tmp_path / "state" / "store.db"
-    guard = load(tmp_path, SqliteStore(path, caps=CAPS, patience=0.05))
+    guard = load(tmp_path, SqliteStore(path, caps=CAPS, timeout=0.05))
     call(guard.session("s", project="p"))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -150,8 +150,8 @@ def test_a_session_that_could_not_be_opened_is_not_held(tmp_path: Path) -> None:
     first = load(tmp_path)
     session = first.session("s")
     call(session)
-    assert first.journal is not None
-    path = first.journal.path("s")
+    assert first._journal is not None
+    path = first._journal.path_of("s")
     first.close()
     was = path.read_text()
     path.write_text(was.replace('"call":"c1"', '"call":"c7"', 1))
@@ -219,7 +219,7 @@ def test_a_session_that_is_over_takes_nothing_more(tmp_path: Path) -> None:
     assert not session.record(decision, result="too late").counted
     session.release(other)
     assert not session.check("read").allowed
-    assert session.replay(TurnStarted("s")) is None
+    assert session._replay(TurnStarted("s")) is None
     assert written(guard) == [Started, Admitted, Admitted, Closed]
     assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
 
@@ -244,8 +244,8 @@ def test_a_session_whose_end_cannot_be_written_goes_all_the_same(
 ) -> None:
     guard = load(tmp_path, more="bounds: {sessions: 2}\n")
     first, _ = guard.session("s"), guard.session("t")
-    assert guard.journal is not None
-    guard.journal.path("s").unlink()
+    assert guard._journal is not None
+    guard._journal.path_of("s").unlink()
     if evicted:
         assert guard.session("u").check("read").allowed
         assert "session 's' had to go" in caplog.text
@@ -255,15 +255,15 @@ def test_a_session_whose_end_cannot_be_written_goes_all_the_same(
             first.close()
         first.close()
     assert first.closed
-    assert guard.keeper is not None
-    guard.keeper.store.lease("s").close()
+    assert guard._constraint_sync is not None
+    guard._constraint_sync.store.lock_session("s").release()
     for name in "vw":
         guard.session(name)
 
 
 def test_a_session_whose_end_cannot_be_anchored_leaves_its_file(tmp_path: Path) -> None:
     path = tmp_path / "state" / "store.db"
-    guard = load(tmp_path, SqliteStore(path, caps=CAPS, patience=0.05))
+    guard = load(tmp_path, SqliteStore(path, caps=CAPS, timeout=0.05))
     session = guard.session("s")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

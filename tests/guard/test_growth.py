@@ -42,17 +42,17 @@ def test_invented_tools_and_failures_stay_within_the_caps(guard: Guard, many: in
         elif number % 3:
             session.record(decision, error=f"strange {number}")
         session.check(f"poll{number}", {"n": number})
-    state = guard.world.state.sessions["one"]
-    memory = guard.world.memory
+    state = guard._state.engine_state.sessions["one"]
+    memory = guard._state.constraint_set
     assert refused > many - 100, "the keys of the budget are full"
-    assert len(state.flights) <= 30
+    assert len(state.in_flight) <= 30
     assert len(memory) <= 60
     assert len(list(memory.evidence())) <= 60
-    assert len(state.facts["#tools"]) <= 40
-    assert all(len(accounts) <= 20 for accounts in guard.world.state.book.accounts.values())
-    assert len(state.confirmed) <= 64
-    assert guard.evaluator.plan.cache_info().currsize <= 40
-    assert guard.evaluator.candidates.cache_info().currsize <= 40
+    assert len(state.cel_session["#tools"]) <= 40
+    assert all(len(accounts) <= 20 for accounts in guard._state.engine_state.ledger.usages.values())
+    assert len(state.confirmed_constraints) <= 64
+    assert guard._evaluator.plan.cache_info().currsize <= 40
+    assert guard._evaluator.candidates.cache_info().currsize <= 40
 
 
 @pytest.mark.parametrize("many", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
@@ -60,5 +60,5 @@ def test_invented_sessions_stay_within_the_cap(guard: Guard, many: int) -> None:
     for number in range(many):
         session = guard.session(f"s{number}")
         session.record(session.check("x", {"n": number}), result="fine")
-    assert len(guard.world.state.sessions) <= 50
-    assert len(guard.world.state.book.accounts["budgets/keyed"]) <= 50
+    assert len(guard._state.engine_state.sessions) <= 50
+    assert len(guard._state.engine_state.ledger.usages["budgets/keyed"]) <= 50

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from policyguard import Guard
 from policyguard.cli import main
 from policyguard.journal.errors import AlteredError, JournalError
-from policyguard.store.memory import MemoryStore
+from policyguard.store.memory.store import MemoryStore
 from tests.journal.world import CAPS
 
 POLICY = "policyguard: 1\nname: keyed\nbudgets: {few: {calls: 3}}\n"

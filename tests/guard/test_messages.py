@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard import Guard
-from policyguard.model.decision import MESSAGE, Decision
+from policyguard.model.decision import MAX_MESSAGE_CHARS, Decision
 
 POLICY = """
 policyguard: 1
@@ -60,7 +60,7 @@ def test_no_message_is_longer_than_a_model_should_read(
     session = _guard("long " * 200, "instead " * 200).session("s")
     for _ in range(times):
         decision = session.check(tool, args)
-        assert len(decision.message) <= MESSAGE
+        assert len(decision.message) <= MAX_MESSAGE_CHARS
         if not decision.allowed:
             assert decision.violations[0].id[:40] in decision.message
             assert "Instead:" in decision.message

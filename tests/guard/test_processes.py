@@ -108,7 +108,7 @@ class Shop:
         guard = self.guard()
         session = guard.session("looks", project="p")
         session.decide("tool", {})
-        account = guard.world.state.book.get(budget, "p")
+        account = guard._state.engine_state.ledger.get(budget, "p")
         session.close()
         return account.used / 1e9
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
-from policyguard.compiler import Compiled, compile_policy
-from policyguard.guard.world import World
+from policyguard.compiler import CompiledPolicy, compile_policy
+from policyguard.guard.guard_state import GuardState
 from policyguard.journal.format import decode, encode
 from policyguard.model.event import Event
 
@@ -65,7 +65,7 @@ rules:
 """
 
 
-def _compile(calls: int) -> Compiled:
+def _compile(calls: int) -> CompiledPolicy:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
         file.write_text(POLICY.replace("CALLS", str(calls)))
@@ -107,7 +107,7 @@ STEPS = st.lists(
 class _World:
     """A guard, a session, and what has happened."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: CompiledPolicy) -> None:
         self.now = 10**18
         self.events: list[Event] = []
         self.guard = Guard(compiled, clock=lambda: self.now, listener=self.events.append)
@@ -189,10 +189,10 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
     world = _World(LOOSE)
     for step in steps:
         world.step(step)
-    rebuilt = World(LOOSE)
+    rebuilt = GuardState(LOOSE)
     for event in world.events:
         rebuilt.fold(decode(encode(event)))
-    live, folded = _plain(world.guard.world.state), _plain(rebuilt.state)
+    live, folded = _plain(world.guard._state.engine_state), _plain(rebuilt.engine_state)
     for state in (live, folded):
         for session in state["sessions"].values():
             for name in ("running", "elapsed"):  # made when an expression looks
@@ -202,7 +202,7 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
                 for name in _LIVE:
                     flight.pop(name, None)
     assert folded == live
-    assert _plain(rebuilt.memory) == _plain(world.guard.world.memory)
+    assert _plain(rebuilt.constraint_set) == _plain(world.guard._state.constraint_set)
 
 
 @settings(max_examples=150, deadline=None)
@@ -214,17 +214,17 @@ def test_a_session_is_calm_just_when_nothing_stands_against_its_calls(
     plans: dict[Any, None] = {}
     for step in steps:
         world.step(step)
-        for state in world.guard.world.state.sessions.values():
+        for state in world.guard._state.engine_state.sessions.values():
             stirring = set()
-            plans.update(dict.fromkeys(state._walks))
+            plans.update(dict.fromkeys(state._bound_plans))
             for plan in plans:
-                stirring |= {one.id for one in plan.limits if one.stirs(state.tracker(one))}
-                if plan.refusals is not None and state.tracker(plan.refusals).count:
+                stirring |= {one.id for one in plan.limits if one.stirs(state.get_tracker(one))}
+                if plan.refusals is not None and state.get_tracker(plan.refusals).count:
                     stirring.add(plan.refusals.id)
-            assert set(state.stirring) == stirring
-            said = state.calm
-            state.look()
-            assert said is state.calm
+            assert set(state.active_limits) == stirring
+            said = state.on_fast_path
+            state.refresh_fast_path()
+            assert said is state.on_fast_path
 
 
 @settings(max_examples=100, deadline=None)

@@ -73,14 +73,14 @@ def test_a_session_is_calm_again_when_what_was_refused_is_made_up_for(tmp_path: 
     session = _guard(tmp_path, steps).session("a")
     state = session._state
     session.record(session.check("x"), result="1")
-    assert state.calm
+    assert state.on_fast_path
     for _ in range(2):
         assert not session.check("x").allowed
-    assert not state.calm
+    assert not state.on_fast_path
     for number in range(2):
-        assert not state.calm
+        assert not state.on_fast_path
         session.record(session.check("y", {"n": number}), result="1")
-    assert state.calm
+    assert state.on_fast_path
     assert not session.check("x").allowed
 
 
@@ -89,7 +89,7 @@ def test_a_session_whose_parent_is_halted_is_halted_though_it_is_calm(tmp_path: 
     guard = _guard(tmp_path, halting)
     child = guard.session("child", parent=guard.session("parent"))
     child.record(child.check("x"), result="1")
-    assert child._state.calm
+    assert child._state.on_fast_path
     assert guard.session("parent").check("stop").effect == "halt"
     assert child.check("y").effect == "halt"
 
@@ -340,7 +340,7 @@ def test_an_internal_error_is_answered_as_the_policy_says(
 ) -> None:
     guard = _guard(tmp_path, LOOP + f"on_internal_error: {mode}\n")
     session = guard.session("a")
-    del session._state.known  # a state that no code of ours leaves behind
+    del session._state.plans_by_tool  # a state that no code of ours leaves behind
     decision = session.check("x")
     assert decision.allowed is allowed
     assert decision.errors[0].id == "internal"

@@ -179,8 +179,8 @@ def test_many_threads_write_one_chain(tmp_path: Path) -> None:
         return 50
 
     assert _together(8, work) == 400
-    assert guard.journal is not None
-    told = [type(event) for event in guard.journal.events("one")]
+    assert guard._journal is not None
+    told = [type(event) for event in guard._journal.read_events("one")]
     assert [told.count(kind) for kind in (Admitted, Completed)] == [400, 400]
 
 
@@ -231,7 +231,7 @@ def test_a_fork_does_not_wait_for_guards_that_wait_for_each_other(tmp_path: Path
     thread = threading.Thread(target=one.session("s").check, args=("tool",))
     thread.start()
     reached.wait(20)
-    with two.lock:
+    with two._lock:
         over.set()
         assert _in_child(two, "child") == 0
     thread.join(20)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.journal.chain import FIELDS, Chain, Hasher
+from policyguard.journal.chain import CHAIN_FIELDS, Chain, Hasher
 from policyguard.journal.format import LineError, decode, encode
-from policyguard.model.constraint import Lesson
+from policyguard.model.constraint import Observation
 from policyguard.model.event import Admitted, Completed, Event, Refused, Started
 
 SCHEMA = json.loads(
@@ -38,8 +38,8 @@ by_type: dict[Any, st.SearchStrategy[Any]] = {
     dict[str, float]: st.dictionaries(names, numbers, max_size=3),
     tuple[float, ...]: st.lists(numbers, max_size=3).map(tuple),
 }
-by_type[tuple[Lesson, ...]] = st.lists(
-    st.builds(Lesson, point=by_type[dict[str, Any]], seq=by_type[int], since=by_type[int]),
+by_type[tuple[Observation, ...]] = st.lists(
+    st.builds(Observation, point=by_type[dict[str, Any]], seq=by_type[int], since=by_type[int]),
     max_size=2,
 ).map(tuple)
 
@@ -101,9 +101,11 @@ def test_the_schema_has_the_fields_of_the_model_with_their_types_and_defaults(ki
         if name in expected:
             expected[name]["items"] = _shape(components[struct])
     described = {name: _shape(schema) for name, schema in _properties(kind).items()}
-    assert [name for name in described if name in FIELDS] == list(FIELDS)
-    assert {name: shape for name, shape in described.items() if name not in FIELDS} == expected
-    assert expected.keys().isdisjoint(FIELDS)
+    assert [name for name in described if name in CHAIN_FIELDS] == list(CHAIN_FIELDS)
+    assert {
+        name: shape for name, shape in described.items() if name not in CHAIN_FIELDS
+    } == expected
+    assert expected.keys().isdisjoint(CHAIN_FIELDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,7 +175,7 @@ def test_defaults_are_left_out_of_the_line() -> None:
 
 def test_a_result_that_stands_in_the_line_is_taken_as_explicit() -> None:
     event = decode('{"event":"completed","session":"s","call":"c0","ok":false}')
-    assert event == Completed("s", call="c0", ok=False, known="explicit")
+    assert event == Completed("s", call="c0", ok=False, provenance="explicit")
 
 
 @pytest.mark.parametrize(

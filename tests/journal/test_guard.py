@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from policyguard.compiler import compile_policy
 from policyguard.evaluator.fold import fold
-from policyguard.evaluator.state import State
+from policyguard.evaluator.session_state import EngineState
 from policyguard.guard import Guard
-from policyguard.journal.redact import Redaction
+from policyguard.journal.redaction import Redaction
 from policyguard.journal.verify import verify
 from policyguard.model.event import Event
-from policyguard.model.policy import Kept
+from policyguard.model.policy import RedactionMode
 from tests.journal.world import BEGIN, SECOND, World
 
 POLICY = """
@@ -70,13 +70,13 @@ def seen(value: Any, known: dict[int, int]) -> Any:
 )
 @given(steps=STEPS, kept=st.sampled_from(["keep", "mask", "hash", "drop"]))
 def test_the_journal_folds_to_the_same_state_as_the_events_that_were_lived(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str]], kept: Kept
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str]], kept: RedactionMode
 ) -> None:
     folder = tmp_path_factory.mktemp("world")
     (folder / "policy.yaml").write_text(POLICY)
     compiled = compile_policy(folder / "policy.yaml")
     redact = Redaction(args=kept, results=kept, fingerprinter=compiled.fingerprinter)
-    world = World(folder, redact=redact.by_kind)
+    world = World(folder, redact=redact.by_event_type)
     now = iter(range(BEGIN, BEGIN * 2, SECOND))
     lived: list[Event] = []
 
@@ -101,10 +101,10 @@ def test_the_journal_folds_to_the_same_state_as_the_events_that_were_lived(
             error = "boom" if then == "error" else None
             session.record(decision, result=f"{word} done", error=error, cost=0.1)
     assert len(lived) > len(steps)
-    states = State(), State()
+    states = EngineState(), EngineState()
     for event in lived:
         fold(compiled.evaluator, states[0], event)
-    for event in world.journal.events("s"):
+    for event in world.journal.read_events("s"):
         fold(compiled.evaluator, states[1], event)
     assert seen(states[1], {}) == seen(states[0], {})
-    assert not verify([world.folder], anchors=world.anchors).failed
+    assert not verify([world.folder], anchors=world.anchors).has_failed

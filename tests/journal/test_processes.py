@@ -17,8 +17,8 @@ from policyguard.journal.errors import JournalError
 from policyguard.journal.journal import Journal
 from policyguard.journal.verify import verify
 from policyguard.model.event import Admitted, Closed, Started, TurnStarted
-from policyguard.store.durable import SqliteStore
 from policyguard.store.protocol import Caps
+from policyguard.store.sqlite.store import SqliteStore
 from tests.journal.world import World, run
 
 CAPS = Caps(constraints=10, evidence=10, anchors=100_000)
@@ -29,7 +29,7 @@ from pathlib import Path
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal import Journal
 from policyguard.model.event import *
-from policyguard.store.durable import SqliteStore
+from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.protocol import Caps
 folder = Path(sys.argv[1])
 store = SqliteStore(folder / "store.db", caps=Caps(constraints=10, evidence=10, anchors=100_000))
@@ -63,10 +63,10 @@ def reopened(folder: Path) -> tuple[SqliteStore, Journal]:
     return store, Journal(
         folder / "journal",
         store.anchors,
-        redact={},
+        redactions={},
         sync=False,
-        largest=10**6,
-        open_files=8,
+        max_field_bytes=10**6,
+        max_open_files=8,
     )
 
 
@@ -82,7 +82,7 @@ journal.close()
     while any(process.poll() is None for process in processes):
         store, journal = reopened(tmp_path)
         if journal.folder.exists():  # verified while it is being written
-            assert not verify([journal.folder], anchors=store.anchors).failed
+            assert not verify([journal.folder], anchors=store.anchors).has_failed
         time.sleep(0.05)
     for process in processes:
         process.communicate()
@@ -113,12 +113,12 @@ def test_a_process_that_is_killed_loses_no_event_and_fails_no_chain(
         written += killed(tmp_path, chance.uniform(0, 0.12), "s")
         store, journal = reopened(tmp_path)
         result = verify([journal.folder], anchors=store.anchors)
-        assert not result.failed, result.findings
+        assert not result.has_failed, result.findings
         store.close()
     calls = [
         event
         for number in range(3)
-        for event in journal.events(f"s-{number}")
+        for event in journal.read_events(f"s-{number}")
         if isinstance(event, Admitted)
     ]
     assert written <= len(calls) <= written + rounds
@@ -138,10 +138,10 @@ def test_eight_processes_that_are_killed(tmp_path: Path) -> None:
         process.kill()
     told = [process.communicate()[0].count(b".") for process in processes]
     store, journal = reopened(tmp_path)
-    assert not verify([journal.folder], anchors=store.anchors).failed
+    assert not verify([journal.folder], anchors=store.anchors).has_failed
     for number, written in enumerate(told):
         sessions = [f"p{number}-{part}" for part in range(3)]
-        calls = [e for s in sessions for e in journal.events(s) if isinstance(e, Admitted)]
+        calls = [e for s in sessions for e in journal.read_events(s) if isinstance(e, Admitted)]
         assert written <= len(calls) <= written + 1
 
 
@@ -201,7 +201,7 @@ def test_a_forked_child_leaves_its_parents_sessions_alone(tmp_path: Path) -> Non
     assert "belongs to the process that this one was forked from; open a session of" in said
     assert in_child(world, "t") == "written"
     world.write(TurnStarted("s"))
-    assert list(world.journal.events("s")) == [Started("s"), TurnStarted("s")]
+    assert list(world.journal.read_events("s")) == [Started("s"), TurnStarted("s")]
     other = world.opened()
     with pytest.raises(JournalError, match="is being written"):
         other.write(TurnStarted("s"))
@@ -239,8 +239,8 @@ def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path: Path) -> None:
     assert "cannot be written: File too large; lift the limit" in error
     assert end == r"""b'"}\n'"""
     store, journal = reopened(tmp_path)
-    assert not verify([journal.folder], anchors=store.anchors).failed
-    assert len(list(journal.events("s"))) == int(number) + 1 > 20  # there was room again
+    assert not verify([journal.folder], anchors=store.anchors).has_failed
+    assert len(list(journal.read_events("s"))) == int(number) + 1 > 20  # there was room again
     journal.write(Closed("s"))
     assert verify([journal.folder], anchors=store.anchors).findings == ()
 
@@ -304,7 +304,7 @@ def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     world = World(tmp_path)
     target = tmp_path / "target"
     target.write_text("precious")
-    world.journal.path("s").symlink_to(target)
+    world.journal.path_of("s").symlink_to(target)
     with pytest.raises(JournalError, match="it is a symbolic link"):
         world.write(Started("s"))
     assert target.read_text() == "precious"
@@ -312,7 +312,7 @@ def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
 
 def test_a_device_or_pipe_in_place_of_the_file(tmp_path: Path) -> None:
     world = World(tmp_path)
-    os.mkfifo(world.journal.path("s"))
+    os.mkfifo(world.journal.path_of("s"))
     with pytest.raises(JournalError, match="is no regular file; move it away"):
         world.write(Started("s"))
 
@@ -320,9 +320,9 @@ def test_a_device_or_pipe_in_place_of_the_file(tmp_path: Path) -> None:
 def test_an_error_in_one_session_is_none_in_another(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run(close=False))
-    os.mkfifo(world.journal.path("t"))
+    os.mkfifo(world.journal.path_of("t"))
     with pytest.raises(JournalError):
         world.write(Started("t"))
-    world.journal.path("t").unlink()
+    world.journal.path_of("t").unlink()
     world.write(Closed("s"), Started("t"))
     assert (len(world.lines("s")), len(world.lines("t"))) == (10, 1)

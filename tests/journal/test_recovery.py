@@ -17,7 +17,7 @@ def codes(world: World) -> list[str]:
 
 
 def cut(world: World, size: int) -> None:
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     path.write_bytes(path.read_bytes()[:size])
 
 
@@ -34,7 +34,7 @@ def test_death_at_any_byte_after_the_anchor_is_repaired_and_reported(tmp_path: P
         cut(world, anchor.size + keep)
         whole, torn = keep == len(last), keep < len(last)
         result = verify([world.folder], anchors=world.anchors)
-        assert not result.failed
+        assert not result.has_failed
         assert [one.code for one in result.findings] == (
             ["journal/torn-line"] if torn else ["journal/unanchored"]
         )
@@ -42,7 +42,7 @@ def test_death_at_any_byte_after_the_anchor_is_repaired_and_reported(tmp_path: P
         world.write(TurnStarted("s"))
         adopted = whole or keep == len(last) - 1  # all but the line feed is there
         kept = run(close=False)[: 8 + adopted]
-        assert list(world.journal.events("s")) == [*kept, TurnStarted("s")]
+        assert list(world.journal.read_events("s")) == [*kept, TurnStarted("s")]
         said = ["journal/torn-line"] * torn + ["journal/unanchored"] * adopted
         assert [one.code for one in world.reported] == said
         assert codes(world) == []
@@ -58,31 +58,31 @@ def test_death_in_the_first_line(tmp_path: Path) -> None:
         world = World(tmp_path / str(keep))
         world.write(Started("s"))
         cut(world, keep)
-        assert not verify([world.folder], anchors=world.anchors).failed
+        assert not verify([world.folder], anchors=world.anchors).has_failed
         world.restart()
         world.write(TurnStarted("s"))
         first = [Started("s")] if keep == size - 1 else []
-        assert list(world.journal.events("s")) == [*first, TurnStarted("s")]
+        assert list(world.journal.read_events("s")) == [*first, TurnStarted("s")]
         assert codes(world) == []
 
 
 def test_what_was_cut_before_the_anchor_is_no_accident(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run())
-    whole = world.journal.path("s").read_bytes()
+    whole = world.journal.path_of("s").read_bytes()
     borders = [at + by for at in range(len(whole)) if whole[at : at + 1] == b"\n" for by in (0, 1)]
     for size in sorted({*range(0, len(whole), 37), *borders, len(whole) - 1} - {len(whole)}):
         cut(world, size)
         result = verify([world.folder], anchors=world.anchors)
-        assert result.failed
+        assert result.has_failed
         assert "journal/cut-tail" in [one.code for one in result.findings]
         world.restart()
         with pytest.raises(AlteredError, match=r"was altered: .*policyguard verify"):
             world.write(TurnStarted("s"))
         with pytest.raises(AlteredError, match="was altered"):
-            list(world.journal.events("s"))
-        assert world.journal.path("s").stat().st_size == size
-        world.journal.path("s").write_bytes(whole)
+            list(world.journal.read_events("s"))
+        assert world.journal.path_of("s").stat().st_size == size
+        world.journal.path_of("s").write_bytes(whole)
     world.restart()
     world.write(TurnStarted("s"))
 
@@ -90,17 +90,17 @@ def test_what_was_cut_before_the_anchor_is_no_accident(tmp_path: Path) -> None:
 def test_a_file_that_was_taken_away_is_not_begun_anew(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run())
-    world.journal.path("s").unlink()
+    world.journal.path_of("s").unlink()
     with pytest.raises(AlteredError):
         world.write(Started("s"))
     with pytest.raises(AlteredError):
-        list(world.journal.events("s"))
+        list(world.journal.read_events("s"))
 
 
 def test_a_file_that_ends_otherwise_than_it_was_anchored(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run())
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     anchor = world.anchors.get("s")
     assert anchor is not None
     world.restart()
@@ -115,7 +115,7 @@ def test_a_file_that_ends_otherwise_than_it_was_anchored(tmp_path: Path) -> None
     with pytest.raises(AlteredError, match="line 10 is not the one that was anchored"):
         world.write(TurnStarted("s"))
     with pytest.raises(AlteredError, match="line 10 is not the one that was anchored"):
-        list(world.journal.events("s"))
+        list(world.journal.read_events("s"))
 
 
 def test_unanchored_lines_are_adopted_only_where_the_chain_holds(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_unanchored_lines_are_adopted_only_where_the_chain_holds(tmp_path: Path)
     world.write(*run(close=False)[:7])  # anchored up to the second
     good = world.lines()
     world.restart()
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     for bad in (
         [*good[:5], good[5].replace(b"read", b"wipe"), good[6]],
         [*good[:5], good[6]],
@@ -144,15 +144,15 @@ def test_unanchored_lines_are_adopted_only_where_the_chain_holds(tmp_path: Path)
 def test_without_an_anchor_the_whole_chain_is_followed(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run())
-    world.anchors.forget("s")
+    world.anchors.delete("s")
     world.restart()
     world.write(TurnStarted("s"))
-    assert len(list(world.journal.events("s"))) == 11
+    assert len(list(world.journal.read_events("s"))) == 11
     world.restart()
-    world.anchors.forget("s")
+    world.anchors.delete("s")
     lines = world.lines()
     lines[1] = lines[1].replace(b'"at":1', b'"at":2', 1)
-    world.journal.path("s").write_bytes(b"".join(lines))
+    world.journal.path_of("s").write_bytes(b"".join(lines))
     with pytest.raises(AlteredError, match="line 2 is not as it was written"):
         world.write(TurnStarted("s"))
 
@@ -161,13 +161,13 @@ def test_opening_does_not_read_what_lies_before_the_anchor(tmp_path: Path) -> No
     world = World(tmp_path)
     world.write(*run())
     world.restart()
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     content = path.read_bytes()
     path.write_bytes(content.replace(b"pytest", b"python", 1))
     world.write(TurnStarted("s"))  # costs the same however long the journal is …
     assert codes(world) == ["journal/edited"]  # … and verify reads it all
     with pytest.raises(AlteredError):
-        list(world.journal.events("s"))
+        list(world.journal.read_events("s"))
 
 
 def test_a_chain_goes_on_with_its_own_key_only(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_chain_goes_on_with_its_own_key_only(tmp_path: Path) -> None:
     world.write(Started("s"))
     world.restart()
     world.write(TurnStarted("s"))
-    assert len(list(world.journal.events("s"))) == 2
+    assert len(list(world.journal.read_events("s"))) == 2
     for key in (b"other", None):
         world.more["key"] = key
         world.restart()

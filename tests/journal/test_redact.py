@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.engines.regex import Regex
-from policyguard.journal.redact import Redaction
-from policyguard.model.constraint import Lesson
+from policyguard.journal.redaction import Redaction
+from policyguard.model.constraint import Observation
 from policyguard.model.event import (
     Admitted,
     Charge,
@@ -28,7 +28,7 @@ from policyguard.model.event import (
     Started,
     TurnStarted,
 )
-from policyguard.model.policy import Kept
+from policyguard.model.policy import RedactionMode
 from tests.journal.world import World, run
 
 SECRET = "hunter2"  # noqa: S105 - it is looked for in what is written
@@ -44,11 +44,11 @@ PATTERNS = (("secret", Regex(r"sk-[a-z0-9]+").replace), ("mail", Regex(r"\w+@\w+
 
 def hiding(**settings: Any) -> Callable[[Event], Event]:
     """What a journal writes of an event."""
-    by_kind = Redaction(**{"fingerprinter": TELL, **settings}).by_kind
+    by_kind = Redaction(**{"fingerprinter": TELL, **settings}).by_event_type
     return lambda event: by_kind.get(type(event), lambda told: told)(event)
 
 
-def redaction(kept: Kept, **more: Any) -> Callable[[Event], Event]:
+def redaction(kept: RedactionMode, **more: Any) -> Callable[[Event], Event]:
     return hiding(args=kept, results=kept, patterns=PATTERNS, **more)
 
 
@@ -62,7 +62,7 @@ def attempt(**args: Any) -> Admitted:
         tags={"team": "a"},
         class_="api_call",
         fingerprint="f",
-        like="l",
+        loose_fingerprint="l",
         numbers=(1.5,),
         targets=(f"https://x.org/{SECRET}",),
         keys={"limits/default/repeat": "k"},
@@ -85,13 +85,15 @@ RESULT = Completed(
     result_fingerprint="r",
     error_fingerprint="e",
     charges=(Charge("b", "k", 2),),
-    lessons=(Lesson("", "p", "call:f", "call:f", ok=False, error=f"denied: {SECRET}", seq=3),),
+    observations=(
+        Observation("", "p", "call:f", "call:f", ok=False, error=f"denied: {SECRET}", seq=3),
+    ),
 )
 SAID = {"args", "targets", "text", "error", "meta", "lessons", "like", "numbers"}
 
 
 @pytest.mark.parametrize("kept", ["mask", "hash", "drop"])
-def test_what_was_said_is_gone_and_what_was_derived_stays(kept: Kept) -> None:
+def test_what_was_said_is_gone_and_what_was_derived_stays(kept: RedactionMode) -> None:
     hide = redaction(kept)
     for event in (attempt(password=SECRET, deep=[{"pin": SECRET}]), RESULT):
         told = hide(event)
@@ -102,9 +104,9 @@ def test_what_was_said_is_gone_and_what_was_derived_stays(kept: Kept) -> None:
                 assert getattr(told, name) == getattr(event, name), name
     told = hide(RESULT)
     assert isinstance(told, Completed)
-    (lesson,) = told.lessons
+    (lesson,) = told.observations
     assert msgspec.structs.replace(lesson, error="") == msgspec.structs.replace(
-        RESULT.lessons[0], error=""
+        RESULT.observations[0], error=""
     )
 
 
@@ -132,10 +134,10 @@ CARD = 4111111111111111
 def test_numbers_are_blotted_as_texts_are(card: Any) -> None:
     patterns = [("card", Regex(r"\b[0-9]{16}\b").replace)]
     hide = hiding(args="keep", results="keep", patterns=patterns)
-    lesson = Lesson("", "p", "call:f", "call:f", ok=False, point={"card": card})
+    lesson = Observation("", "p", "call:f", "call:f", ok=False, point={"card": card})
     for event in (
         msgspec.structs.replace(attempt(card=card, n=1), numbers=(1.0, float(CARD))),
-        Completed("s", meta={"card": card}, lessons=(lesson,)),
+        Completed("s", meta={"card": card}, observations=(lesson,)),
     ):
         told = hide(event)
         assert str(CARD) not in repr(told)
@@ -214,21 +216,23 @@ def test_results_that_are_equal_have_equal_fingerprints(whole: bool) -> None:
     hide = redaction("hash", whole=whole)
 
     def told(text: str) -> Event:
-        return hide(Completed("s", text=text, result_fingerprint=TELL.text(text)))
+        return hide(Completed("s", text=text, result_fingerprint=TELL.fingerprint_text(text)))
 
     assert told("a") == told("a") != told("b")
-    assert told("a") == Completed("s", text=f"#{TELL.text('a')}", result_fingerprint=TELL.text("a"))
+    assert told("a") == Completed(
+        "s", text=f"#{TELL.fingerprint_text('a')}", result_fingerprint=TELL.fingerprint_text("a")
+    )
     assert hide(Completed("s")) == Completed("s")
-    assert hide(Completed("s", text="a")) == Completed("s", text=f"#{TELL.text('a')}")
+    assert hide(Completed("s", text="a")) == Completed("s", text=f"#{TELL.fingerprint_text('a')}")
     other = redaction("hash", fingerprinter=fingerprinter(b"other"))
     assert other(Completed("s", text="a")) != hide(Completed("s", text="a"))
 
 
 def test_the_fingerprint_of_a_part_of_a_result_does_not_stand_for_all_of_it() -> None:
-    result = Completed("s", text="head and tail", result_fingerprint=TELL.text("head"))
+    result = Completed("s", text="head and tail", result_fingerprint=TELL.fingerprint_text("head"))
     told = redaction("hash")(result)
     assert isinstance(told, Completed)
-    assert told.text == f"#{TELL.text('head and tail')}"
+    assert told.text == f"#{TELL.fingerprint_text('head and tail')}"
 
 
 def test_drop_leaves_nothing() -> None:
@@ -247,19 +251,21 @@ def test_arguments_and_results_are_redacted_apart() -> None:
     assert told == Refused("s", fingerprint="f")
 
 
-LEARNED = Lesson(
+LEARNED = Observation(
     "", "p", "call:f", "call:f", ok=False, label=f"log in as {SECRET}", point={"name": SECRET}
 )
 OF_ARGS = [
     attempt(password=SECRET),
     Refused("s", call="c2", args={"password": SECRET}),
     Refused("s", call="c2", targets=(SECRET,)),
-    Completed("s", call="c2", lessons=(LEARNED,)),
+    Completed("s", call="c2", observations=(LEARNED,)),
 ]
 OF_RESULTS = [
     Completed("s", call="c2", text=SECRET),
     Completed("s", call="c2", meta={"token": SECRET}),
-    Completed("s", call="c2", lessons=(Lesson("", "p", "k", "k", ok=False, error=SECRET),)),
+    Completed(
+        "s", call="c2", observations=(Observation("", "p", "k", "k", ok=False, error=SECRET),)
+    ),
     Ended("s", call="c2", text=SECRET),
     Ended("s", call="c2", error=SECRET),
 ]
@@ -268,7 +274,7 @@ OF_RESULTS = [
 @pytest.mark.parametrize("kept", ["mask", "hash", "drop"])
 @pytest.mark.parametrize("event", OF_ARGS + OF_RESULTS)
 def test_each_kind_of_event_is_hidden_by_what_concerns_it_and_by_nothing_else(
-    kept: Kept, event: Event
+    kept: RedactionMode, event: Event
 ) -> None:
     args = hiding(args=kept, results="keep")
     results = hiding(args="keep", results=kept)
@@ -286,7 +292,7 @@ def test_each_kind_of_event_is_hidden_by_what_concerns_it_and_by_nothing_else(
     "event",
     [Started("s", tags={"a": "sk-1"}), TurnStarted("s"), Spent("s"), Granted("s", by="ana")],
 )
-def test_what_the_host_says_stays(kept: Kept, event: Event) -> None:
+def test_what_the_host_says_stays(kept: RedactionMode, event: Event) -> None:
     assert redaction(kept)(event) is event
 
 
@@ -298,22 +304,24 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(), values, max_size=4), st.sampled_from(["mask", "hash", "drop"]))
-def test_any_arguments_can_be_redacted_twice_alike(args: dict[str, Any], kept: Kept) -> None:
+def test_any_arguments_can_be_redacted_twice_alike(
+    args: dict[str, Any], kept: RedactionMode
+) -> None:
     event = Refused("s", args=args)
     assert repr(redaction(kept)(event)) == repr(redaction(kept)(event))
 
 
 @pytest.mark.parametrize("kept", ["keep", "mask", "hash", "drop"])
-def test_a_line_says_whether_it_was_masked(tmp_path: Path, kept: Kept) -> None:
+def test_a_line_says_whether_it_was_masked(tmp_path: Path, kept: RedactionMode) -> None:
     redact = Redaction(args=kept, results=kept, patterns=PATTERNS, fingerprinter=TELL)
-    world = World(tmp_path, redact=redact.by_kind)
+    world = World(tmp_path, redact=redact.by_event_type)
     world.write(*run(), attempt(a="sk-1"), Completed("s", text="sk-1"))
     hidden = {"args", "text"}
     for line, event in zip(world.lines(), run(), strict=False):
         value = json.loads(line)
         said = any(getattr(event, name, None) for name in hidden)
         assert value.get("masked", False) is (said and kept != "keep")
-    *_, call, result = world.journal.events("s")
+    *_, call, result = world.journal.read_events("s")
     assert isinstance(call, Admitted)
     assert call.args is None  # also where only a pattern has found something
     assert isinstance(result, Completed)

@@ -24,7 +24,7 @@ def closed(world: World, *sessions: str) -> None:
     for day, session in enumerate(sessions):
         world.write(Started(session), Closed(session))
         at = BEGIN + day * DAY
-        os.utime(world.journal.path(session), ns=(at, at))
+        os.utime(world.journal.path_of(session), ns=(at, at))
 
 
 def left(world: World) -> list[str]:
@@ -34,19 +34,19 @@ def left(world: World) -> list[str]:
 def test_old_journals_go_with_their_anchors(tmp_path: Path) -> None:
     world = World(tmp_path)
     closed(world, "a", "b", "c")
-    gone = prune(world.folder, world.anchors, before=BEGIN + DAY + 1, most=100)
-    assert gone == [world.journal.path("a"), world.journal.path("b")]
+    gone = prune(world.folder, world.anchors, before=BEGIN + DAY + 1, max_journals=100)
+    assert gone == [world.journal.path_of("a"), world.journal.path_of("b")]
     assert left(world) == ["c"]
     assert verify([world.folder], anchors=world.anchors).findings == ()
-    assert prune(world.folder, world.anchors, before=None, most=100) == []
+    assert prune(world.folder, world.anchors, before=None, max_journals=100) == []
 
 
 def test_the_oldest_of_too_many_go(tmp_path: Path) -> None:
     world = World(tmp_path)
     closed(world, "a", "b", "c", "d")
-    prune(world.folder, world.anchors, before=None, most=2)
+    prune(world.folder, world.anchors, before=None, max_journals=2)
     assert left(world) == ["c", "d"]
-    prune(world.folder, world.anchors, before=None, most=0)
+    prune(world.folder, world.anchors, before=None, max_journals=0)
     assert left(world) == []
     assert list(world.folder.iterdir()) == []
 
@@ -54,18 +54,18 @@ def test_the_oldest_of_too_many_go(tmp_path: Path) -> None:
 def test_what_is_being_written_stays(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(Started("s"))
-    os.utime(world.journal.path("s"), ns=(BEGIN, BEGIN))
-    assert prune(world.folder, world.anchors, before=BEGIN + DAY, most=0) == []
+    os.utime(world.journal.path_of("s"), ns=(BEGIN, BEGIN))
+    assert prune(world.folder, world.anchors, before=BEGIN + DAY, max_journals=0) == []
     world.write(Closed("s"))
-    assert list(world.journal.events("s")) == [Started("s"), Closed("s")]
+    assert list(world.journal.read_events("s")) == [Started("s"), Closed("s")]
 
 
 def test_a_session_goes_on_while_its_file_is_being_removed(tmp_path: Path) -> None:
     """The writer has opened the file, and gets the lock when it is nobody's any more."""
     world = World(tmp_path)
     closed(world, "a")
-    path = world.journal.path("a")
-    world.anchors.forget("a")
+    path = world.journal.path_of("a")
+    world.anchors.delete("a")
     with path.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         writer = threading.Thread(target=world.write, args=(Started("a"),))
@@ -73,41 +73,41 @@ def test_a_session_goes_on_while_its_file_is_being_removed(tmp_path: Path) -> No
         time.sleep(0.02)
         path.unlink()
     writer.join()
-    assert list(world.journal.events("a")) == [Started("a")]
+    assert list(world.journal.read_events("a")) == [Started("a")]
 
 
 def test_a_session_that_was_pruned_may_begin_anew(tmp_path: Path) -> None:
     world = World(tmp_path)
     closed(world, "a")
-    prune(world.folder, world.anchors, before=None, most=0)
+    prune(world.folder, world.anchors, before=None, max_journals=0)
     world.write(Started("a"))
-    assert list(world.journal.events("a")) == [Started("a")]
+    assert list(world.journal.read_events("a")) == [Started("a")]
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     world = World(tmp_path)
     for name in ("notes.jsonl", "notes.txt", f"x-{'0' * 31}.jsonl"):
         (world.folder / name).write_text("precious")
-    prune(world.folder, world.anchors, before=BEGIN * 2, most=0)
+    prune(world.folder, world.anchors, before=BEGIN * 2, max_journals=0)
     assert len(list(world.folder.iterdir())) == 3
 
 
 def test_a_file_has_no_say_over_the_anchor_of_another_session(tmp_path: Path) -> None:
     world = World(tmp_path)
     closed(world, "a", "b")
-    world.journal.path("a").write_bytes(world.journal.path("b").read_bytes())
-    os.utime(world.journal.path("a"), ns=(BEGIN, BEGIN))
-    prune(world.folder, world.anchors, before=BEGIN + 1, most=100)
+    world.journal.path_of("a").write_bytes(world.journal.path_of("b").read_bytes())
+    os.utime(world.journal.path_of("a"), ns=(BEGIN, BEGIN))
+    prune(world.folder, world.anchors, before=BEGIN + 1, max_journals=100)
     assert left(world) == ["a", "b"]  # that `a` was exchanged is still to be seen
-    assert verify([world.folder], anchors=world.anchors).failed
+    assert verify([world.folder], anchors=world.anchors).has_failed
 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
     world = World(tmp_path)
-    assert prune(tmp_path / "nowhere", world.anchors, before=None, most=0) == []
+    assert prune(tmp_path / "nowhere", world.anchors, before=None, max_journals=0) == []
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match="cannot be removed"):
-        prune(tmp_path / "file", world.anchors, before=None, most=0)
+        prune(tmp_path / "file", world.anchors, before=None, max_journals=0)
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_a_hundred_thousand_sessions_leave_as_many_files_as_are_kept(tmp_path: P
     for number in range(100_000):
         world.write(Started(f"s{number}"), Closed(f"s{number}"))
         if number % 1000 == 999:
-            prune(world.folder, world.anchors, before=None, most=1000)
+            prune(world.folder, world.anchors, before=None, max_journals=1000)
     assert len(list(world.folder.iterdir())) == 1000
     assert len(left(world)) == 1000
     assert verify([world.folder], anchors=world.anchors).findings == ()

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Chain, Hasher
 from policyguard.journal.errors import AlteredError
-from policyguard.journal.exported import anchor_lines, read_anchors
-from policyguard.journal.finding import CODES
+from policyguard.journal.findings import CODES
 from policyguard.journal.format import encode
-from policyguard.journal.verify import Verified, verify
+from policyguard.journal.verify import VerifyResult, verify
 from policyguard.model.event import Closed, Event, Started, TurnStarted
-from policyguard.store.durable import SqliteAnchors, SqliteStore
-from policyguard.store.memory import MemoryStore
+from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Anchor, Caps
+from policyguard.store.sqlite.store import SqliteAnchors, SqliteStore
 from tests.journal.world import CAPS, World, run
 
 Lines = list[bytes]
@@ -32,9 +32,9 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def after(world: World, change: Callable[[Lines], Lines]) -> Verified:
+def after(world: World, change: Callable[[Lines], Lines]) -> VerifyResult:
     """What is found once the session's lines have been changed."""
-    world.journal.path("s").write_bytes(b"".join(change(world.lines("s"))))
+    world.journal.path_of("s").write_bytes(b"".join(change(world.lines("s"))))
     return verify([world.folder], anchors=world.anchors)
 
 
@@ -43,7 +43,7 @@ def body(event: Event) -> str:
     return encode(event)[:-1].decode()
 
 
-def told(result: Verified) -> list[tuple[str, int | None]]:
+def told(result: VerifyResult) -> list[tuple[str, int | None]]:
     return [(one.code.removeprefix("journal/"), one.line) for one in result.findings]
 
 
@@ -67,14 +67,14 @@ def forged(lines: Lines, at: int, **changes: object) -> Lines:
 def test_an_honest_journal_has_nothing_to_tell(world: World) -> None:
     result = verify([world.folder], anchors=world.anchors)
     assert (result.files, result.lines, result.findings) == (2, 20, ())
-    assert not result.failed
+    assert not result.has_failed
 
 
 def test_lines_beyond_the_anchor_are_told_and_no_failure(world: World) -> None:
     world.write(Started("s"), TurnStarted("s"), Started("s"), Started("s"))
     result = verify([world.folder], anchors=world.anchors)
     assert told(result) == [("unanchored", 13)]
-    assert not result.failed
+    assert not result.has_failed
 
 
 def test_any_field_of_any_line_that_was_edited(world: World) -> None:
@@ -89,11 +89,11 @@ def test_any_field_of_any_line_that_was_edited(world: World) -> None:
                 changed = line.replace(before, f'"{name}":'.encode() + other, 1)
                 edited = [*lines[:number], changed, *lines[number + 1 :]]
                 result = after(world, lambda _, edited=edited: edited)
-                assert result.failed
+                assert result.has_failed
                 assert ("edited", number + 1) in told(result), (number, name, told(result))
                 edits += 1
     assert edits > 200
-    assert not after(world, lambda _: lines).failed
+    assert not after(world, lambda _: lines).has_failed
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_what_was_done_is_told(
     world: World, change: Callable[[Lines], Lines], expected: list[tuple[str, int | None]]
 ) -> None:
     result = after(world, change)
-    assert result.failed
+    assert result.has_failed
     assert told(result) == expected
-    assert {one.file for one in result.findings} == {str(world.journal.path("s"))}
+    assert {one.file for one in result.findings} == {str(world.journal.path_of("s"))}
     assert all(one.help for one in result.findings)
 
 
@@ -156,7 +156,7 @@ def test_an_inserted_line_that_was_hashed_well(world: World) -> None:
     prev = json.loads(lines[3])["hash"]
     made = Chain(Hasher(), "", 4, prev).seal(body(TurnStarted("s")), masked=False)
     result = after(world, lambda ls: [*ls[:4], made, *ls[4:]])
-    assert result.failed
+    assert result.has_failed
     assert told(result)[0] == ("inserted", 6)
 
 
@@ -178,13 +178,13 @@ def test_a_chain_hashed_anew_with_lines_of_another_session(
     world: World, changes: dict[str, object]
 ) -> None:
     """Nothing but the line itself gives it away, where there is no anchor."""
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     path.write_bytes(b"".join(forged(world.lines("s"), 4, **changes)))
-    assert verify([path]).failed
+    assert verify([path]).has_failed
 
 
 def test_a_chain_hashed_anew_that_counts_wrongly(world: World) -> None:
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     lines = world.lines("s")
     prev = json.loads(lines[8])["hash"]
     made = Chain(Hasher(), "", 20, prev).seal(body(Closed("s")), masked=False)
@@ -205,9 +205,9 @@ def test_the_chain_of_another_session_in_its_place(world: World) -> None:
         lambda ls: [line.replace(b'"session":"t"', b'"session":"s"') for line in world.lines("t")],
     ):
         result = after(world, change)
-        assert result.failed
+        assert result.has_failed
         assert {code for code, _ in told(result)} <= {"foreign-chain", "edited"}
-        world.journal.path("s").write_bytes(b"".join(world.lines("s")))
+        world.journal.path_of("s").write_bytes(b"".join(world.lines("s")))
 
 
 def test_lines_of_another_session_spliced_in(world: World) -> None:
@@ -218,31 +218,31 @@ def test_lines_of_another_session_spliced_in(world: World) -> None:
 
 
 def test_a_file_under_the_name_of_another_session(world: World) -> None:
-    world.anchors.forget("s")
+    world.anchors.delete("s")
     result = after(world, lambda _: world.lines("t"))
     assert ("foreign-chain", 1) in told(result)
 
 
 def test_a_missing_file(world: World) -> None:
-    world.journal.path("s").unlink()
+    world.journal.path_of("s").unlink()
     result = verify([world.folder], anchors=world.anchors)
     assert told(result) == [("missing-file", None)]
     assert "session 's' has 10 anchored lines, and no file" in result.findings[0].message
-    assert not verify([world.journal.path("t")], anchors=world.anchors).failed
-    assert not verify([world.folder]).failed  # nobody knows of it without anchors
+    assert not verify([world.journal.path_of("t")], anchors=world.anchors).has_failed
+    assert not verify([world.folder]).has_failed  # nobody knows of it without anchors
 
 
 def test_a_journal_that_is_pruned_while_it_is_verified_is_not_missing(
     world: World, tmp_path: Path
 ) -> None:
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
 
     class Pruned(SqliteAnchors):
         """Its anchors are read just before one is forgotten, and its file removed."""
 
         def all(self) -> Iterator[Anchor]:
             found = list(super().all())
-            self.forget("s")
+            self.delete("s")
             path.unlink()
             return iter(found)
 
@@ -262,12 +262,12 @@ def test_where_anchors_had_to_go_nothing_is_proven_without_one(world: World) -> 
     after(world, lambda ls: ls[:4])
     result = verify([world.folder], anchors=few)
     assert told(result) == [("no-anchor", None), ("dropped-anchors", None)]
-    assert result.failed
+    assert result.has_failed
     message = "the store has dropped the anchor of 1 session, beyond `bounds.journals`"
     assert result.findings[1].message.startswith(message)
-    assert verify([world.journal.path("s")], anchors=few).failed
-    assert verify([world.journal.path("t")], anchors=few).findings == ()
-    world.journal.path("s").unlink()
+    assert verify([world.journal.path_of("s")], anchors=few).has_failed
+    assert verify([world.journal.path_of("t")], anchors=few).findings == ()
+    world.journal.path_of("s").unlink()
     assert told(verify([world.folder], anchors=few)) == [("dropped-anchors", None)]
 
 
@@ -275,7 +275,7 @@ def test_a_torn_last_line_is_no_failure(world: World) -> None:
     world.write(Started("s"))
     result = after(world, lambda ls: [*ls[:-1], ls[-1][:-20]])
     assert told(result) == [("torn-line", 11)]
-    assert not result.failed
+    assert not result.has_failed
 
 
 @pytest.mark.parametrize("less", [1, 5, 200])
@@ -287,19 +287,19 @@ def test_an_anchored_line_was_cut_and_not_torn(world: World, less: int) -> None:
     message = f"has 9 lines where 10 were anchored, and {left} bytes of one more"
     assert result.findings[0].message == message
     with pytest.raises(AlteredError):
-        list(world.journal.events("s"))
+        list(world.journal.read_events("s"))
 
 
 def test_without_anchors_the_chain_itself_is_verified(world: World) -> None:
-    world.journal.path("t").unlink()
-    path = world.journal.path("s")
+    world.journal.path_of("t").unlink()
+    path = world.journal.path_of("s")
     assert told(verify([path])) == []
-    world.anchors.forget("s")
+    world.anchors.delete("s")
     assert told(verify([path], anchors=world.anchors)) == [("no-anchor", None)]
     path.write_bytes(b"".join(world.lines("s")[:5]))
-    assert not verify([path]).failed
+    assert not verify([path]).has_failed
     path.write_bytes(b"".join(world.lines("s")[1:]))
-    assert verify([path]).failed
+    assert verify([path]).has_failed
 
 
 def test_an_exported_anchor_stands_against_whoever_writes_the_store(
@@ -308,20 +308,20 @@ def test_an_exported_anchor_stands_against_whoever_writes_the_store(
     exported = tmp_path / "anchors.jsonl"
     exported.write_text("\n".join(anchor_lines(world.anchors.all())) + "\n")
     lines = forged(world.lines("s"), 0, agent="other")
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     path.write_bytes(b"".join(lines))
     last = json.loads(lines[-1])
     anchor = world.anchors.get("s")
     assert anchor is not None
-    world.anchors.forget("s")
+    world.anchors.delete("s")
     world.anchors.put(type(anchor)("s", anchor.chain, 10, last["hash"], path.stat().st_size))
-    assert not verify([world.folder], anchors=world.anchors).failed
+    assert not verify([world.folder], anchors=world.anchors).has_failed
     known = read_anchors(exported)
     assert told(verify([world.folder], anchors=world.anchors, exported=known)) == [
         ("rewritten", 10)
     ]
     path.unlink()
-    world.anchors.forget("s")
+    world.anchors.delete("s")
     assert told(verify([world.folder], anchors=world.anchors, exported=known)) == [
         ("missing-file", None)
     ]
@@ -341,22 +341,22 @@ def test_no_later_anchor_takes_the_place_of_an_exported_one(
     before = list(anchor_lines(world.anchors.all()))
     exported = tmp_path / "anchors.jsonl"
 
-    def after_export() -> Verified:
+    def after_export() -> VerifyResult:
         now = list(anchor_lines(world.anchors.all()))
         exported.write_text("\n".join(now + before if later_first else before + now))
         return verify([world.folder], anchors=world.anchors, exported=read_anchors(exported))
 
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     lines = forged(world.lines("s"), 3, tokens=1)
     path.write_bytes(b"".join(lines))
     anchor = world.anchors.get("s")
     assert anchor is not None
-    world.anchors.forget("s")
+    world.anchors.delete("s")
     hash_ = json.loads(lines[-1])["hash"]
     world.anchors.put(Anchor("s", anchor.chain, 10, hash_, path.stat().st_size))
     assert told(after_export()) == [("rewritten", 10)]
     path.unlink()
-    world.anchors.forget("s")
+    world.anchors.delete("s")
     world.restart()
     world.write(*run("s")[:4], Closed("s"))
     assert told(after_export()) == [("foreign-chain", None)]
@@ -369,7 +369,7 @@ def test_anchors_of_many_exports_are_one_story(world: World) -> None:
         world.write(*run("s"), *run("t"))
         taken += world.anchors.all()
     assert told(verify([world.folder], anchors=world.anchors, exported=taken)) == []
-    path, lines = world.journal.path("s"), world.lines("s")
+    path, lines = world.journal.path_of("s"), world.lines("s")
     path.write_bytes(b"".join(lines[:5]))
     assert told(verify([world.folder], anchors=world.anchors, exported=taken)) == [("cut-tail", 5)]
     path.write_bytes(b"".join(forged(lines, 12, tokens=1)))
@@ -384,8 +384,8 @@ def test_anchors_of_many_exports_are_one_story(world: World) -> None:
 def test_a_session_begun_anew_after_pruning_says_so(world: World) -> None:
     """An export from before cannot tell it from one that was made anew, and says what to do."""
     taken = list(world.anchors.all())
-    world.anchors.forget("s")
-    world.journal.path("s").unlink()
+    world.anchors.delete("s")
+    world.journal.path_of("s").unlink()
     world.restart()
     world.write(*run("s"))
     assert told(verify([world.folder], anchors=world.anchors)) == []
@@ -397,7 +397,7 @@ def test_a_session_begun_anew_after_pruning_says_so(world: World) -> None:
 def test_with_a_key_nobody_else_can_make_a_chain(tmp_path: Path) -> None:
     world = World(tmp_path, key=b"k" * 32)
     world.write(*run("s"))
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     assert told(verify([path], key=b"k" * 32)) == []
     assert told(verify([path])) == [("key", 1)]
     assert told(verify([path], key=b"other")) == [("key", 1)]
@@ -408,7 +408,7 @@ def test_with_a_key_nobody_else_can_make_a_chain(tmp_path: Path) -> None:
     path.write_bytes(line)
     assert told(verify([path], key=b"k" * 32)) == [("no-key", 1)]
     path.write_bytes(b"".join(forged(whole, 4, tokens=1)))
-    assert verify([path], key=b"k" * 32).failed
+    assert verify([path], key=b"k" * 32).has_failed
 
 
 @pytest.mark.parametrize(
@@ -444,7 +444,7 @@ def test_a_forged_place_far_away_costs_nothing(world: World) -> None:
 )
 @given(data=st.data())
 def test_no_change_of_any_byte_goes_unseen(world: World, data: st.DataObject) -> None:
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     whole = path.read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
     kind = data.draw(st.sampled_from(["change", "remove", "insert"]))
@@ -452,7 +452,7 @@ def test_no_change_of_any_byte_goes_unseen(world: World, data: st.DataObject) ->
     rest = whole[at + 1 :] if kind != "insert" else whole[at:]
     path.write_bytes(whole[:at] + (b"" if kind == "remove" else byte) + rest)
     try:
-        assert verify([path], anchors=world.anchors).failed
+        assert verify([path], anchors=world.anchors).has_failed
     finally:
         path.write_bytes(whole)
 
@@ -462,11 +462,11 @@ def test_no_change_of_any_byte_goes_unseen(world: World, data: st.DataObject) ->
 )
 @given(order=st.lists(st.integers(0, 9), max_size=14))
 def test_no_other_choice_or_order_of_lines_goes_unseen(world: World, order: list[int]) -> None:
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     lines = world.lines("s")
     path.write_bytes(b"".join(lines[number] for number in order))
     try:
-        assert verify([path], anchors=world.anchors).failed is (order != list(range(10)))
+        assert verify([path], anchors=world.anchors).has_failed is (order != list(range(10)))
     finally:
         path.write_bytes(b"".join(lines))
 

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard.journal.errors import JournalError
+from policyguard.journal.file_names import SUFFIX, file_name, is_journal_name
 from policyguard.journal.format import decode
-from policyguard.journal.names import SUFFIX, file_name, is_journal_name
 from policyguard.model.event import Admitted, Closed, Completed, Refused, Started, TurnStarted
-from policyguard.store.memory import MemoryStore
+from policyguard.store.memory.store import MemoryStore
 from tests.journal.world import CAPS, SECOND, World, run
 
 
@@ -24,8 +24,8 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(*run())
     assert [decode(line) for line in world.lines()] == run()
-    assert list(world.journal.events("s")) == run()
-    assert list(world.journal.events("nobody")) == []
+    assert list(world.journal.read_events("s")) == run()
+    assert list(world.journal.read_events("nobody")) == []
 
 
 def test_each_line_holds_the_hash_of_all_its_bytes_and_of_the_line_before(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_each_session_has_a_chain_and_a_file_of_its_own(tmp_path: Path) -> None:
     world = World(tmp_path)
     for one, other in zip(run("a"), run("b"), strict=True):
         world.write(one, other)
-    assert list(world.journal.events("a")) == run("a")
-    assert list(world.journal.events("b")) == run("b")
+    assert list(world.journal.read_events("a")) == run("a")
+    assert list(world.journal.read_events("b")) == run("b")
     first = [json.loads(world.lines(session)[0]) for session in "ab"]
     assert first[0]["chain"] != first[1]["chain"]
 
@@ -69,7 +69,7 @@ def test_folder_and_files_are_the_users_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(world.folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(world.journal.path("s").stat().st_mode) == 0o600
+    assert stat.S_IMODE(world.journal.path_of("s").stat().st_mode) == 0o600
 
 
 @given(st.text())
@@ -98,7 +98,7 @@ def test_names_are_readable_and_differ(tmp_path: Path) -> None:
 def test_durability_does_not_change_what_is_written(tmp_path: Path, sync: bool) -> None:
     world = World(tmp_path, sync=sync)
     world.write(*run())
-    assert list(world.journal.events("s")) == run()
+    assert list(world.journal.read_events("s")) == run()
 
 
 def count(world: World, session: str = "s") -> int:
@@ -115,7 +115,7 @@ def test_anchors_come_with_refusals_turns_and_the_end(tmp_path: Path) -> None:
     assert counts == [0, 2, 2, 2, 2, 2, 2, 8, 8, 10]
     anchor = world.anchors.get("s")
     assert anchor is not None
-    assert anchor.size == world.journal.path("s").stat().st_size
+    assert anchor.size == world.journal.path_of("s").stat().st_size
     assert anchor.hash == json.loads(world.lines()[-1])["hash"]
     assert anchor.chain == json.loads(world.lines()[0])["chain"]
 
@@ -169,13 +169,13 @@ def test_a_file_that_was_closed_for_one_that_cannot_be_opened_is_opened_again(
     with pytest.raises(JournalError, match="is being written"):
         world.write(Started("t"))
     world.write(TurnStarted("s"))
-    assert list(world.journal.events("s")) == [Started("s"), TurnStarted("s")]
+    assert list(world.journal.read_events("s")) == [Started("s"), TurnStarted("s")]
 
 
 def test_a_session_whose_id_no_line_can_hold(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(Started("s" * 10_000))
-    assert list(world.journal.events("s" * 10_000)) == [Started("s" * 10_000)]
+    assert list(world.journal.read_events("s" * 10_000)) == [Started("s" * 10_000)]
     with pytest.raises(JournalError, match="id has 10,001 characters; use an id of at most 10,000"):
         world.write(Started("s" * 10_001))
 
@@ -186,7 +186,7 @@ def test_a_session_that_is_opened_again_goes_on_with_its_chain(tmp_path: Path) -
     world.write(*run())
     world.restart()
     world.write(*run())
-    assert list(world.journal.events("s")) == run() * 3
+    assert list(world.journal.read_events("s")) == run() * 3
 
 
 def test_only_one_writes_a_session_at_a_time(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_whatever_an_agent_passes_leaves_a_line_that_can_be_read(
     world = World(tmp_path)
     refused = Refused("s", call="c", tool="t", args={"a": value}, violations=("bounds/arguments",))
     world.write(Started("s"), refused, Closed("s"))
-    _, read, _ = world.journal.events("s")
+    _, read, _ = world.journal.read_events("s")
     assert isinstance(read, Refused)
     assert read.args is None
     assert (read.tool, read.violations) == ("t", ("bounds/arguments",))
@@ -232,7 +232,7 @@ def test_a_result_that_is_too_long_is_cut_and_marked(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.write(Completed("s", call="c", text="x" * 20_000, error="e\ud800", meta={"a": 10**5000}))
     (line,) = world.lines()
-    (read,) = world.journal.events("s")
+    (read,) = world.journal.read_events("s")
     assert isinstance(read, Completed)
     assert read.text == "x" * 10_000 + "… [10000 characters left out]"
     assert (read.error, read.meta) == ("e\\ud800", {})
@@ -246,7 +246,7 @@ def test_what_fits_is_written_as_it_is(tmp_path: Path) -> None:
         Admitted("s", call="c", args=args),
         Completed("s", call="c", text="y" * 9000, meta={"m": "z" * 5000}),
     )
-    admitted, completed = world.journal.events("s")
+    admitted, completed = world.journal.read_events("s")
     assert isinstance(admitted, Admitted)
     assert admitted.args == args
     assert isinstance(completed, Completed)
@@ -266,7 +266,7 @@ def test_a_file_that_is_gone_is_noticed_within_a_second(tmp_path: Path, act: str
     world = World(tmp_path)
     events = run()
     world.write(*events[:2])
-    path = world.journal.path("s")
+    path = world.journal.path_of("s")
     if act == "folder moved":
         world.folder.rename(tmp_path / "elsewhere")
     else:
@@ -284,6 +284,6 @@ def test_a_file_that_is_gone_is_noticed_within_a_second(tmp_path: Path, act: str
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     world = World(tmp_path)
-    os.mkfifo(world.journal.path("s"))
+    os.mkfifo(world.journal.path_of("s"))
     with pytest.raises(JournalError, match=r"is no regular file; move it away"):
-        list(world.journal.events("s"))
+        list(world.journal.read_events("s"))

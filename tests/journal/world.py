@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from policyguard.journal.finding import Finding
+from policyguard.journal.findings import VerifyFinding
 from policyguard.journal.journal import Journal
-from policyguard.journal.redact import Redactions
+from policyguard.journal.redaction import Redactions
 from policyguard.model.event import (
     Admitted,
     Closed,
@@ -22,8 +22,8 @@ from policyguard.model.event import (
     Started,
     TurnStarted,
 )
-from policyguard.store.memory import MemoryStore
-from policyguard.store.protocol import Anchors, Caps
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import AnchorStore, Caps
 
 CAPS = Caps(constraints=100, evidence=100, anchors=100_000)
 NOTHING_HIDDEN: Redactions = MappingProxyType({})
@@ -38,13 +38,13 @@ class World:
         self,
         folder: Path,
         *,
-        anchors: Anchors | None = None,
+        anchors: AnchorStore | None = None,
         redact: Redactions = NOTHING_HIDDEN,
         **more: Any,
     ) -> None:
-        self.anchors: Anchors = anchors or MemoryStore(caps=CAPS).anchors
+        self.anchors: AnchorStore = anchors or MemoryStore(caps=CAPS).anchors
         self.now = 0
-        self.reported: list[Finding] = []
+        self.reported: list[VerifyFinding] = []
         self.folder = folder / "journal"
         self.redact = redact
         self.more = more
@@ -56,9 +56,9 @@ class World:
         return Journal(
             self.folder,
             self.anchors,
-            redact=self.redact,
+            redactions=self.redact,
             monotonic=lambda: self.now,
-            report=self.reported.append,
+            on_finding=self.reported.append,
             **{**settings, **self.more},
         )
 
@@ -75,7 +75,7 @@ class World:
 
     def lines(self, session: str = "s") -> list[bytes]:
         """The session's file, line by line, with line feeds."""
-        return self.journal.path(session).read_bytes().splitlines(keepends=True)
+        return self.journal.path_of(session).read_bytes().splitlines(keepends=True)
 
 
 def run(session: str = "s", *, close: bool = True) -> list[Event]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.learned.progress import Course
+from policyguard.learned.progress import SearchProgress
 from policyguard.model.policy import Progress
 
 
@@ -25,10 +25,10 @@ def aim(**given: Any) -> Progress:
 
 
 def scored(goal: Progress, *scores: float | None) -> str:
-    course = Course()
+    course = SearchProgress()
     for score in scores:
-        course.score(goal, score)
-    return course.standing(goal)
+        course.add_score(goal, score)
+    return course.status(goal)
 
 
 @pytest.mark.parametrize(
@@ -70,49 +70,49 @@ WAYS = st.tuples(st.sampled_from("abcdefg"), st.booleans())
 @given(st.lists(st.one_of(WAYS, WAYS, WAYS, st.none()), max_size=30))
 def test_the_search_space_is_the_latest_ways(steps: list[tuple[str, bool] | None]) -> None:
     goal = aim()
-    course = Course()
+    course = SearchProgress()
     model: list[tuple[str, bool]] = []
     for step in steps:
         if step is None:
-            course.lift()
+            course.clear_bans()
             model = [(way, False) for way, _ in model]
         else:
-            course.meet(goal, step[0], banned=step[1])
+            course.visit(goal, step[0], banned=step[1])
             model = [*(known for known in model if known[0] != step[0]), step][-4:]
         free = sum(not banned for _, banned in model)
         expected = "progressing"
         if len(model) >= 2 and free < len(model) / 2:
             expected = "constrained_out" if free else "exhausted"
-        assert course.standing(goal) == expected
+        assert course.status(goal) == expected
 
 
 def test_a_ban_that_is_too_long_ago_does_not_count() -> None:
     goal = aim()
-    course = Course()
+    course = SearchProgress()
     for number, way in enumerate("abcdefgh"):
-        course.meet(goal, way, banned=number < 4)
-    assert course.standing(goal) == "progressing"
-    assert (list(course.met), course.banned) == (["e", "f", "g", "h"], {})
+        course.visit(goal, way, banned=number < 4)
+    assert course.status(goal) == "progressing"
+    assert (list(course.visited), course.banned) == (["e", "f", "g", "h"], {})
 
 
 def test_while_nothing_is_banned_a_way_counts_as_often_as_it_is_met() -> None:
     goal = aim()
-    course = Course()
-    course.met.extend("abbb")
-    course.meet(goal, "c", banned=True)
-    assert course.standing(goal) == "progressing"
-    course.meet(goal, "b", banned=True)
-    assert list(course.met) == ["c", "b"]
-    assert course.standing(goal) == "exhausted"
+    course = SearchProgress()
+    course.visited.extend("abbb")
+    course.visit(goal, "c", banned=True)
+    assert course.status(goal) == "progressing"
+    course.visit(goal, "b", banned=True)
+    assert list(course.visited) == ["c", "b"]
+    assert course.status(goal) == "exhausted"
 
 
 def test_what_is_left_to_try_matters_before_what_was_reached() -> None:
     goal = aim()
-    course = Course()
+    course = SearchProgress()
     for _ in range(4):
-        course.score(goal, 1.0)
-    assert course.standing(goal) == "plateau"
-    course.meet(goal, "a", banned=True)
-    assert course.standing(goal) == "plateau"  # one way is no search space yet
-    course.meet(goal, "b", banned=True)
-    assert course.standing(goal) == "exhausted"
+        course.add_score(goal, 1.0)
+    assert course.status(goal) == "plateau"
+    course.visit(goal, "a", banned=True)
+    assert course.status(goal) == "plateau"  # one way is no search space yet
+    course.visit(goal, "b", banned=True)
+    assert course.status(goal) == "exhausted"

@@ -14,13 +14,13 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard, cel
-from policyguard.cel.parse import parse
+from policyguard.cel.syntax.parse import parse
 from policyguard.compiler import compile_policy
-from policyguard.compiler.examples import prepared
+from policyguard.compiler.check.examples import prepare_example
 from policyguard.engines.regex import Regex, RegexError
 from policyguard.lint import lint_paths
-from policyguard.lint.analysis.pattern_texts import needed
-from policyguard.lint.analysis.truth import never
+from policyguard.lint.analysis.required_literals import required_literals
+from policyguard.lint.analysis.satisfiability import is_unsatisfiable
 from policyguard.model.entry import Example
 from policyguard.model.errors import ExpressionError
 
@@ -57,7 +57,7 @@ def _compiled(pattern: str) -> Regex:
 @settings(max_examples=400)
 @given(PATTERN, st.lists(TEXT, min_size=1, max_size=8), st.data())
 def test_whatever_a_pattern_finds_has_a_text_that_it_needs(pattern, texts, data):
-    regex, wanted = _compiled(pattern), needed(pattern)
+    regex, wanted = _compiled(pattern), required_literals(pattern)
     if wanted:
         one = data.draw(st.sampled_from(sorted(wanted)))
         texts += [
@@ -66,7 +66,7 @@ def test_whatever_a_pattern_finds_has_a_text_that_it_needs(pattern, texts, data)
     for text in texts:
         if regex.search(text) and wanted:
             assert any(
-                one.text.casefold() in text.casefold() if one.fold else one.text in text
+                one.text.casefold() in text.casefold() if one.ignore_case else one.text in text
                 for one in wanted
             )
 
@@ -75,7 +75,7 @@ def test_whatever_a_pattern_finds_has_a_text_that_it_needs(pattern, texts, data)
 def test_the_examples_of_what_ships_have_the_texts_that_their_patterns_need(pack):
     tried = 0
     for signature in compile_policy(pack).policy.signatures:
-        wanted = needed(signature.pattern)
+        wanted = required_literals(signature.pattern)
         for text in signature.examples.match if wanted else ():
             tried += 1
             folded = text.casefold()
@@ -126,7 +126,7 @@ def test_a_signature_that_is_said_to_be_shadowed_is_never_told(patterns, texts):
     lines = "".join(f"  - {{id: s{i}, pattern: {_quoted(p)}}}\n" for i, p in enumerate(patterns))
     for line in _found(f"signatures:\n{lines}", "lint/shadowed-signature"):
         place = line - 1
-        seen = [one.text for one in needed(patterns[place])]
+        seen = [one.text for one in required_literals(patterns[place])]
         seen += [text.swapcase() for text in seen]
         tried = [a + text + b for text in seen for a in AROUND for b in AROUND]
         for text in (*texts, *tried):
@@ -168,7 +168,7 @@ def test_a_condition_that_is_said_never_to_hold_never_does(source):
     tree = parse(source, lambda *_: None)
     assert tree is not None
     program = cel.compile(source, {"x": "dyn", "y": "dyn"}, check=False)
-    impossible = {wanted for wanted in (True, False) if never((tree, wanted))}
+    impossible = {wanted for wanted in (True, False) if is_unsatisfiable((tree, wanted))}
     for x, y in itertools.product(VALUES, (1, "a", "ab", 2)) if impossible else ():
         try:
             answer = program(x=x, y=y)
@@ -206,7 +206,9 @@ def test_a_class_that_is_said_to_be_shadowed_is_never_given(entries):
         compiled = compile_policy(file)
     met = set()
     for tool, args in itertools.product(NAMES, ({}, {"x": 1}, {"y": 1}, {"x": 1, "y": 1})):
-        _, attempt = prepared(compiled.policy, Example(tool=tool, args=args), compiled.evaluator)
+        _, attempt = prepare_example(
+            compiled.policy, Example(tool=tool, args=args), compiled.evaluator
+        )
         met.add(attempt.class_)
     assert met.isdisjoint(f"c{line - 2}" for line in shadowed)
 

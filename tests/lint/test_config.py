@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard.cli import main
-from policyguard.engines.toml_source import parse, place
-from policyguard.lint.config import Config, ConfigError, find, read
+from policyguard.engines.toml_source import find_span, parse
+from policyguard.lint.config import Config, ConfigError, find_config, read_config
 
 POLICY = """\
 policyguard: 1
@@ -39,7 +39,7 @@ def codes(result: Result) -> set[str]:
 
 
 def test_without_a_file_there_are_no_settings() -> None:
-    assert find(Path()) is None
+    assert find_config(Path()) is None
     assert lint().exit_code == 2
     assert codes(lint("mine")) == {"cel/maybe-absent", "lint/rule-without-examples"}
 
@@ -116,7 +116,7 @@ WRONG = [
 def test_a_mistake_in_the_file_has_its_place(text: str, code: str, line: int, shown: str) -> None:
     Path("pyproject.toml").write_text(text)
     with pytest.raises(ConfigError) as raised:
-        read(Path("pyproject.toml"))
+        read_config(Path("pyproject.toml"))
     (wrong,) = raised.value.diagnostics
     assert (wrong.code, wrong.span.line) == (code, line)
     if shown:
@@ -130,7 +130,7 @@ def test_a_mistake_in_the_file_has_its_place(text: str, code: str, line: int, sh
 def test_two_files_with_settings_are_refused() -> None:
     Path(".policyguard.toml").write_text("[lint]\nstrict = true\n")
     Path("pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert find(Path()) == Path(".policyguard.toml")
+    assert find_config(Path()) == Path(".policyguard.toml")
     Path("pyproject.toml").write_text("[tool.policyguard.lint]\nstrict = false\n")
     result = lint("mine")
     assert result.exit_code == 2
@@ -145,19 +145,19 @@ def test_the_file_is_looked_for_up_to_the_repository_and_no_further(
     settings = "[lint]\nstrict = true\n"
     Path(".policyguard.toml").write_text(settings)
     monkeypatch.chdir("repository/deep/deeper")
-    assert find(Path()) is None
+    assert find_config(Path()) is None
     Path("../../.policyguard.toml").write_text(settings)
-    found = find(Path())
+    found = find_config(Path())
     assert found is not None
     assert found.resolve() == Path("../../.policyguard.toml").resolve()
     Path("../../.git").rmdir()
-    assert find(Path()) is None
+    assert find_config(Path()) is None
 
 
 def test_paths_are_seen_from_the_file() -> None:
     Path("other").mkdir()
     Path("other/settings.toml").write_text('[lint]\npaths = ["../mine"]\n')
-    assert read(Path("other/settings.toml")) == Config(paths=(Path("other/../mine"),))
+    assert read_config(Path("other/settings.toml")) == Config(paths=(Path("other/../mine"),))
     assert lint("--config", "other/settings.toml").exit_code == 0
     assert lint("--config", "other/nowhere.toml").exit_code == 2
 
@@ -166,5 +166,5 @@ def test_paths_are_seen_from_the_file() -> None:
 def test_whatever_stands_in_the_file_is_read_or_refused(text: str) -> None:
     source, values, wrong = parse(text.encode("utf-8", "surrogatepass"), "x.toml")
     assert (values is None) is bool(wrong)
-    span = place(source, "a", "b", "c")
+    span = find_span(source, "a", "b", "c")
     assert span.line >= 1

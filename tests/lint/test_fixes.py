@@ -29,8 +29,8 @@ def test_unused_comments_are_taken_out_and_it_is_linted_again(tmp_path):
     file = _write(tmp_path, IGNORED.encode())
     done = fix([file])
     assert file.read_text("utf-8") == MENDED
-    assert (done.mended, done.files, done.result.diagnostics) == (3, (file,), [])
-    assert fix([file]).mended == 0
+    assert (done.fixed, done.files, done.result.diagnostics) == (3, (file,), [])
+    assert fix([file]).fixed == 0
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -44,7 +44,7 @@ def test_a_file_with_mixed_line_breaks_is_left_alone(tmp_path):
     data = IGNORED.replace("\n", "\r\n", 1).encode()
     file = _write(tmp_path, data)
     done = fix([file])
-    assert (done.mended, file.read_bytes()) == (0, data)
+    assert (done.fixed, file.read_bytes()) == (0, data)
     assert len(done.result.diagnostics) == 3
 
 
@@ -86,12 +86,12 @@ def test_values_of_another_kind_are_mended_where_it_is_certain_what_is_meant(tmp
     file = _write(tmp_path, LOOSE.encode())
     done = fix([file])
     assert file.read_text("utf-8") == TIGHT
-    assert done.mended == 6
+    assert done.fixed == 6
 
 
 def test_only_what_is_selected_is_mended(tmp_path):
     file = _write(tmp_path, IGNORED.encode())
-    assert fix([file], ignore=["lint/unused-ignore"]).mended == 0
+    assert fix([file], ignore=["lint/unused-ignore"]).fixed == 0
     assert file.read_text("utf-8") == IGNORED
 
 
@@ -100,7 +100,7 @@ def test_a_file_that_is_only_inherited_is_never_written(tmp_path):
     base.write_text(IGNORED, "utf-8")
     top = tmp_path / "top.yaml"
     top.write_text("policyguard: 1\nname: top\nextends: [base.yaml]\n")
-    assert fix([top]).mended == 0
+    assert fix([top]).fixed == 0
     assert base.read_text("utf-8") == IGNORED
 
 
@@ -115,5 +115,5 @@ def test_a_change_that_breaks_the_policy_is_taken_back(tmp_path, monkeypatch):
 
     # No rule proposes such a thing; the net is there for the one that will.
     monkeypatch.setattr("policyguard.lint.fixes.lint_paths", careless)
-    assert fix([file]).mended == 0
+    assert fix([file]).fixed == 0
     assert file.read_text("utf-8") == IGNORED

@@ -32,7 +32,7 @@ def test_a_comment_is_about_its_line_or_the_next(tmp_path):
     ignore = "# policyguard: ignore[lint/unbounded-polling] the host ends it"
     behind = _lint(tmp_path, POLLS.format(a=f"  {ignore}", above=""))
     assert _codes(behind) == [("lint/unbounded-polling", 6)]
-    assert [(one.found.span.line, one.reason) for one in behind.ignored] == [
+    assert [(one.diagnostic.span.line, one.reason) for one in behind.ignored] == [
         (5, "the host ends it")
     ]
     above = _lint(tmp_path, POLLS.format(a="", above=f"    {ignore}\n    # and more\n"))
@@ -105,7 +105,7 @@ def test_a_warning_of_the_compiler_can_be_ignored(tmp_path):
     text = text.replace("\n", " # policyguard: ignore[reference/placeholder] so be it\n")
     ignored = _lint(tmp_path, text % "")
     assert [found.code for found in ignored.diagnostics] == ["lint/unused-ignore"] * 2
-    assert [one.found.code for one in ignored.ignored] == ["reference/placeholder"]
+    assert [one.diagnostic.code for one in ignored.ignored] == ["reference/placeholder"]
 
 
 def test_of_a_policy_that_does_not_load_no_comment_is_called_unused(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policyguard.lint import lint_paths
-from policyguard.report.diagnostics import render_text
+from policyguard.report.findings.diagnostics import render_text
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = ROOT.parent / "shared" / "example-policies"

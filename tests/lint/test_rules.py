@@ -16,10 +16,10 @@ import pytest
 
 import policyguard.lint.rules as folder
 from policyguard.lint import fix, lint_paths
-from policyguard.lint.pages import PAGES
-from policyguard.lint.rule import code, page_of
+from policyguard.lint.catalog import PAGES
+from policyguard.lint.rule import rule_code, rule_page
 from policyguard.lint.rules import RULES
-from policyguard.report.diagnostics import render_text
+from policyguard.report.findings.diagnostics import render_text
 
 CASES = Path(__file__).parents[1] / "cases" / "lint" / "rules"
 FILES = {file.stem: file for file in Path(folder.__file__).parent.glob("*.py")}
@@ -33,8 +33,8 @@ def test_each_file_is_listed_once_and_has_a_page_and_cases():
     assert len(set(NAMES)) == len(NAMES)
     assert sorted(case.name for case in CASES.iterdir()) == sorted(NAMES)
     for rule in RULES:
-        page = page_of(rule)
-        assert PAGES[code(rule)] == page
+        page = rule_page(rule)
+        assert PAGES[rule_code(rule)] == page
         first, _, rest = page.partition("\n")
         assert first.endswith("."), rule
         assert "\n\nAvoid" in rest, rule
@@ -45,9 +45,9 @@ def test_each_file_is_listed_once_and_has_a_page_and_cases():
 def test_the_failing_policy_is_reported_as_pinned(name, monkeypatch):
     monkeypatch.chdir(CASES / name)
     rule = RULES[NAMES.index(name)]
-    result = lint_paths([Path("failing.yaml")], select=[code(rule)])
+    result = lint_paths([Path("failing.yaml")], select=[rule_code(rule)])
     assert result.diagnostics
-    assert {found.code for found in result.diagnostics} == {code(rule)}
+    assert {found.code for found in result.diagnostics} == {rule_code(rule)}
     report = render_text(result.diagnostics)
     if os.environ.get("POLICYGUARD_PIN"):
         Path("failing.txt").write_text(report, "utf-8")
@@ -72,8 +72,8 @@ def test_the_fix_is_the_pinned_one(name, tmp_path, monkeypatch):
     for file in Path().glob("*.yaml"):
         shutil.copy(file, tmp_path)
     target = tmp_path / "failing.yaml"
-    done = fix([target], select=[code(rule)])
-    assert done.mended
+    done = fix([target], select=[rule_code(rule)])
+    assert done.fixed
     assert done.files == (target,)
     if os.environ.get("POLICYGUARD_PIN"):
         Path("fixed.yaml").write_text(target.read_text("utf-8"), "utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from policyguard import Guard, Session
 from policyguard.compiler import compile_policy
-from policyguard.engines.yaml_tree import Mapping
+from policyguard.engines.yaml_tree import MappingNode
 
 PACKS = ("core", "loop-brake", "loop-controller", "narrowing", "reasoning-loop", "sentinel")
 
@@ -42,7 +42,7 @@ def test_any_two_packs_go_together(tmp_path: Path, packs: tuple[str, str]) -> No
 
 
 def test_each_limit_is_that_of_the_last_pack_that_has_it(tmp_path: Path) -> None:
-    layered = compile_policy(_policy(tmp_path, "core", "sentinel", "reasoning-loop")).layered
+    layered = compile_policy(_policy(tmp_path, "core", "sentinel", "reasoning-loop")).merged
 
     def holds(*path: str) -> str:
         assert layered.has(path), path
@@ -94,7 +94,7 @@ def test_no_two_packs_share_the_name_of_a_param_or_budget() -> None:
     for section in ("params", "budgets"):
         names: Counter[str] = Counter()
         for pack in PACKS:
-            entries = compile_policy(pack).layered.tree.get(section)
-            if isinstance(entries, Mapping):
+            entries = compile_policy(pack).merged.tree.get(section)
+            if isinstance(entries, MappingNode):
                 names.update(key.text for key, _ in entries.entries)
         assert [name for name, count in names.items() if count > 1] == [], section

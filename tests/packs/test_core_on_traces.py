@@ -33,7 +33,7 @@ def test_core_refuses_no_call_of_a_run_that_succeeded(mode: str) -> None:
     )
     reader = Reader()
     for file in expand([TRACES]):
-        for trace in reader.files(file):
+        for trace in reader.iter_files(file):
             replay.add(trace)
     figures = replay.finish()
     assert figures.harm.succeeded >= 91
@@ -45,7 +45,7 @@ def _runs() -> dict[tuple[str, str], list[Event]]:
     runs: dict[tuple[str, str], list[Event]] = defaultdict(list)
     reader = Reader()
     for file in expand([TRACES]):
-        for trace in reader.files(file):
+        for trace in reader.iter_files(file):
             for item in trace:
                 if not isinstance(item, Skipped):
                     runs[str(trace.path), item.session].append(item)
@@ -79,20 +79,20 @@ def _last(events: list[Event]) -> tuple[Admitted, Completed]:
 
 def _copies_until_refused(guard: Guard, events: list[Event]) -> int | None:
     started = next((event for event in events if isinstance(event, Started)), None)
-    session = guard.start(started or Started(events[0].session), apart=True)
+    session = guard._start_session(started or Started(events[0].session), isolated=True)
     call, result = _last(events)
     answered = False
     for event in events:
         if not isinstance(event, Started) and type(event).__name__ != "Closed":
-            session.replay(event)
+            session._replay(event)
             answered = answered or (isinstance(event, Completed) and event.call == call.call)
     if not answered:
-        session.replay(result)
+        session._replay(result)
     for copy in range(COPIES):
         at = None if call.at is None else call.at + (copy + 1) * LAST
         again = msgspec.structs.replace(call, call=f"copy{copy}", at=at)
-        decision = session.replay(again)
+        decision = session._replay(again)
         if not decision.allowed:  # type: ignore[union-attr]  # an attempt is answered by a decision
             return copy
-        session.replay(msgspec.structs.replace(result, call=f"copy{copy}", at=at))
+        session._replay(msgspec.structs.replace(result, call=f"copy{copy}", at=at))
     return None

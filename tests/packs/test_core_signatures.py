@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from policyguard.compiler import compile_policy
-from policyguard.compiler.sameness import Signatures
+from policyguard.compiler.build.outcome_matchers import SignatureMatcher
 from policyguard.model.event import Completed
 from policyguard.traces import Reader, expand
 
@@ -26,7 +26,11 @@ def _results(*, failed: bool) -> Iterator[str]:
     reader = Reader()
     for file in expand([TRACES]):
         for item in reader.read(file):
-            if isinstance(item, Completed) and item.known == "explicit" and item.ok is not failed:
+            if (
+                isinstance(item, Completed)
+                and item.provenance == "explicit"
+                and item.ok is not failed
+            ):
                 text = item.text if item.error is None else item.error
                 if text.strip():
                     yield text
@@ -34,8 +38,8 @@ def _results(*, failed: bool) -> Iterator[str]:
 
 def _share(texts: list[str]) -> float:
     policy = compile_policy("core").policy
-    signatures = Signatures(policy.signatures)
-    return sum(signatures.first(text, failed=True) is not None for text in texts) / len(texts)
+    signatures = SignatureMatcher(policy.signatures)
+    return sum(signatures.match(text, failed=True) is not None for text in texts) / len(texts)
 
 
 def test_failures_are_known() -> None:

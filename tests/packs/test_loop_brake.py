@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard, Session
-from policyguard.compiler import Compiled, compile_policy
+from policyguard.compiler import CompiledPolicy, compile_policy
 
 FLAG = "ai.nimblebrain/non-advancing"
 INFRA = "ai.nimblebrain/infra-error"
@@ -52,7 +52,7 @@ class Supervisor:
 COMPILED = compile_policy("loop-brake")
 
 
-def _session(compiled: Compiled = COMPILED) -> Session:
+def _session(compiled: CompiledPolicy = COMPILED) -> Session:
     return Guard(compiled, clock=lambda: 1_772_800_000 * 10**9).session("s")
 
 

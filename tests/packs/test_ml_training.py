@@ -134,7 +134,7 @@ def test_a_success_beyond_the_boundary_moves_it() -> None:
     _train(session, OOM, depth=7)
     world.now += 15 * DAY
     assert _train(session, None, depth=7) == ""
-    [boundary] = world.guard.world.memory
+    [boundary] = world.guard._state.constraint_set
     assert boundary.points == ({"depth": 8},), "the other has been refuted"
     assert _train(session, OOM, depth=8) == "oom_gpu agent"
     assert not _allowed(session, depth=8)
@@ -179,7 +179,7 @@ def test_the_harness_teaches_nothing(text: str) -> None:
     for _ in range(10):
         _train(session, text, depth=8, lr=0.1)
     assert _allowed(session, depth=8, lr=0.1)
-    assert not list(world.guard.world.memory)
+    assert not list(world.guard._state.constraint_set)
 
 
 def test_on_top_of_core() -> None:

@@ -173,7 +173,7 @@ def test_the_harness_teaches_nothing(world: World, text: str) -> None:
     for _ in range(10):
         assert world.run("edit_file", text).endswith("harness")
     assert world.ask("edit_file").allowed
-    assert not list(world.guard.world.memory)
+    assert not list(world.guard._state.constraint_set)
 
 
 CLASSES = ("delete_it", "create_it", "edit_it", "read_it", "run_it", "search_it")

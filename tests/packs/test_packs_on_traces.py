@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.false_alarms import measured
-from policyguard.simulate.proportions import wilson
+from policyguard.simulate.proportions import wilson_interval
 
 ROOT = Path(__file__).parents[2]
 TRACES = Path(os.environ.get("POLICYGUARD_TRACES", ROOT / ".." / "shared" / "traces"))
@@ -30,7 +30,7 @@ def test_the_figures_of_a_pack_are_true(pack: str) -> None:
     harm, catch = figures.harm, figures.catch
     if harm.refused:
         assert f"it refuses calls in {harm.refused} of {harm.succeeded} successful" in alarms
-        low, high = wilson(harm.refused, harm.succeeded)
+        low, high = wilson_interval(harm.refused, harm.succeeded)
         assert f"(95 %: {low * 100:.1f} – {high * 100:.1f} %)" in alarms
     else:
         assert re.search(rf"none in {harm.succeeded} successful|refuses nothing", alarms)
@@ -41,4 +41,6 @@ def test_the_figures_of_a_pack_are_true(pack: str) -> None:
     ):
         counts = (sum(1 for run in figures.sessions if run.success and run.advised), harm.succeeded)
         assert (int(noted[1]), int(noted[2])) == counts
-        assert (int(noted[3]), int(noted[4])) == tuple(round(100 * end) for end in wilson(*counts))
+        assert (int(noted[3]), int(noted[4])) == tuple(
+            round(100 * end) for end in wilson_interval(*counts)
+        )

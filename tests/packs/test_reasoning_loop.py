@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard, Session
-from policyguard.compiler import Compiled, compile_policy
+from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.model.event import Completed, Event, Refused
 
 IGNORED = ("timestamp", "requestId")
@@ -46,7 +46,7 @@ class Filter:
 COMPILED = compile_policy("reasoning-loop")
 
 
-def _session(events: list[Event] | None = None, compiled: Compiled = COMPILED) -> Session:
+def _session(events: list[Event] | None = None, compiled: CompiledPolicy = COMPILED) -> Session:
     guard = Guard(compiled, clock=lambda: 1_772_800_000 * 10**9)
     if events is not None:
         guard.on(events.append)

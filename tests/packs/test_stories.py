@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.testing.run import run_files
+from policyguard.testing.runner import run_files
 
 POLICIES = Path(__file__).parents[2] / "policies"
 FILES = [POLICIES / "core" / "tests.yaml", *sorted(POLICIES.glob("packs/*/tests.yaml"))]

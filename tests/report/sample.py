@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from policyguard.report.figures import Figures, GateFigures
-from policyguard.simulate import Keep, Replay, load
+from policyguard.report.replay.figures import Figures, GateFigures
+from policyguard.simulate import Replay, ReportSize, load
 from policyguard.traces import Reader
 from tests.simulate.recording import failed, lines, policy, read, write
 
@@ -45,7 +45,7 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 
 
 def figures(
-    folder: Path, *, hostile: str = "plain", keep: Keep | None = None, compared: bool = True
+    folder: Path, *, hostile: str = "plain", keep: ReportSize | None = None, compared: bool = True
 ) -> Figures:
     """A replay of sessions with `hostile` in whatever a recording can say."""
     evil = hostile
@@ -78,7 +78,7 @@ def figures(
         observe=False,
         labels=None,
         baseline=load(policy(folder / "old.yaml", BEFORE)) if compared else None,
-        keep=keep,
+        report_size=keep,
     )
     replay.add(Reader().read(trace))
     made = replay.finish()

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard.cli import main
-from policyguard.report.figures import (
+from policyguard.report.replay.figures import (
     CallFigures,
     Catch,
-    FaultFigures,
+    EvalErrorFigures,
     Figures,
     Harm,
     LabelFigures,
@@ -28,10 +28,10 @@ from policyguard.report.figures import (
     Share,
     UnmatchedFigures,
 )
-from policyguard.report.html import render_html
-from policyguard.report.html.element import document, element
-from policyguard.report.html.summary import judge
-from policyguard.simulate import Keep
+from policyguard.report.replay.html import render_html
+from policyguard.report.replay.html.element import document, element
+from policyguard.report.replay.html.summary import assess_harm
+from policyguard.simulate import ReportSize
 from tests.report.sample import HOSTILE, LONG, figures
 
 html5lib = pytest.importorskip("html5lib", reason="html5lib, a strict parser, is not installed")
@@ -90,10 +90,10 @@ def _part(page: str, id_: str) -> str:
 def test_the_first_sentences_say_what_would_have_broken_and_how_sure_that_is(
     harm: Harm, kind: str, says: list[str]
 ) -> None:
-    judgement = judge(harm)
+    judgement = assess_harm(harm)
     assert judgement.kind == kind
     for words in says:
-        assert words in f"{judgement.sentence} {judgement.sureness}"
+        assert words in f"{judgement.sentence} {judgement.confidence}"
     page = render_html(Figures(PolicyFigures("p", "d" * 64, "enforce"), harm=harm))
     assert _part(page, "summary").startswith(f"Summary {judgement.sentence}")
 
@@ -142,7 +142,7 @@ def test_an_entry_that_only_observes_and_an_expression_that_failed_are_named(
     plain: Figures,
 ) -> None:
     told = msgspec.structs.replace(plain, rules=[RuleFigures("r", "block", 1, observed=True)])
-    told.faults = [FaultFigures("f", "no such key", 3)]
+    told.eval_errors = [EvalErrorFigures("f", "no such key", 3)]
     rules = _part(render_html(told), "rules")
     assert "r (observed: refuses nothing)" in rules
     assert "f: 3 times: no such key" in rules
@@ -180,7 +180,7 @@ def test_a_timeline_divides_what_is_certain_from_what_is_counterfactual(plain: F
             for list_ in lists
             for place in list_.findall("./li//*[@class='place']")
         ]
-        assert shown == [(call.counterfactual, call.place) for call in run.timeline]
+        assert shown == [(call.counterfactual, call.index) for call in run.timeline]
         marks = details.findall(".//*[@class='strip']/span")
         assert ["counterfactual" in mark.get("class") for mark in marks] == [
             call.counterfactual for call in run.timeline
@@ -200,7 +200,7 @@ def test_a_long_session_says_how_many_calls_are_not_shown(plain: Figures) -> Non
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    page = render_html(figures(tmp_path, keep=Keep(sessions=2, timelines=1)))
+    page = render_html(figures(tmp_path, keep=ReportSize(sessions=2, timelines=1)))
     assert "Listed here: 2 of 6 sessions" in _part(page, "sessions")
     assert "4 sessions more: --sessions lists more; all are counted" in _part(page, "sessions")
     assert "The calls of 1 of 6 sessions (--timelines for more)" in _part(page, "timelines")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from policyguard.report.html import render_html
+from policyguard.report.replay.html import render_html
 from tests.report.sample import HOSTILE, LONG, figures
 
 pytest.importorskip("playwright", reason="playwright, which steers a browser, is not installed")

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policyguard.report.diagnostics import render_text
-from policyguard.report.figures import (
-    Baseline,
-    Difference,
+from policyguard.report.findings.diagnostics import render_text
+from policyguard.report.replay.figures import (
+    BaselineFigures,
+    DirectionFigures,
     Figures,
     Harm,
     PolicyFigures,
@@ -28,7 +28,9 @@ def _figures() -> Figures:
         policy=POLICY,
         harm=Harm(succeeded=30, refused=1, rate=1 / 30, ci95=(0.006, 0.167)),
         rules=[RuleFigures("rules/a", "block", hits=3, sessions=2, rate=0.5, ci95=(0.1, 0.9))],
-        baseline=Baseline(POLICY, newly_refused=Difference(sessions=Share(2, 4), calls=7)),
+        baseline=BaselineFigures(
+            POLICY, newly_refused=DirectionFigures(sessions=Share(2, 4), calls=7)
+        ),
     )
 
 
@@ -51,14 +53,14 @@ def _figures() -> Figures:
 )
 def test_it_holds_or_not(expression: str, held: bool) -> None:
     figures = _figures()
-    assert Gate([expression], compared=True).judge(figures) is held
+    assert Gate([expression], has_baseline=True).evaluate(figures) is held
     (gate,) = figures.gates
-    assert (gate.expression, gate.held, gate.error) == (expression, held, None)
+    assert (gate.expression, gate.triggered, gate.error) == (expression, held, None)
 
 
 def test_it_says_what_it_has_read() -> None:
     figures = _figures()
-    assert Gate(["harm.rate > 0.01 || rules.size() > 9"], compared=True).judge(figures)
+    assert Gate(["harm.rate > 0.01 || rules.size() > 9"], has_baseline=True).evaluate(figures)
     assert figures.gates[0].values == {"harm.rate": "0.03333", "rules": "1 entries"}
 
 
@@ -72,9 +74,9 @@ def test_it_says_what_it_has_read() -> None:
 )
 def test_what_cannot_be_decided_counts_as_held(expression: str, says: str) -> None:
     figures = _figures()
-    assert Gate([expression], compared=True).judge(figures)
+    assert Gate([expression], has_baseline=True).evaluate(figures)
     (gate,) = figures.gates
-    assert gate.held is None
+    assert gate.triggered is None
     assert says in (gate.error or "")
 
 
@@ -97,7 +99,7 @@ def test_what_cannot_be_decided_counts_as_held(expression: str, says: str) -> No
 )
 def test_a_mistake_is_an_error_with_its_place(expression: str, shows: list[str]) -> None:
     with pytest.raises(GateError) as wrong:
-        Gate([expression], compared=True)
+        Gate([expression], has_baseline=True)
     report = render_text(wrong.value.diagnostics)
     for text in ("error[cel/", "--> --fail-on:1:", *shows):
         assert text in report
@@ -105,13 +107,13 @@ def test_a_mistake_is_an_error_with_its_place(expression: str, shows: list[str])
 
 def test_all_mistakes_are_told_together() -> None:
     with pytest.raises(GateError) as wrong:
-        Gate(["harm.rat > 0", "true", "catch.rat > 0"], compared=True)
+        Gate(["harm.rat > 0", "true", "catch.rat > 0"], has_baseline=True)
     assert len(wrong.value.diagnostics) == 2
 
 
 def test_the_baseline_can_be_read_only_where_there_is_one() -> None:
     with pytest.raises(GateError) as wrong:
-        Gate(["baseline.earlier > 0"], compared=False)
+        Gate(["baseline.earlier > 0"], has_baseline=False)
     (found,) = wrong.value.diagnostics
     assert "`baseline`" in found.message
     assert found.help == "name the policy to compare with: --baseline FILE_OR_PACK"
@@ -121,7 +123,7 @@ def test_every_field_of_the_report_can_be_read() -> None:
     """The declarations are made from the report's own types: none of them is left out."""
     for field in msgspec.structs.fields(Figures):
         if field.name not in ("gates", "elapsed_s"):
-            Gate([f"{field.name} == {field.name}"], compared=True)
+            Gate([f"{field.name} == {field.name}"], has_baseline=True)
 
 
 def test_the_expressions_in_the_docs_can_be_used() -> None:
@@ -129,4 +131,4 @@ def test_the_expressions_in_the_docs_can_be_used() -> None:
     expressions = re.findall(r"^\| `([^`]+[<>=][^`]+)` \|", page, re.MULTILINE)
     expressions += re.findall(r"--fail-on '([^']+)'", page)
     assert len(expressions) >= 10
-    Gate(expressions, compared=True)
+    Gate(expressions, has_baseline=True)

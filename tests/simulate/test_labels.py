@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard.simulate import LabelError, Labels
-from policyguard.simulate.labels import Label, same_file
+from policyguard.simulate.labels import Label, is_same_file
 
 _PATHS = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join)
 _LABELS = st.builds(
@@ -25,7 +25,7 @@ _LABELS = st.builds(
 
 
 def contradict(one: Label, other: Label) -> bool:
-    files = one.file is None or other.file is None or same_file(one.file, other.file)
+    files = one.file is None or other.file is None or is_same_file(one.file, other.file)
     return files and one.session == other.session and one.success is not other.success
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policyguard.simulate.proportions import wilson
+from policyguard.simulate.proportions import wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ from policyguard.simulate.proportions import wilson
 def test_wilson_gives_the_published_intervals(
     hits: int, trials: int, low: float, high: float
 ) -> None:
-    found = wilson(hits, trials)
+    found = wilson_interval(hits, trials)
     assert found == pytest.approx((low, high), abs=5e-5)
 
 
 @pytest.mark.parametrize("trials", range(1, 200))
 def test_of_none_it_begins_at_0_and_of_all_it_ends_at_1(trials: int) -> None:
-    assert wilson(0, trials)[0] == 0.0
-    assert wilson(trials, trials)[1] == 1.0
-    assert wilson(trials, trials)[0] == pytest.approx(1 - wilson(0, trials)[1])
+    assert wilson_interval(0, trials)[0] == 0.0
+    assert wilson_interval(trials, trials)[1] == 1.0
+    assert wilson_interval(trials, trials)[0] == pytest.approx(1 - wilson_interval(0, trials)[1])

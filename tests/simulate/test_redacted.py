@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from policyguard import Guard
 from policyguard.model.effect import Effect
-from policyguard.report.figures import CallFigures
-from policyguard.simulate import Keep, Replay, load
+from policyguard.report.replay.figures import CallFigures
+from policyguard.simulate import Replay, ReportSize, load
 from policyguard.traces import Reader
 
 from .recording import policy
@@ -53,7 +53,7 @@ def _journal(folder: Path, kept: str, text: str, calls: list[Call]) -> Path:
 
 def _told(trace: Path, text: str, *, observe: bool = False) -> list[CallFigures]:
     compiled = load(policy(trace.parent / "policy.yaml", text))
-    replay = Replay(compiled, observe=observe, labels=None, keep=Keep(timelines=1))
+    replay = Replay(compiled, observe=observe, labels=None, report_size=ReportSize(timelines=1))
     replay.add(Reader().read(trace))
     (run,) = replay.finish().sessions
     return run.timeline

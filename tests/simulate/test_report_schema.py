@@ -9,8 +9,8 @@ import jsonschema
 import msgspec
 
 from policyguard.compiler import compile_policy
-from policyguard.report.figures import Figures
-from policyguard.report.simulation_json import render_json
+from policyguard.report.replay.figures import Figures
+from policyguard.report.replay.renderers import render_json
 from policyguard.simulate import Replay
 from policyguard.traces import Reader
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.report.figures import Figures, GateFigures, LabelFigures
-from policyguard.report.renderers import RENDERERS
-from policyguard.report.simulation import render_text
+from policyguard.report.replay.figures import Figures, GateFigures, LabelFigures
+from policyguard.report.replay.renderers import RENDERERS
+from policyguard.report.replay.text import render_text
 from policyguard.report.style import COLOURED, PLAIN
-from policyguard.simulate import Keep, Replay, load, runs
+from policyguard.simulate import Replay, ReportSize, load, runs
 from policyguard.traces import Reader, Skipped
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
 
@@ -23,7 +23,7 @@ HOSTILE = (
 )
 
 
-def _figures(folder: Path, *, keep: Keep | None = None) -> Figures:
+def _figures(folder: Path, *, keep: ReportSize | None = None) -> Figures:
     secret = f"/secret{HOSTILE}"
     trace = write(
         folder / "t.jsonl",
@@ -40,7 +40,7 @@ def _figures(folder: Path, *, keep: Keep | None = None) -> Figures:
         observe=False,
         labels=None,
         baseline=load(policy(folder / "old.yaml", "")),
-        keep=keep,
+        report_size=keep,
     )
     replay.add(Reader().read(trace))
     figures = replay.finish()
@@ -103,7 +103,7 @@ def test_a_bar_shows_what_there_is(share: float, plain: str) -> None:
 
 def test_a_partial_report_says_how_much_was_read(tmp_path: Path) -> None:
     figures = _figures(tmp_path)
-    figures.partial, figures.traces.given = True, 9
+    figures.partial, figures.traces.named_files = True, 9
     assert "PARTIAL: interrupted after 26 events, in 1 of 9 files" in render_text(figures)
     assert "**Interrupted: this is not all of it.**" in RENDERERS["markdown"](figures)
     assert "this is not all of it" in RENDERERS["junit"](figures)
@@ -144,9 +144,9 @@ def test_places_that_are_not_shown_are_in_the_json(tmp_path: Path, skipped: int,
 def test_runs_say_what_they_could_not_read(tmp_path: Path) -> None:
     compiled = load(policy(tmp_path / "p.yaml", ""))
     with pytest.warns(UserWarning, match=re.escape(f"{tmp_path}: ")):
-        assert list(runs(compiled, Reader().files(tmp_path))) == []
+        assert list(runs(compiled, Reader().iter_files(tmp_path))) == []
     told: list[Skipped] = []
-    assert list(runs(compiled, Reader().files(tmp_path), skipped=told.append)) == []
+    assert list(runs(compiled, Reader().iter_files(tmp_path), on_skipped=told.append)) == []
     assert [item.file for item in told] == [str(tmp_path)]
 
 
@@ -227,7 +227,7 @@ def test_junit_has_a_suite_a_file_and_fails_where_a_run_had_succeeded(tmp_path: 
 
 
 def test_junit_skips_what_is_not_known_and_names_what_is_not_listed(tmp_path: Path) -> None:
-    figures = _figures(tmp_path, keep=Keep(sessions=2))
+    figures = _figures(tmp_path, keep=ReportSize(sessions=2))
     figures.sessions[0].refused, figures.sessions[0].unknown = 0, 1
     figures.sessions[0].first_refusal = None
     root = _parsed(figures)

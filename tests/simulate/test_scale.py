@@ -17,13 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.report.figures import Figures, UnmatchedFigures
-from policyguard.simulate import Replay, errors, load, part, player
-from policyguard.simulate.errors import ErrorKinds
-from policyguard.simulate.job import Job, Loaded, StoppedError, Walk, concluded, run
-from policyguard.simulate.kept import Kept
-from policyguard.simulate.part import Part
-from policyguard.simulate.workers import obstacle, run_with
+from policyguard.report.replay.figures import Figures, UnmatchedFigures
+from policyguard.simulate import Replay, error_kinds, line_shard, load, trace_player
+from policyguard.simulate.error_kinds import ErrorKinds
+from policyguard.simulate.job import (
+    Job,
+    JobInputs,
+    ReplayWorker,
+    StoppedError,
+    build_report,
+    run_job,
+)
+from policyguard.simulate.line_shard import LineShard
+from policyguard.simulate.top_n import TopN
+from policyguard.simulate.workers import find_sequential_entries, run_parallel
 from policyguard.traces import Reader
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
 
@@ -83,8 +90,8 @@ def test_memory_does_not_grow_with_the_trace(
 def test_a_session_that_says_nothing_for_long_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player, "IDLE", 20)
-    monkeypatch.setattr(player, "_OFTEN", 4)
+    monkeypatch.setattr(trace_player, "IDLE", 20)
+    monkeypatch.setattr(trace_player, "_OFTEN", 4)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 2}}"))
     open_ = list(lines("s", [read("/a"), read("/b"), read("/c")], closed=False))
     others = [list(lines(f"o{n}", [read("/x")], closed=False)) for n in range(30)]
@@ -98,7 +105,7 @@ def test_a_session_that_says_nothing_for_long_is_over(
         nonlocal most
         most = max(most, len(apart._player._open))
 
-    apart._player._heed = heed
+    apart._player._on_progress = heed
     apart.add(Reader().read(write(tmp_path / "b.jsonl", open_[:6], *others, open_[6:])))
     figures = apart.finish()
     assert figures.refused.count == 0  # the third read is another session's first
@@ -109,8 +116,8 @@ def test_a_session_that_says_nothing_for_long_is_over(
 def test_a_session_is_not_over_while_a_sub_agent_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player, "IDLE", 6)
-    monkeypatch.setattr(player, "_OFTEN", 2)
+    monkeypatch.setattr(trace_player, "IDLE", 6)
+    monkeypatch.setattr(trace_player, "_OFTEN", 2)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 15}}"))
     above = list(lines("above", [read("/a")] * 3, closed=False))
     below = lines("below", [read(f"/{n}") for n in range(20)], parent="above", closed=False)
@@ -125,13 +132,13 @@ def test_a_session_that_is_over_has_no_sub_agents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it has been noticed yet that it is over makes no difference."""
-    monkeypatch.setattr(player, "IDLE", 6)
+    monkeypatch.setattr(trace_player, "IDLE", 6)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 1}}"))
     above = list(lines("above", [read("/a")], closed=False))
     others = [list(lines(f"o{n}", [], closed=False)) for n in range(4)]
     below = lines("below", [read("/b")], parent="above")
     for often in (1, 1000):
-        monkeypatch.setattr(player, "_OFTEN", often)
+        monkeypatch.setattr(trace_player, "_OFTEN", often)
         replay = Replay(compiled, observe=False, labels=None)
         replay.add(Reader().read(write(tmp_path / "t.jsonl", above, *others, below)))
         assert replay.finish().refused.count == 0
@@ -141,23 +148,23 @@ def test_a_session_that_is_over_has_no_sub_agents(
 def test_kinds_of_errors_are_bounded_and_their_counts_exact() -> None:
     halves = [ErrorKinds(), ErrorKinds()]
     whole = ErrorKinds()
-    for n in range(errors.MOST * 2):
+    for n in range(error_kinds.MAX_KINDS * 2):
         for kind in (f"{n:08x}", "00000000"):
             whole.add(kind, (n,), UnmatchedFigures(kind, 1))
             halves[n % 2].add(kind, (n,), UnmatchedFigures(kind, 1))
     halves[1].merge(halves[0])
-    assert len(whole) == len(halves[1]) == errors.MOST
-    assert whole.total == halves[1].total == errors.MOST * 4
+    assert len(whole) == len(halves[1]) == error_kinds.MAX_KINDS
+    assert whole.total == halves[1].total == error_kinds.MAX_KINDS * 4
     assert list(whole.most_frequent(5)) == list(halves[1].most_frequent(5))
-    assert next(whole.most_frequent(1)).hits == errors.MOST * 2 + 1
+    assert next(whole.most_frequent(1)).hits == error_kinds.MAX_KINDS * 2 + 1
 
 
 @given(st.lists(st.integers(0, 50), unique=True), st.integers(0, 9), st.integers(1, 4))
 def test_what_is_kept_is_the_same_in_whatever_parts_it_comes(
     keys: list[int], most: int, parts: int
 ) -> None:
-    whole: Kept[int] = Kept(most)
-    split: list[Kept[int]] = [Kept(most) for _ in range(parts)]
+    whole: TopN[int] = TopN(most)
+    split: list[TopN[int]] = [TopN(most) for _ in range(parts)]
     for number, key in enumerate(keys):
         whole.offer((key,), lambda key=key: key)  # type: ignore[misc]
         split[number % parts].offer((key,), lambda key=key: key)  # type: ignore[misc]
@@ -191,7 +198,7 @@ TEXT += "learn: {scope: session}\n"
     sessions=SESSIONS,
     order=st.randoms(use_true_random=False),
     workers=st.integers(2, 4),
-    idle=st.sampled_from([4, 12, player.IDLE]),
+    idle=st.sampled_from([4, 12, trace_player.IDLE_LINES]),
 )
 def test_parts_of_a_replay_add_up_to_the_whole(
     tmp_path_factory: pytest.TempPathFactory,
@@ -221,18 +228,20 @@ def test_parts_of_a_replay_add_up_to_the_whole(
         labels=folder / "labels.jsonl",
         files=(trace,),
     )
-    loaded = Loaded.of(job)
-    assert obstacle(loaded) == ()
+    loaded = JobInputs.load(job)
+    assert find_sequential_entries(loaded) == ()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(player, "IDLE", idle)
-        patch.setattr(part, "IDLE", idle)
-        patch.setattr(player, "_OFTEN", 3)
-        whole = run(job, loaded, _unwatched)
+        patch.setattr(trace_player, "IDLE", idle)
+        patch.setattr(line_shard, "IDLE", idle)
+        patch.setattr(trace_player, "_OFTEN", 3)
+        whole = run_job(job, loaded, _unwatched)
         parts = [
-            Walk(job, loaded, Part(n, workers), lambda place: True, _unwatched).through()[0]
+            ReplayWorker(job, loaded, LineShard(n, workers), lambda place: True, _unwatched).run()[
+                0
+            ]
             for n in range(workers)
         ]
-    assert concluded(job, loaded, parts, partial=False) == whole
+    assert build_report(job, loaded, parts, partial=False) == whole
     assert whole.traces.skipped == 3
 
 
@@ -286,7 +295,7 @@ def test_what_reaches_beyond_a_session_is_named(
     tmp_path: Path, text: str, entries: tuple[str, ...]
 ) -> None:
     job = Job(policies=("core",), baseline=(str(policy(tmp_path / "p.yaml", text)),))
-    assert obstacle(Loaded.of(job)) == entries
+    assert find_sequential_entries(JobInputs.load(job)) == entries
 
 
 def test_a_policy_that_reaches_beyond_sessions_is_replayed_in_order(tmp_path: Path) -> None:
@@ -296,9 +305,9 @@ def test_a_policy_that_reaches_beyond_sessions_is_replayed_in_order(tmp_path: Pa
         *(lines(f"s{n}", [read("/a"), read("/b")], project="p") for n in range(4)),
     )
     job = Job(policies=(str(policy(tmp_path / "p.yaml", text)),), files=(trace,))
-    loaded = Loaded.of(job)
-    assert obstacle(loaded) == ("budgets/all",)
-    figures = run_with(3, job, loaded, _unwatched)
+    loaded = JobInputs.load(job)
+    assert find_sequential_entries(loaded) == ("budgets/all",)
+    figures = run_parallel(3, job, loaded, _unwatched)
     assert [run.first_refusal for run in figures.sessions] == [None, 1, 0, 0]
 
 
@@ -318,11 +327,11 @@ def test_whoever_watches_may_stop_and_gets_what_was_read(tmp_path: Path, workers
         if read_so_far > 500:
             raise StoppedError
 
-    figures = run_with(workers, job, Loaded.of(job), watch)
+    figures = run_parallel(workers, job, JobInputs.load(job), watch)
     assert figures.partial
     assert 500 < figures.traces.events < 16_000
     assert 0 < figures.traces.calls < 8_000
-    assert figures.traces.given == 2
+    assert figures.traces.named_files == 2
     assert sum(run.calls for run in figures.sessions) == figures.traces.calls
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.store.durable import SqliteStore
-from policyguard.store.memory import MemoryStore
-from policyguard.store.protocol import Anchor, Caps, Constraint, Store
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import Anchor, Caps, ConstraintRecord, Store
+from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=1000, evidence=1000, anchors=1000)
 
@@ -19,7 +19,7 @@ def invent(store: Store, number: int) -> None:
     name = f"{number:08}" + "x" * 100
     store.evidence.put(name, name, b"x" * 200)
     store.constraints.put(
-        Constraint(id=name, scope=name, key=name, state="a", updated_at=0, payload=b"x" * 200)
+        ConstraintRecord(id=name, scope=name, key=name, state="a", updated_at=0, payload=b"x" * 200)
     )
     store.anchors.put(Anchor(name, "c" * 32, 1, "h" * 64, number))
 
@@ -71,7 +71,7 @@ def test_a_constraint_is_found_as_fast_among_very_many(tmp_path: Path) -> None:
         with store.transaction():
             for number in range(many):
                 store.constraints.put(
-                    Constraint(
+                    ConstraintRecord(
                         id=f"c{number}",
                         scope="p",
                         key=f"k{number}",

@@ -11,9 +11,9 @@ from types import FrameType
 
 import pytest
 
-from policyguard.store.durable import SqliteStore
-from policyguard.store.memory import MemoryStore
+from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps, Store
+from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=10, evidence=10, anchors=10)
 
@@ -59,7 +59,7 @@ def everywhere(act: Callable[[], object]) -> Iterator[None]:
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     made: Store = MemoryStore(caps=CAPS)
     if request.param == "sqlite":
-        made = SqliteStore(tmp_path / "store.db", caps=CAPS, patience=0.1)
+        made = SqliteStore(tmp_path / "store.db", caps=CAPS, timeout=0.1)
     made.evidence.put("p", "a", b"0")
     made.evidence.put("p", "b", b"0")
     yield made
@@ -97,7 +97,7 @@ def test_a_transaction_is_over_whole_or_not_at_all(store: Store) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_lease_is_given_up(store: Store) -> None:
     def step() -> None:
-        store.lease("s").close()
+        store.lock_session("s").release()
 
     for _ in everywhere(step):
-        store.lease("s").close()
+        store.lock_session("s").release()

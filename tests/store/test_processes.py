@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.store.durable import SqliteStore
 from policyguard.store.errors import SessionBusyError, StoreError
-from policyguard.store.protocol import Caps, Constraint
+from policyguard.store.protocol import Caps, ConstraintRecord
+from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=10_000, evidence=10_000, anchors=10_000)
 
 PREAMBLE = """
 import os, sys, time
-from policyguard.store.durable import SqliteStore
+from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.protocol import Caps, Constraint
 store = SqliteStore(sys.argv[1], caps=Caps(constraints=10_000, evidence=10_000, anchors=10_000))
@@ -118,12 +118,12 @@ def test_a_lease_is_taken_over_when_its_process_has_died(tmp_path: Path) -> None
     assert holder.stdout is not None
     assert holder.stdout.readline() == "up\n"
     with pytest.raises(SessionBusyError, match="session 's' is held by another process; end it"):
-        store.lease("s")
-    with store.lease("t"):
+        store.lock_session("s")
+    with store.lock_session("t"):
         pass
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
-    with store.lease("s"):
+    with store.lock_session("s"):
         late = 'try:\n  store.lease("s")\nexcept SessionBusyError: print("busy")'
         assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
     assert start(store.path, late).communicate(timeout=60)[0] == ""
@@ -131,28 +131,32 @@ def test_a_lease_is_taken_over_when_its_process_has_died(tmp_path: Path) -> None
 
 def test_closing_one_store_keeps_the_leases_of_another(tmp_path: Path) -> None:
     one, two = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
-    held = one.lease("a")
-    two.lease("b").close()
+    held = one.lock_session("a")
+    two.lock_session("b").release()
     two.close()
     del two
     late = 'try:\n  store.lease("a")\nexcept SessionBusyError: print("busy")'
     assert start(one.path, late).communicate(timeout=60)[0] == "busy\n"
-    assert held.held
+    assert held.is_held
 
 
 def test_a_lease_that_nobody_has_any_more_is_given_up(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    held = [store.lease("a"), store.lease("b", shared=True), store.lease("b", shared=True)]
+    held = [
+        store.lock_session("a"),
+        store.lock_session("b", shared=True),
+        store.lock_session("b", shared=True),
+    ]
     late = 'for s in "ab":\n  try: store.lease(s)\n  except SessionBusyError: print(s)'
     del held[:2]
     gc.collect()
     assert start(store.path, late).communicate(timeout=60)[0] == "b\n"
     with pytest.raises(SessionBusyError):
-        store.lease("b")
+        store.lock_session("b")
     held.clear()
     gc.collect()
     assert start(store.path, late).communicate(timeout=60)[0] == ""
-    assert [store.lease(session).held for session in "ab"] == [True, True]
+    assert [store.lock_session(session).is_held for session in "ab"] == [True, True]
 
 
 def test_leases_are_given_up_whenever_the_garbage_collector_comes(tmp_path: Path) -> None:
@@ -161,7 +165,7 @@ def test_leases_are_given_up_whenever_the_garbage_collector_comes(tmp_path: Path
 
     def work() -> None:
         for number in range(300):
-            cycle: list[object] = [store.lease(f"{threading.get_ident()} {number}")]
+            cycle: list[object] = [store.lock_session(f"{threading.get_ident()} {number}")]
             cycle.append(cycle)
             del cycle
 
@@ -177,7 +181,7 @@ def test_leases_are_given_up_whenever_the_garbage_collector_comes(tmp_path: Path
     finally:
         gc.set_threshold(*threshold)
     gc.collect()
-    store.lease("last").close()
+    store.lock_session("last").release()
     late = f"""
 for thread in {[thread.ident for thread in threads]}:
     for number in range(300):
@@ -193,7 +197,7 @@ try:
     store.lease("s", shared=sys.argv[0] == "shared"); print("held")
 except SessionBusyError: print("busy")
 """
-    with store.lease("s", shared=True):
+    with store.lock_session("s", shared=True):
         assert start(store.path, 'sys.argv[0] = "shared"' + code).communicate()[0] == "held\n"
         assert start(store.path, code).communicate()[0] == "busy\n"
 
@@ -221,11 +225,11 @@ def test_a_forked_child_and_its_parent_go_on(tmp_path: Path) -> None:
 
 def test_a_forked_child_does_not_inherit_a_lease(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    lease = store.lease("s")
-    assert in_child(lambda: lease.held) == "False"
-    assert "SessionBusyError" in in_child(lambda: store.lease("s"))
-    assert in_child(lease.close) == "None"
-    assert lease.held
+    lease = store.lock_session("s")
+    assert in_child(lambda: lease.is_held) == "False"
+    assert "SessionBusyError" in in_child(lambda: store.lock_session("s"))
+    assert in_child(lease.release) == "None"
+    assert lease.is_held
     late = 'try:\n  store.lease("s")\nexcept SessionBusyError: print("busy")'
     assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
 
@@ -271,7 +275,7 @@ def test_a_fork_in_the_middle_of_a_transaction_is_told(tmp_path: Path) -> None:
 
 
 def test_no_connection_is_open_while_a_process_forks(tmp_path: Path) -> None:
-    """SQLite's own books on locks must not get into the child: see `policyguard.store.sqlite`."""
+    """SQLite's own books on locks must not get into the child: see `policyguard.store.sqlite.database`."""
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     store.evidence.put("p", "k", b"1")
     assert str(store.path) in open_files()
@@ -291,8 +295,10 @@ def open_files() -> list[str]:
 
 def test_an_error_in_one_process_is_none_in_another(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    store.constraints.put(Constraint(id="c", scope="", key="", state="", updated_at=0, payload=b""))
-    impatient = SqliteStore(store.path, caps=CAPS, patience=0.05)
+    store.constraints.put(
+        ConstraintRecord(id="c", scope="", key="", state="", updated_at=0, payload=b"")
+    )
+    impatient = SqliteStore(store.path, caps=CAPS, timeout=0.05)
     with store.transaction(), pytest.raises(StoreError, match="locked"):
         impatient.evidence.put("p", "k", b"")
     impatient.evidence.put("p", "k", b"")

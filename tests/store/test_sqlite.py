@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from policyguard import Guard
-from policyguard.store import place
-from policyguard.store.durable import SqliteStore
+from policyguard.store import paths
 from policyguard.store.errors import StoreError
-from policyguard.store.protocol import Anchor, Caps, Constraint, PurseName, Terms
-from policyguard.store.sqlite import Database
-from policyguard.store.tables import APPLICATION, MIGRATIONS
+from policyguard.store.protocol import Anchor, Caps, ConstraintRecord, QuotaKey, QuotaSpec
+from policyguard.store.sqlite.database import Database
+from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from policyguard.store.sqlite.store import SqliteStore
 
 CAPS = Caps(constraints=100, evidence=100, anchors=100)
 
@@ -37,7 +37,7 @@ def limited(code: str, tmp_path: Path, *setup: str) -> str:
         (
             "import os, resource, sys",
             "from pathlib import Path",
-            "from policyguard.store.durable import SqliteStore",
+            "from policyguard.store.sqlite.store import SqliteStore",
             "from policyguard.store.errors import StoreError",
             "from policyguard.store.protocol import Caps",
             "caps = Caps(constraints=10**6, evidence=10**6, anchors=10**6)",
@@ -75,7 +75,7 @@ def test_file_and_folder_are_the_users_alone(tmp_path: Path) -> None:
     try:
         store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
         fill(store, 1)
-        store.lease("s")
+        store.lock_session("s")
     finally:
         os.umask(before)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in store.path.parent.iterdir()}
@@ -94,23 +94,23 @@ def test_a_folder_that_others_can_write_into_is_refused(tmp_path: Path) -> None:
 
 def test_the_default_is_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert place.default_store() == tmp_path / "policyguard" / "store.db"
-    assert place.journals_beside(place.default_store()) == tmp_path / "policyguard" / "journal"
+    assert paths.default_store_path() == tmp_path / "policyguard" / "store.db"
+    assert paths.journal_folder(paths.default_store_path()) == tmp_path / "policyguard" / "journal"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert place.state_folder() == tmp_path / "home" / ".local" / "state" / "policyguard"
+    assert paths.state_folder() == tmp_path / "home" / ".local" / "state" / "policyguard"
     monkeypatch.delenv("XDG_STATE_HOME")
-    assert place.state_folder() == tmp_path / "home" / ".local" / "state" / "policyguard"
+    assert paths.state_folder() == tmp_path / "home" / ".local" / "state" / "policyguard"
 
 
 def test_what_was_put_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     first = SqliteStore(tmp_path / "store.db", caps=CAPS)
     first.evidence.put("p", "k", b"1")
-    key, version = first.key, first.constraints.version()
+    key, version = first.fingerprint_key, first.constraints.version()
     first.close()
     assert first.evidence.get("p", "k") == b"1"  # opens anew
     second = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    assert (second.key, second.evidence.get("p", "k")) == (key, b"1")
+    assert (second.fingerprint_key, second.evidence.get("p", "k")) == (key, b"1")
     assert second.constraints.version() == version
 
 
@@ -121,7 +121,7 @@ def test_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "store.db"
     file.write_bytes(content)
     with pytest.raises(StoreError, match=r"store\.db: is damaged, or no database.*move it away"):
-        SqliteStore(file, caps=CAPS).key  # noqa: B018 - to read it is to open the file
+        SqliteStore(file, caps=CAPS).fingerprint_key  # noqa: B018 - to read it is to open the file
     assert file.read_bytes() == content
 
 
@@ -186,7 +186,7 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no folder"):
         fill(SqliteStore(tmp_path / "state" / "store.db", caps=CAPS), 1)
     with pytest.raises(StoreError, match="is no folder"):
-        SqliteStore(tmp_path / "state" / "store.db", caps=CAPS).lease("s")
+        SqliteStore(tmp_path / "state" / "store.db", caps=CAPS).lock_session("s")
 
 
 def test_a_store_that_is_not_there_cannot_be_looked_at(tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     assert [anchor.session for anchor in looking.anchors.all()] == ["s"]
     assert looking.constraints.changes(0).records == ()
     with pytest.raises(StoreError, match="is read-only"):
-        looking.anchors.forget("s")
+        looking.anchors.delete("s")
 
 
 def test_one_that_another_process_holds_for_too_long(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.db", caps=CAPS, patience=0.1)
+    store = SqliteStore(tmp_path / "store.db", caps=CAPS, timeout=0.1)
     fill(store, 1)
     holder = sqlite3.connect(store.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -236,7 +236,7 @@ class Watched(Database):
     before: Callable[[str], None]
 
     def _connect(self) -> sqlite3.Connection:
-        connection = super()._connect()
+        connection = super()._new_connection()
         connection.set_trace_callback(self.before)
         return connection
 
@@ -246,15 +246,15 @@ def test_a_new_file_whose_tables_another_process_makes_between_two_looks(
     tmp_path: Path, asked: str
 ) -> None:
     path = tmp_path / "new.db"
-    other = Database(path, application=7, migrations=[("CREATE TABLE t (a)",)], patience=5.0)
-    database = Watched(path, application=7, migrations=[("CREATE TABLE t (a)",)], patience=5.0)
+    other = Database(path, application_id=7, migrations=[("CREATE TABLE t (a)",)], timeout=5.0)
+    database = Watched(path, application_id=7, migrations=[("CREATE TABLE t (a)",)], timeout=5.0)
 
     def meddle(statement: str) -> None:
         if asked in statement:
-            other.run("SELECT 1")
+            other.execute("SELECT 1")
 
     database.before = meddle
-    assert database.run("SELECT count(*) FROM t") == [(0,)]
+    assert database.execute("SELECT count(*) FROM t") == [(0,)]
 
 
 def test_a_newer_version_is_not_written_to(tmp_path: Path) -> None:
@@ -269,30 +269,30 @@ def test_a_newer_version_is_not_written_to(tmp_path: Path) -> None:
 
 
 def database(path: Path, migrations: tuple[tuple[str, ...], ...], **more: bool) -> Database:
-    return Database(path, application=APPLICATION, migrations=migrations, patience=1, **more)
+    return Database(path, application_id=APPLICATION_ID, migrations=migrations, timeout=1, **more)
 
 
 def test_a_database_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     one, two = ("CREATE TABLE a (x)",), ("ALTER TABLE a ADD y", "UPDATE a SET y = x + 1")
     first = database(path, (one,))
-    first.run("INSERT INTO a VALUES (1)")
+    first.execute("INSERT INTO a VALUES (1)")
     first.close()
     with pytest.raises(StoreError, match="is of an older version; use it once"):
-        database(path, (one, two), read_only=True).run("SELECT y FROM a")
+        database(path, (one, two), read_only=True).execute("SELECT y FROM a")
     second = database(path, (one, two))
-    assert second.run("SELECT x, y FROM a") == [(1, 2)]
+    assert second.execute("SELECT x, y FROM a") == [(1, 2)]
     second.close()
-    assert database(path, (one, two), read_only=True).run("SELECT y FROM a") == [(2,)]
+    assert database(path, (one, two), read_only=True).execute("SELECT y FROM a") == [(2,)]
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    database(path, (("CREATE TABLE a (x)",),)).run("INSERT INTO a VALUES (1)")
+    database(path, (("CREATE TABLE a (x)",),)).execute("INSERT INTO a VALUES (1)")
     broken = ("ALTER TABLE a ADD y", "CREATE TABLE a (z)")
     with pytest.raises(StoreError, match="cannot be used"):
-        database(path, (("CREATE TABLE a (x)",), broken)).run("SELECT 1")
-    assert database(path, (("CREATE TABLE a (x)",),)).run("SELECT * FROM a") == [(1,)]
+        database(path, (("CREATE TABLE a (x)",), broken)).execute("SELECT 1")
+    assert database(path, (("CREATE TABLE a (x)",),)).execute("SELECT * FROM a") == [(1,)]
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_disk_without_room(tmp_path: Path) -> None:
     script = (
         f"mount -t tmpfs -o size=256k tmpfs {tmp_path} && exec {sys.executable} -c '"
         "from pathlib import Path\n"
-        "from policyguard.store.durable import SqliteStore\n"
+        "from policyguard.store.sqlite.store import SqliteStore\n"
         "from policyguard.store.errors import StoreError\n"
         "from policyguard.store.protocol import Caps\n"
         "caps = Caps(constraints=10**6, evidence=10**6, anchors=10**6)\n"
@@ -366,7 +366,7 @@ def test_a_folder_of_somebody_else(outside: Path) -> None:
 
 def test_a_value_that_no_database_holds(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    record = Constraint(id="a", scope="", key="", state="", updated_at=2**70, payload=b"")
+    record = ConstraintRecord(id="a", scope="", key="", state="", updated_at=2**70, payload=b"")
     with pytest.raises(StoreError, match="too large"):
         store.constraints.put(record)
     assert store.constraints.list() == ()
@@ -387,16 +387,16 @@ def test_a_file_that_is_removed_or_replaced_while_it_is_in_use(
     tmp_path: Path, act: Callable[[Path], None]
 ) -> None:
     store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
-    purse = store.purses.open(PurseName("b", "k", "k"), Terms(limit=10))
+    purse = store.quotas.open(QuotaKey("b", "k", "k"), QuotaSpec(limit=10))
     for _ in range(2):
-        assert store.purses.ask([(purse, 1)], 1)
+        assert store.quotas.try_charge_all([(purse, 1)], 1)
     act(store.path)
     message = r"store\.db: is (gone|another file now).* while it was in use; put it back"
     for use in (
         store.constraints.version,
         lambda: store.evidence.put("p", "k", b""),
-        lambda: store.purses.ask([(purse, 10)], 1),
-        lambda: store.purses.look([purse], 1),
+        lambda: store.quotas.try_charge_all([(purse, 10)], 1),
+        lambda: store.quotas.refresh([purse], 1),
         store.close,  # what was used of the lease cannot be written
     ):
         with pytest.raises(StoreError, match=message):
@@ -433,13 +433,13 @@ def test_a_pipe_in_place_of_a_file(tmp_path: Path, suffix: str, looking: bool) -
     path = tmp_path / "store.db"
     os.mkfifo(path.with_name(path.name + suffix))
     store = SqliteStore(path, caps=CAPS, read_only=looking)
-    purse = store.purses.open(PurseName("b", "k", "k"), Terms(limit=10))
+    purse = store.quotas.open(QuotaKey("b", "k", "k"), QuotaSpec(limit=10))
 
     def use() -> None:
         store.constraints.version()
-        store.lease("s")
+        store.lock_session("s")
         for _ in range(2):
-            store.purses.ask([(purse, 1)], 1)
+            store.quotas.try_charge_all([(purse, 1)], 1)
 
     with pytest.raises(StoreError, match=rf"store\.db{suffix}: is no regular file; move it away"):
         use()

@@ -14,35 +14,35 @@ from typing import Any
 import pytest
 
 from policyguard import Decision, Session
-from policyguard.engines.yaml_tree import Mapping, Node, plain
-from policyguard.report.diagnostics import render_text
-from policyguard.report.testing import render_failure
-from policyguard.testing.read import Read, read_file, read_tree
-from policyguard.testing.run import run_test
+from policyguard.engines.yaml_tree import MappingNode, Node, to_plain
+from policyguard.report.findings.diagnostics import render_text
+from policyguard.report.policy_tests.rendering import render_failure
+from policyguard.testing.runner import run_test
+from policyguard.testing.suite_reader import ReadResult, build_suite, parse_file
 
 CASES = Path(__file__).parent.parent / "cases" / "stories"
 
 
 def _tree(file: Path) -> Node:
-    root, diagnostics = read_file(file)
+    root, diagnostics = parse_file(file)
     assert root is not None, render_text(diagnostics)
     assert not diagnostics, render_text(diagnostics)
     return root
 
 
 @cache
-def _read(file: Path) -> Read:
+def _read(file: Path) -> ReadResult:
     """The file with its policy compiled."""
-    return read_tree(_tree(file))
+    return build_suite(_tree(file))
 
 
 def _stories() -> list[Any]:
     found = []
     for file in sorted(CASES.glob("*.yaml")):
         root = _tree(file)
-        assert isinstance(root, Mapping), file
+        assert isinstance(root, MappingNode), file
         tests = root.get("tests")
-        names = [test["name"] for test in plain(tests)] if tests is not None else []
+        names = [test["name"] for test in to_plain(tests)] if tests is not None else []
         assert names, file
         stem = file.name.removesuffix(".yaml").removesuffix(".tests")
         found += [pytest.param(file, name, id=f"{stem}: {name}") for name in names]

@@ -31,7 +31,7 @@ import msgspec
 import pytest
 
 from policyguard import Decision, Effect
-from policyguard.compiler import Compiled, compile_policy
+from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.guard import Guard, Session
 from policyguard.model.event import Admitted, Completed, Event, Refused, Spent, Started
 from policyguard.model.outcome import Recorded
@@ -140,9 +140,11 @@ def tell(policy_file: str | Path, recording: Path) -> Told:
         session = sessions.get(event.session)
         if session is None:
             assert isinstance(event, Started), f"{event.session} is used before it starts"
-            session = sessions[event.session] = guard.start(_tagged(event, compiled), apart=True)
+            session = sessions[event.session] = guard._start_session(
+                _tagged(event, compiled), isolated=True
+            )
             continue
-        said = session.replay(event)
+        said = session._replay(event)
         if isinstance(event, Admitted | Refused):
             assert isinstance(said, Decision)
             assert said.errors == ()
@@ -165,7 +167,7 @@ def tell(policy_file: str | Path, recording: Path) -> Told:
     return told
 
 
-def _tagged(event: Started, compiled: Compiled) -> Started:
+def _tagged(event: Started, compiled: CompiledPolicy) -> Started:
     """The start of a session, with the tags that this policy knows, and its defaults."""
     declared = compiled.policy.tags
     known = {name: value for name, value in event.tags.items() if name in declared}
@@ -192,7 +194,7 @@ def recording(folder: Path, name: str) -> Path:
 
 
 @cache
-def compiled_policy(file: str | Path) -> Compiled:
+def compiled_policy(file: str | Path) -> CompiledPolicy:
     return compile_policy(file)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from policyguard.report.results import Coverage
-from policyguard.testing.run import run_files
+from policyguard.report.policy_tests.results import Coverage
+from policyguard.testing.runner import run_files
 from tests.testing.world import ROOT, run, write
 
 MAIL = {"call": {"mail": {}}}

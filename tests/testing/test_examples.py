@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from policyguard.cli import main
 from policyguard.engines.yaml_source import parse
-from policyguard.engines.yaml_tree import plain
+from policyguard.engines.yaml_tree import to_plain
 from policyguard.testing import schema
-from policyguard.testing.read import read
+from policyguard.testing.suite_reader import read_suite
 from tests.testing.world import ROOT
 
 FOLDER = Path(os.environ.get("POLICYGUARD_EXAMPLES", ROOT.parent / "shared" / "example-policies"))
@@ -35,12 +35,12 @@ def test_there_are_some() -> None:
 def test_the_schema_has_nothing_against_it(file: Path) -> None:
     parsed = parse(file.read_bytes(), str(file))
     assert parsed.root is not None
-    assert schema.checker().problems(plain(parsed.root)) == []
+    assert schema.checker().validate(to_plain(parsed.root)) == []
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name.partition(".")[0])
 def test_what_is_not_alive_is_refused(file: Path) -> None:
-    suite, diagnostics = read(file)
+    suite, diagnostics = read_suite(file)
     if suite is not None:
         pytest.skip("its policy is alive by now")
     codes = {found.code for found in diagnostics}

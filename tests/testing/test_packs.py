@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.report.diagnostics import render_text
-from policyguard.report.testing import render_failure
-from policyguard.testing.find import find
-from policyguard.testing.read import read
-from policyguard.testing.run import run_test
+from policyguard.report.findings.diagnostics import render_text
+from policyguard.report.policy_tests.rendering import render_failure
+from policyguard.testing.discovery import find_tests
+from policyguard.testing.runner import run_test
+from policyguard.testing.suite_reader import read_suite
 from tests.testing.world import ROOT
 
-FILES = find([ROOT / "policies"])
+FILES = find_tests([ROOT / "policies"])
 
 
 def test_core_has_tests() -> None:
@@ -22,7 +22,7 @@ def test_core_has_tests() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_the_pack_does_what_its_tests_say(file: Path) -> None:
-    suite, diagnostics = read(file)
+    suite, diagnostics = read_suite(file)
     assert suite is not None, render_text(diagnostics)
     wrong = [
         f"{test.name}\n{render_failure(failure)}"

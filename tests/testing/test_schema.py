@@ -72,25 +72,25 @@ def test_no_branch_is_a_reference() -> None:
     [
         ("test", suite.Test, {"path"}),
         ("step", suite.Step, {"path"}),
-        ("recorded_call", suite.RecordedCall, {"path"}),
-        ("session", suite.Who, {"parent"}),
-        ("other_session", suite.Who, {"at"}),
+        ("recorded_call", suite.ExpectedCall, {"path"}),
+        ("session", suite.SessionSpec, {"parent"}),
+        ("other_session", suite.SessionSpec, {"at"}),
     ],
 )
 def test_the_model_has_the_keys_of_the_schema(part: str, struct: Any, own: set[str]) -> None:
     # What is not alive is no part of the model: it must be refused, never read and ignored.
-    unborn = schema.unborn() if part == "step" else {}
+    unborn = schema.unsupported_keys() if part == "step" else {}
     fields = {field.encode_name for field in msgspec.structs.fields(struct)}
     assert fields - own == set(PARTS[part]["properties"]) - set(unborn)
 
 
 def test_the_result_has_the_keys_of_the_schema() -> None:
-    fields = {field.encode_name for field in msgspec.structs.fields(suite.Result)}
+    fields = {field.encode_name for field in msgspec.structs.fields(suite.CallResult)}
     assert fields == set(PARTS["step"]["properties"]["result"]["properties"])
 
 
 def test_what_is_not_alive_waits_for_a_step_of_the_language() -> None:
-    assert schema.unborn() == {"then": 4}
+    assert schema.unsupported_keys() == {"then": 4}
 
 
 def test_every_key_of_a_step_is_documented() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policyguard import Guard, Session
-from policyguard.model.decision import Decision, Fault
+from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
 from tests.testing.world import failures
 
@@ -21,7 +21,7 @@ RISKY = {"call": {"risky": {}}}
 def found(folder: Path, *steps: dict[str, Any], **test: Any) -> list[tuple[str, str, str]]:
     """What goes otherwise, as (what, expected, found)."""
     return [
-        (mismatch.what, mismatch.expected, mismatch.found)
+        (mismatch.aspect, mismatch.expected, mismatch.found)
         for failure in failures(folder, *steps, **test)
         for mismatch in failure.mismatches
     ]
@@ -307,7 +307,7 @@ def test_the_clock_begins_where_the_test_says(tmp_path: Path) -> None:
     original = Guard.session
 
     def session(guard: Guard, *args: Any, **rest: Any) -> Session:
-        times.append(guard.clock())
+        times.append(guard._clock())
         return original(guard, *args, **rest)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -319,7 +319,7 @@ def test_the_clock_begins_where_the_test_says(tmp_path: Path) -> None:
 
 def test_a_defect_of_ours_is_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(session: Session, tool: str, args: Any, **rest: Any) -> Decision:
-        fault = Fault("internal", "KeyError: x")
+        fault = EvalError("internal", "KeyError: x")
         return Decision(
             id="c", session="main", tool=tool, effect=Effect.BLOCK, allowed=False, errors=(fault,)
         )

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from policyguard.report.diagnostics import render_text
-from policyguard.report.results import Failure, TestReport
-from policyguard.testing.run import run_files
+from policyguard.report.findings.diagnostics import render_text
+from policyguard.report.policy_tests.results import Failure, TestReport
+from policyguard.testing.runner import run_files
 
 CASES = Path(__file__).parent / "cases"
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import policyguard.traces
-from policyguard.traces import chat_completions
-from policyguard.traces.contents import PlainFile
+from policyguard.traces.containers.content import PlainFile
+from policyguard.traces.containers.source import Source
+from policyguard.traces.formats.chat_completions import chat_completions
 from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.item import UnreadableError
-from policyguard.traces.source import Source
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "trace-formats.md"

@@ -48,7 +48,7 @@ def tally(path: Path) -> dict[str, Any]:
                 counts["parallel"] += bool(item.batch)
             case Completed():
                 counts["results"] += 1
-                counts[item.known] += 1
+                counts[item.provenance] += 1
                 counts["failed"] += item.ok is False
             case Closed():
                 success[item.session] = item.success

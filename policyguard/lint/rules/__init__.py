@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policyguard.lint.rule import Rule
+from policyguard.lint.rule import LintRule
 from policyguard.lint.rules import (
     absent_placeholder,
     bare_number,
@@ -35,7 +35,7 @@ from policyguard.lint.rules import (
     unused_signatures,
 )
 
-LOCAL: tuple[Rule, ...] = (
+LOCAL: tuple[LintRule, ...] = (
     absent_placeholder,
     bare_number,
     careless_override,
@@ -62,7 +62,7 @@ LOCAL: tuple[Rule, ...] = (
 )
 """Rules on what an entry is by itself, or beside those that it stands with."""
 
-OF_THE_WHOLE: tuple[Rule, ...] = (
+WHOLE_POLICY: tuple[LintRule, ...] = (
     learns_nothing,
     refuses_nothing,
     unused_class,
@@ -72,5 +72,5 @@ OF_THE_WHOLE: tuple[Rule, ...] = (
 )
 """Rules on what a policy does with all its parts; they are not asked of the parts themselves."""
 
-RULES = (*LOCAL, *OF_THE_WHOLE)
+RULES = (*LOCAL, *WHOLE_POLICY)
 """All rules, in the order in which they are asked."""

@@ -17,26 +17,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from policyguard.lint.analysis.pattern_texts import alternatives
-from policyguard.lint.analysis.pattern_tree import literals
-from policyguard.lint.analysis.patterns import patterns, regex
+from policyguard.lint.analysis.patterns import compile_regex, find_patterns
+from policyguard.lint.analysis.regex_ast import literals
+from policyguard.lint.analysis.required_literals import literal_alternatives
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 _NUMBER = re.compile(r"[0-9]+")
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Alternatives that are a number, and that RE2 finds between other digits."""
-    for pattern in patterns(subject):
+    for pattern in find_patterns(subject):
         if pattern.kind == "condition":
             continue
-        for node, texts in alternatives(pattern.text):
+        for node, texts in literal_alternatives(pattern.text):
             for number in sorted(one.text for one in texts if _NUMBER.fullmatch(one.text)):
                 longer = f"1{number}0"
-                if regex(pattern.text).span(longer) == (1, 1 + len(number)):
+                if compile_regex(pattern.text).find_span(longer) == (1, 1 + len(number)):
                     start = next((one.start for one in literals(node)), node.start)
-                    span = pattern.part(start, node.end)
+                    span = pattern.subspan(start, node.end)
                     message = (
                         f"`{number}` is also found inside of longer numbers, such as `{longer}`"
                     )

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.tree import Binary, Call, Constant, Node, children
-from policyguard.compiler import alive
-from policyguard.lint.analysis.truth import name
+from policyguard.cel.syntax.tree import Binary, Call, Constant, Expr, iter_children
+from policyguard.compiler.load import language_version
+from policyguard.lint.analysis.satisfiability import value_name
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
 
 _READING = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "split"})
@@ -31,41 +31,41 @@ _COMMANDS_COME = 4
 """The step of the language with which `commands` come to life."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Conditions of rules that refuse, and look for a text in a command."""
     shell = subject.policy.classify.shell.arguments
     commands = {"call.command", *(f"call.args.{argument}" for argument in shell)}
     for rule in subject.policy.rules:
         for key in ("when", "unless"):
             path = ("rules", rule.id, key)
-            tree = subject.conditions.get(path)
+            tree = subject.cel_trees.get(path)
             found = next(_reading(tree, commands), None) if tree is not None else None
             if found is None or rule.effect < Effect.ASK:
                 continue
             message = "a shell command is read as text here, and can be written in other ways"
             if key == "unless":
                 message = "a shell command is read as text here: what else is in it is exempt too"
-            yield Finding(subject.stretch(path, found.span), message, _hint())
+            yield Finding(subject.subspan(path, found.span), message, _hint())
 
 
 def _hint() -> str:
-    if alive.STEP >= _COMMANDS_COME:
+    if language_version.STEP >= _COMMANDS_COME:
         return "name the programs and options in `commands`, which reads as a shell does"
     return f"`commands` will read it as a shell does (step {_COMMANDS_COME}); this is advice only"
 
 
-def _reading(node: Node, commands: set[str]) -> Iterator[Node]:
+def _reading(node: Expr, commands: set[str]) -> Iterator[Expr]:
     """The parts of a condition that compare a command with a text, or look into it."""
     match node:
         case Call(receiver=receiver, name=function) if receiver is not None:
-            if function in _READING and name(receiver) in commands:
+            if function in _READING and value_name(receiver) in commands:
                 yield node
         case Binary(operator="==" | "!=" | "in", left=left, right=right):
-            if name(left) in commands and not _is_empty(right):
+            if value_name(left) in commands and not _is_empty(right):
                 yield node
-    for child in children(node):
+    for child in iter_children(node):
         yield from _reading(child, commands)
 
 
-def _is_empty(node: Node) -> bool:
+def _is_empty(node: Expr) -> bool:
     return isinstance(node, Constant) and node.value == ""

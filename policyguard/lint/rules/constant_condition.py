@@ -18,29 +18,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.tree import Logic, Node
+from policyguard.cel.syntax.tree import Expr, Logic
 from policyguard.engines.yaml_tree import Path
-from policyguard.lint.analysis.truth import never
+from policyguard.lint.analysis.satisfiability import is_unsatisfiable
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 _SWITCHES = frozenset({"state_changing", "failed_when"})
 """Keys in which a constant is a setting: no call changes anything, no result is a failure."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Conditions that are constant; else their parts that are."""
-    for path, tree in subject.conditions.items():
+    for path, tree in subject.cel_trees.items():
         program = subject.expressions.program(*path)
         is_setting = path[-1] in _SWITCHES
         if program is not None and program.type.kind == "bool" and not is_setting:
             yield from _constant(subject, path, tree, whole=True)
 
 
-def _constant(subject: Subject, path: Path, node: Node, *, whole: bool) -> Iterator[Finding]:
-    if never((node, True)):
+def _constant(subject: LintContext, path: Path, node: Expr, *, whole: bool) -> Iterator[Finding]:
+    if is_unsatisfiable((node, True)):
         always = False
-    elif never((node, False)):
+    elif is_unsatisfiable((node, False)):
         always = True
     else:
         if isinstance(node, Logic):
@@ -49,7 +49,7 @@ def _constant(subject: Subject, path: Path, node: Node, *, whole: bool) -> Itera
         return
     what = "this condition" if whole else "this part of the condition"
     message = f"{what} is {'always' if always else 'never'} true"
-    yield Finding(subject.stretch(path, node.span), message, _hint(path, always, whole))
+    yield Finding(subject.subspan(path, node.span), message, _hint(path, always, whole))
 
 
 def _hint(path: Path, always: bool, whole: bool) -> str | None:

@@ -21,25 +21,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from policyguard.lint.analysis.patterns import Pattern, patterns
+from policyguard.lint.analysis.patterns import Pattern, find_patterns
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 _ESCAPE = re.compile(r"\\(\\?)(.?)", re.DOTALL)
 _CLASSES = frozenset("bBdDwWsS")
 """What stands behind one backslash in a pattern, and behind two in no text that is looked for."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     r"""Patterns with `\b` and the like and no escape of that kind, and those with a backspace."""
-    for pattern in patterns(subject):
+    for pattern in find_patterns(subject):
         if pattern.examples.match:
             continue  # they are found: the pattern means what it says
         yield from _doubled(pattern)
         place = pattern.text.find("\b")
         if place >= 0:
             message = "the pattern looks for a backspace (U+0008), not for the edge of a word"
-            yield Finding(pattern.part(place, place + 1), message, _written(pattern, "b"))
+            yield Finding(pattern.subspan(place, place + 1), message, _written(pattern, "b"))
 
 
 def _doubled(pattern: Pattern) -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def _doubled(pattern: Pattern) -> Iterator[Finding]:
     if doubled:
         start, end, letter = doubled[0]
         message = f"`\\\\{letter}` looks for a backslash and `{letter}`; no escape is read here"
-        yield Finding(pattern.part(start, end), message, _written(pattern, letter))
+        yield Finding(pattern.subspan(start, end), message, _written(pattern, letter))
 
 
 def _written(pattern: Pattern, letter: str) -> str:

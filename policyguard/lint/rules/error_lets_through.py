@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Rules whose effect refuses a call and whose `on_error` does not."""
     for rule in subject.policy.rules:
         can_err = rule.when is not None or rule.unless is not None
@@ -30,4 +30,4 @@ def find(subject: Subject) -> Iterator[Finding]:
             message = f"`{rule.id}` refuses calls, and lets them run where it cannot be decided"
             hint = "take `on_error` out, or ask `has(…)` in the condition for what may be absent"
             path = ("rules", rule.id, "on_error")
-            yield Finding(subject.layered.where(path, key=True), message, hint)
+            yield Finding(subject.merged.span_of(path, key=True), message, hint)

@@ -23,16 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.reach import level_path
+from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
 from policyguard.model.limits import FailuresLimit, RepeatLimit
 
 _OF_CALLS = frozenset({"call", "call_and_result", "target"})
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Limits that leave no room for repetitions or failures, and reserves that no call can have."""
     yield from _limits(subject)
     for budget in subject.policy.budgets:
@@ -41,10 +41,10 @@ def find(subject: Subject) -> Iterator[Finding]:
         if whole is not None and reserve > whole and budget.effect >= Effect.ASK:
             message = f"{reserve:,.9g} held for each call is more than the budget of {whole:,.9g}"
             hint = "`reserve` is what one call may take, a part of the budget"
-            yield Finding(subject.layered.where(("budgets", budget.id, "reserve")), message, hint)
+            yield Finding(subject.merged.span_of(("budgets", budget.id, "reserve")), message, hint)
 
 
-def _limits(subject: Subject) -> Iterator[Finding]:
+def _limits(subject: LintContext) -> Iterator[Finding]:
     for level, limits in subject.policy.limits.items():
         path = level_path(level)
         for kind, limit in (("repeat", limits.repeat), ("failures", limits.failures)):
@@ -53,7 +53,7 @@ def _limits(subject: Subject) -> Iterator[Finding]:
             message = _message(limit, is_default=level == "default")
             if message:
                 hint = "to forbid a tool, write a rule; to allow some more, raise `max`"
-                yield Finding(subject.layered.where((*path, kind, "max")), message, hint)
+                yield Finding(subject.merged.span_of((*path, kind, "max")), message, hint)
 
 
 def _message(limit: RepeatLimit | FailuresLimit, *, is_default: bool) -> str:

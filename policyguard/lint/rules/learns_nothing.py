@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.learn_sections import learns
+from policyguard.compiler.build.entry_paths import learn_sections
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.policy import Blame, Learn, Policy, Signature
 
 _HINT = "give signatures with their `blame`; `extends: [core]` brings many"
@@ -35,16 +35,16 @@ _UNSAID = Learn(blame=("agent",))
 """Whose failures a `radius` narrows after where there is no `learn`."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Sections that say what failures teach, where none ever does."""
-    policy, where = subject.policy, subject.layered.where
+    policy, where = subject.policy, subject.merged.span_of
     base = policy.learn
     if policy.radius and not _teaches(policy, base or _UNSAID):
         blame = _named((base or _UNSAID).blame)
         message = f"nothing in this policy blames a failure on {blame}: the radius never narrows"
         yield Finding(where(("radius",), key=True), message, _HINT)
     if base is None:
-        for _, path in learns(policy):
+        for _, path in learn_sections(policy):
             message = "nothing is learned: the policy itself has no `learn`"
             yield Finding(where(path, key=True), message, "write `learn: {}` beside `signatures`")
         return

@@ -17,19 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.lint.analysis.pattern_tree import UnreadError, literals, read
-from policyguard.lint.analysis.patterns import Pattern, patterns, regex
+from policyguard.lint.analysis.patterns import Pattern, compile_regex, find_patterns
+from policyguard.lint.analysis.regex_ast import UnsupportedRegexError, literals, parse_regex
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 _TEXTS = ("a", "0 9", "  ", "!?", "ünï", "Error: x")
 """Texts that have nothing in common but that there is something."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Patterns that RE2 finds in all of some unlike texts."""
-    for pattern in patterns(subject):
-        search = regex(pattern.text).search
+    for pattern in find_patterns(subject):
+        search = compile_regex(pattern.text).search
         if not all(map(search, _TEXTS)) or _is_the_rest(subject, pattern):
             continue
         message = "this pattern finds something in every text"
@@ -40,10 +40,10 @@ def find(subject: Subject) -> Iterator[Finding]:
             hint = None
         elif not _has_literals(pattern) and pattern.kind != "pattern":
             hint = "put it last: nothing behind it is ever told"
-        yield Finding(pattern.part(0, len(pattern.text)), message, hint)
+        yield Finding(pattern.subspan(0, len(pattern.text)), message, hint)
 
 
-def _is_the_rest(subject: Subject, pattern: Pattern) -> bool:
+def _is_the_rest(subject: LintContext, pattern: Pattern) -> bool:
     """Whether it stands last in its list and is written to find anything."""
     if _has_literals(pattern):
         return False
@@ -57,6 +57,6 @@ def _is_the_rest(subject: Subject, pattern: Pattern) -> bool:
 def _has_literals(pattern: Pattern) -> bool:
     """Whether the pattern names a character: then it was meant to find something in particular."""
     try:
-        return any(True for _ in literals(read(pattern.text)))
-    except UnreadError:
+        return any(True for _ in literals(parse_regex(pattern.text)))
+    except UnsupportedRegexError:
         return True

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler import tags
-from policyguard.compiler.selectors import selects
+from policyguard.compiler.build import tag_types
+from policyguard.compiler.build.selectors import compile_selector
 from policyguard.engines.yaml_tree import Path
-from policyguard.lint.analysis.truth import Test, Way, never
+from policyguard.lint.analysis.satisfiability import Conjunction, Predicate, is_unsatisfiable
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
-from policyguard.model.diagnostic import quoted
-from policyguard.model.entry import Selecting
+from policyguard.model.diagnostic import quote_text
+from policyguard.model.entry import SelectiveEntry
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Entries whose keys exclude each other. What one condition says by itself is not said here."""
     policy = subject.policy
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
@@ -35,47 +35,47 @@ def find(subject: Subject) -> Iterator[Finding]:
             yield from _entry(subject, (section, entry.id), entry)
 
 
-def _entry(subject: Subject, path: Path, entry: Selecting) -> Iterator[Finding]:
-    when = subject.conditions.get((*path, "when"))
-    unless = subject.conditions.get((*path, "unless"))
+def _entry(subject: LintContext, path: Path, entry: SelectiveEntry) -> Iterator[Finding]:
+    when = subject.cel_trees.get((*path, "when"))
+    unless = subject.cel_trees.get((*path, "unless"))
     conditions = [(node, wanted) for node, wanted in ((when, True), (unless, False)) if node]
     if not conditions and (entry.tools is None or entry.classes is None):
         return
     classes = _classes(subject, entry)
     if not classes:
         if entry.tools is not None and entry.classes is not None:
-            tools = ", ".join(map(quoted, entry.tools.items))
+            tools = ", ".join(map(quote_text, entry.tools.items))
             message = f"no call of {tools} is of these classes: the entry matches nothing"
-            yield Finding(subject.layered.where((*path, "classes")), message)
+            yield Finding(subject.merged.span_of((*path, "classes")), message)
         return
-    if not conditions or any(never(condition) for condition in conditions):
+    if not conditions or any(is_unsatisfiable(condition) for condition in conditions):
         return  # constant-condition has said it
     given = _given(subject, entry, classes)
-    if when is not None and never((when, True), given=given):
+    if when is not None and is_unsatisfiable((when, True), assumptions=given):
         message = "no call that this entry selects can meet its `when`"
-        yield Finding(subject.layered.where((*path, "when")), message)
-    elif unless is not None and never((unless, False), given=given):
+        yield Finding(subject.merged.span_of((*path, "when")), message)
+    elif unless is not None and is_unsatisfiable((unless, False), assumptions=given):
         message = "`unless` exempts every call that this entry selects"
-        yield Finding(subject.layered.where((*path, "unless")), message)
-    elif never(*conditions, given=given):
+        yield Finding(subject.merged.span_of((*path, "unless")), message)
+    elif is_unsatisfiable(*conditions, assumptions=given):
         message = "`unless` exempts every call that `when` is about"
-        yield Finding(subject.layered.where((*path, "unless")), message)
+        yield Finding(subject.merged.span_of((*path, "unless")), message)
 
 
-def _given(subject: Subject, entry: Selecting, classes: frozenset[str]) -> Way:
+def _given(subject: LintContext, entry: SelectiveEntry, classes: frozenset[str]) -> Conjunction:
     """What the selectors, and the types of tags, say of a call that the entry may match."""
-    given: Way = {"call.class": (Test("among", tuple(sorted(classes))),)}
+    given: Conjunction = {"call.class": (Predicate("among", tuple(sorted(classes))),)}
     for field, selector in (("call.tool", entry.tools), ("call.agent", entry.agents)):
         if selector is not None:
-            given[field] = (Test("where", selects(selector)),)
+            given[field] = (Predicate("where", compile_selector(selector)),)
     for name, tag in subject.policy.tags.items():
         if tag.one_of:
-            values = tuple(tags.read(value, tag) for value in tag.one_of)
-            given[f"tags.{name}"] = (Test("among", values),)
+            values = tuple(tag_types.convert_tag(value, tag) for value in tag.one_of)
+            given[f"tags.{name}"] = (Predicate("among", values),)
     return given
 
 
-def _classes(subject: Subject, entry: Selecting) -> frozenset[str]:
+def _classes(subject: LintContext, entry: SelectiveEntry) -> frozenset[str]:
     """The classes that a call of the entry's tools may have, of those that it selects."""
     known = {"", *(one.class_ for one in subject.policy.classify.classes)}
     tools = entry.tools
@@ -86,7 +86,7 @@ def _classes(subject: Subject, entry: Selecting) -> frozenset[str]:
             known |= {name for name, _ in options}
             if not options or options[-1][1] is not None:
                 known.add("")
-    return frozenset(filter(selects(entry.classes), known))
+    return frozenset(filter(compile_selector(entry.classes), known))
 
 
 def _is_glob(item: str) -> bool:

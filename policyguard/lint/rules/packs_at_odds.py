@@ -19,28 +19,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from policyguard.compiler.load import load
-from policyguard.compiler.provenance import shown
-from policyguard.engines.yaml_tree import Scalar, Sequence
+from policyguard.compiler.load.loader import load_layers
+from policyguard.compiler.provenance import collect_provenance
+from policyguard.engines.yaml_tree import ScalarNode, SequenceNode
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
-from policyguard.report.policy_shown import Shown
+from policyguard.report.policy.annotated import AnnotatedValue
 
 _NAMED = 6
 """Places that a message names; more of them are counted."""
 _DESCRIPTION = frozenset({"policyguard", "name", "description", "owner", "extends"})
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """For each pack under `extends`: what it takes away from those before it."""
-    top = subject.layered.top
+    top = subject.merged.top_layer
     extends = top.get("extends")
-    packs = extends.items if isinstance(extends, Sequence) else ()
+    packs = extends.items if isinstance(extends, SequenceNode) else ()
     if len(packs) < 2:
         return
     file = top.source.file
-    layers = load([_name(file)]).layers
-    made = shown(subject.policy, subject.layered, layers)
+    layers = load_layers([_name(file)]).layers
+    made = collect_provenance(subject.policy, subject.merged, layers)
     taken: dict[tuple[str, str], list[str]] = {}
     for name, value in made.sections.value.items() if isinstance(made.sections.value, dict) else ():
         if name not in _DESCRIPTION:
@@ -48,7 +48,7 @@ def find(subject: Subject) -> Iterator[Finding]:
                 if file not in (before.file, now.file) and _pack(before) != _pack(now):
                     taken.setdefault((_pack(now), _pack(before)), []).append(way)
     for item in packs:
-        if isinstance(item, Scalar):
+        if isinstance(item, ScalarNode):
             said = [
                 f"of `{_short(loser)}`: {_listed(ways)}"
                 for (winner, loser), ways in taken.items()
@@ -60,11 +60,13 @@ def find(subject: Subject) -> Iterator[Finding]:
                 yield Finding(item.span, message, hint)
 
 
-def _replaced(value: Shown, way: str) -> Iterator[tuple[str, Shown, Shown]]:
+def _replaced(
+    value: AnnotatedValue, way: str
+) -> Iterator[tuple[str, AnnotatedValue, AnnotatedValue]]:
     """Every value that has taken the place of another one: the way to it, the old and the new."""
-    for before in value.before:
+    for before in value.overridden:
         yield way, before, value
-    if isinstance(value.value, dict) and not value.before:
+    if isinstance(value.value, dict) and not value.overridden:
         for name, below in value.value.items():
             yield from _replaced(below, f"{way}/{name}")
     elif isinstance(value.value, list):
@@ -78,7 +80,7 @@ def _name(file: str) -> str:
     return str(PurePath(file.removeprefix("pack:")).parent) if file.startswith("pack:") else file
 
 
-def _pack(value: Shown) -> str:
+def _pack(value: AnnotatedValue) -> str:
     return _name(value.file)
 
 

@@ -20,19 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Signatures and named patterns without `examples.match`."""
-    policy, layered = subject.policy, subject.layered
+    policy, layered = subject.policy, subject.merged
     hint = "give texts that it must find something in: `examples: {match: […], no_match: […]}`"
     for place, signature in enumerate(policy.signatures):
         if not signature.examples.match:
             message = f"no example shows what the signature `{signature.id}` finds"
-            yield Finding(layered.where(("signatures", place, "id")), message, hint)
+            yield Finding(layered.span_of(("signatures", place, "id")), message, hint)
     for name, pattern in policy.patterns.items():
         if not pattern.examples.match:
             message = f"no example shows what the pattern `{name}` finds"
-            yield Finding(layered.where(("patterns", name), key=True), message, hint)
+            yield Finding(layered.span_of(("patterns", name), key=True), message, hint)

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
 from policyguard.model.limits import LimitLevel
 from policyguard.model.policy import Policy
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """A policy without anything that asks, blocks or halts."""
     policy = subject.policy
     if policy.mode == "enforce" and not _refuses(policy):
@@ -36,7 +36,7 @@ def find(subject: Subject) -> Iterator[Finding]:
             "this policy refuses nothing: no rule, limit or budget of it asks, blocks or halts"
         )
         hint = "`extends: [core]` brings limits and learning"
-        yield Finding(subject.layered.where(("name",)), message, hint)
+        yield Finding(subject.merged.span_of(("name",)), message, hint)
 
 
 def _refuses(policy: Policy) -> bool:

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Rules that block or halt where a condition holds, without `examples.match`."""
     for rule in subject.policy.rules:
         has_condition = rule.when is not None or rule.unless is not None
@@ -32,4 +32,4 @@ def find(subject: Subject) -> Iterator[Finding]:
         if refuses and has_condition and not rule.examples.match:
             message = f"no example shows what `{rule.id}` refuses"
             hint = "give calls that it must refuse: `examples: {match: […], no_match: […]}`"
-            yield Finding(subject.layered.where(("rules", rule.id), key=True), message, hint)
+            yield Finding(subject.merged.span_of(("rules", rule.id), key=True), message, hint)

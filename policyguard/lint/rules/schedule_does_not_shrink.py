@@ -18,16 +18,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from policyguard.engines.yaml_tree import Path
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Steps that are not narrower than the one before."""
-    layered = subject.layered
+    layered = subject.merged
     for number, radius in enumerate(subject.policy.radius):
         path: Path = ("radius", number) if layered.has(("radius", number)) else ("radius",)
         for place, (before, step) in enumerate(pairwise(radius.schedule), 1):
             if step == "unlimited" or (before != "unlimited" and step >= before):
                 message = f"`{step}` is not narrower than the step before it, `{before}`"
-                yield Finding(layered.where((*path, "schedule", place)), message)
+                yield Finding(layered.span_of((*path, "schedule", place)), message)

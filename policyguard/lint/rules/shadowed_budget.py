@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice, permutations
 
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
-from policyguard.model.entry import SELECTORS
+from policyguard.model.entry import SELECTOR_KEYS
 from policyguard.model.limits import Budget
 
 _KINDS = ("calls", "tokens", "cost", "time", "at_once")
@@ -34,7 +34,7 @@ _WIDTH = {"turn": 0, "session": 1, "global": 2}
 """Scopes of which each holds all of the one before; of the others nothing is known."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Budgets beside which a smaller one counts all that they count."""
     seen: set[str] = set()
     pairs = permutations(reversed(subject.policy.budgets), 2)
@@ -44,7 +44,7 @@ def find(subject: Subject) -> Iterator[Finding]:
             message = (
                 f"this budget is never used up: `{other.id}` is before, unless more is granted"
             )
-            span = subject.layered.where(("budgets", budget.id), key=True)
+            span = subject.merged.span_of(("budgets", budget.id), key=True)
             yield Finding(span, message, f"make `{other.id}` larger, or take one of them out")
 
 
@@ -59,7 +59,7 @@ def _is_first(other: Budget, budget: Budget) -> bool:
     return (
         getattr(other, kind) <= getattr(budget, kind)
         and budget.effect <= other.effect >= Effect.BLOCK
-        and all(getattr(other, part) in (None, getattr(budget, part)) for part in SELECTORS)
+        and all(getattr(other, part) in (None, getattr(budget, part)) for part in SELECTOR_KEYS)
         and _counts_as_long(other, budget)
         and _counts_as_wide(other, budget)
         and (budget.reserve or 0) <= (other.reserve or 0)

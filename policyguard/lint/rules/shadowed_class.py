@@ -21,17 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from policyguard.compiler.selectors import glob, words_of
-from policyguard.lint.analysis.truth import name
+from policyguard.compiler.build.selectors import compile_glob, split_words
+from policyguard.lint.analysis.satisfiability import value_name
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.policy import ClassEntry
 
 _LOOKED_BACK = 500
 """Entries before one that are looked at."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Entries of `classify.classes` that an earlier one leaves no call."""
     classes = subject.policy.classify.classes
     conditions = [_condition(subject, place) for place in range(len(classes))]
@@ -43,13 +43,13 @@ def find(subject: Subject) -> Iterator[Finding]:
                 message = f"no call is ever of this class: {which} takes all that it would"
                 path = ("classify", "classes", place)
                 hint = "put this entry before that one" if other.class_ != entry.class_ else None
-                yield Finding(subject.layered.where((*path, "class")), message, hint)
+                yield Finding(subject.merged.span_of((*path, "class")), message, hint)
                 break
 
 
-def _condition(subject: Subject, place: int) -> str:
-    tree = subject.conditions.get(("classify", "classes", place, "when"))
-    return name(tree) if tree is not None else ""
+def _condition(subject: LintContext, place: int) -> str:
+    tree = subject.cel_trees.get(("classify", "classes", place, "when"))
+    return value_name(tree) if tree is not None else ""
 
 
 def _takes(first: ClassEntry, entry: ClassEntry) -> bool:
@@ -68,7 +68,7 @@ def _all_words(first: ClassEntry, entry: ClassEntry) -> bool:
         return True
     tools = entry.tools or ()
     return bool(tools) and all(
-        not _is_glob(tool) and not wanted.isdisjoint(words_of(tool)) for tool in tools
+        not _is_glob(tool) and not wanted.isdisjoint(split_words(tool)) for tool in tools
     )
 
 
@@ -76,7 +76,7 @@ def _all_tools(first: ClassEntry, entry: ClassEntry) -> bool:
     """Whether all names that fit `entry` are among the tools of `first`."""
     if first.tools is None or "*" in first.tools:
         return True
-    matches = [glob(tool) for tool in first.tools]
+    matches = [compile_glob(tool) for tool in first.tools]
     return bool(entry.tools) and all(
         tool in first.tools or (not _is_glob(tool) and any(fits(tool) for fits in matches))
         for tool in entry.tools or ()

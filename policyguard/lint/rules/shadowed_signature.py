@@ -27,11 +27,11 @@ from collections.abc import Iterator
 from itertools import product
 
 from policyguard.engines.regex import RegexSet
-from policyguard.lint.analysis.pattern_texts import Needed, needed
-from policyguard.lint.analysis.patterns import regex
+from policyguard.lint.analysis.patterns import compile_regex
+from policyguard.lint.analysis.required_literals import RequiredLiteral, required_literals
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
-from policyguard.model.diagnostic import quoted
+from policyguard.model.diagnostic import quote_text
 from policyguard.model.policy import Signature
 
 _EDGES = ("", "\n", "\x01", "_")
@@ -39,7 +39,7 @@ _EDGES = ("", "\n", "\x01", "_")
 break, what is in no word, what is in one."""
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Signatures that are never told, and examples that are told as something else."""
     signatures = subject.policy.signatures
     if not any(subject.owns(("signatures", place)) for place in range(len(signatures))):
@@ -58,7 +58,7 @@ def find(subject: Subject) -> Iterator[Finding]:
                 path = ("signatures", place, "examples", "match", number)
                 message = f"this example of `{signature.id}` is told as `{name}`"
                 hint = f"put `{signature.id}` before `{name}`, or make that one narrower"
-                yield Finding(subject.layered.where(path), message, hint)
+                yield Finding(subject.merged.span_of(path), message, hint)
 
 
 class _Readers:
@@ -74,10 +74,10 @@ class _Readers:
 
     def before(self, place: int, text: str) -> int | None:
         """The place of the first that finds something in `text`, if it stands before `place`."""
-        first = self._set.first(text) if self._set is not None else None
+        first = self._set.first_match(text) if self._set is not None else None
         return self._places[first] if first is not None and self._places[first] < place else None
 
-    def anywhere(self, place: int, text: Needed) -> set[int] | None:
+    def anywhere(self, place: int, text: RequiredLiteral) -> set[int] | None:
         """Those before `place` of which one finds `text` whatever stands around it; else None.
 
         What they find must lie in the text itself: then only the characters at its edges matter.
@@ -88,18 +88,20 @@ class _Readers:
             if taker is None:
                 return None
             pattern = self._signatures[taker].pattern
-            start, end = regex(pattern).span(before + text.text + behind) or (-1, -1)
+            start, end = compile_regex(pattern).find_span(before + text.text + behind) or (-1, -1)
             if start < len(before) or end > len(before) + len(text.text):
                 return None
-            if text.fold and not _folds(pattern):
+            if text.ignore_case and not _folds(pattern):
                 return None
             takers.add(taker)
         return takers
 
 
-def _proof(signature: Signature, place: int, first: _Readers) -> tuple[Needed, list[int]] | None:
+def _proof(
+    signature: Signature, place: int, first: _Readers
+) -> tuple[RequiredLiteral, list[int]] | None:
     """A text that the pattern needs, and the places of those that find all such texts."""
-    texts = needed(signature.pattern)
+    texts = required_literals(signature.pattern)
     takers: set[int] = set()
     for text in texts:
         found = first.anywhere(place, text)
@@ -111,21 +113,23 @@ def _proof(signature: Signature, place: int, first: _Readers) -> tuple[Needed, l
     return min(texts, key=lambda text: (len(text.text), text.text)), sorted(takers)
 
 
-def _never(subject: Subject, place: int, witness: Needed, takers: list[int]) -> Finding:
+def _never(
+    subject: LintContext, place: int, witness: RequiredLiteral, takers: list[int]
+) -> Finding:
     """The report at the signature; if it is inherited, at the first of the own that take it."""
-    layered, signatures = subject.layered, subject.policy.signatures
+    layered, signatures = subject.merged, subject.policy.signatures
     id_ = signatures[place].id
     names = " and ".join(f"`{signatures[taker].id}`" for taker in takers)
     verb = "finds" if len(takers) == 1 else "find"
-    shown = quoted(witness.text)
+    shown = quote_text(witness.text)
     if subject.owns(("signatures", place)):
         message = f"no result is ever told as `{id_}`: {names} {verb} it first, as in {shown}"
         hint = f"put `{id_}` first, or take it out"
-        return Finding(layered.where(("signatures", place, "id")), message, hint)
+        return Finding(layered.span_of(("signatures", place, "id")), message, hint)
     own = [taker for taker in takers if subject.owns(("signatures", taker))]
     message = f"{names} {verb} all that the inherited `{id_}` would, such as {shown}"
     hint = f"give it the id `{id_}` if it is to replace it"
-    return Finding(layered.where(("signatures", (own or [place])[0], "id")), message, hint)
+    return Finding(layered.span_of(("signatures", (own or [place])[0], "id")), message, hint)
 
 
 def _folds(pattern: str) -> bool:

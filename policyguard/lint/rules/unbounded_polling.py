@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.reach import level_path
+from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
 from policyguard.model.entry import Selector
 from policyguard.model.limits import Budget, PollingLimit
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Levels with `polling` without `unchanged`, for whose tools no budget ends."""
     for level, limits in subject.policy.limits.items():
         polling = limits.polling
@@ -37,7 +37,7 @@ def find(subject: Subject) -> Iterator[Finding]:
             continue
         message = "nothing bounds this polling: `cooldown` alone lets it go on for ever"
         hint = "give `unchanged`: how many equal answers in a row it may bring"
-        span = subject.layered.where((*level_path(level), "polling"), key=True)
+        span = subject.merged.span_of((*level_path(level), "polling"), key=True)
         yield Finding(span, message, hint)
 
 

@@ -20,15 +20,15 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from policyguard.cel.tree import Has, Index, Node, Select, children
+from policyguard.cel.syntax.tree import Expr, Has, Index, Select, iter_children
 from policyguard.engines.yaml_tree import Path
-from policyguard.evaluator.view import View
-from policyguard.lint.analysis.calls import bare_call
-from policyguard.lint.analysis.truth import name
+from policyguard.evaluator.activation import Activation
+from policyguard.lint.analysis.sample_calls import argumentless_activation
+from policyguard.lint.analysis.satisfiability import value_name
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
-from policyguard.model.entry import Selecting, Selector
+from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.errors import ExpressionError
 
 _ABSENT = re.compile(r"there is no `(\w+)`")
@@ -42,16 +42,16 @@ class _Asked(NamedTuple):
     harm: str
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Expressions that have no value for a call without arguments, as a trial shows."""
-    views: dict[Selector | None, View | None] = {}
+    views: dict[Selector | None, Activation | None] = {}
     for path, classes, harm in _asked(subject):
-        tree = subject.conditions.get(path)
+        tree = subject.cel_trees.get(path)
         expression = subject.expressions.get(*path)
         if tree is None or expression is None or not any(_arguments(tree)):
             continue
         if classes not in views:
-            views[classes] = bare_call(subject, classes)
+            views[classes] = argumentless_activation(subject, classes)
         view = views[classes]
         if view is None:
             continue
@@ -60,14 +60,14 @@ def find(subject: Subject) -> Iterator[Finding]:
         except ExpressionError as error:
             absent = _ABSENT.search(str(error))
             wanted = f"call.args.{absent[1]}" if absent else ""
-            node = next((one for one in _arguments(tree) if name(one) == wanted), None)
+            node = next((one for one in _arguments(tree) if value_name(one) == wanted), None)
             if node is not None:
                 message = f"`{wanted}` may be absent, and then {harm}"
                 hint = f"ask `has({wanted})` first, or name the tools that have it"
-                yield Finding(subject.stretch(path, node.span), message, hint)
+                yield Finding(subject.subspan(path, node.span), message, hint)
 
 
-def _asked(subject: Subject) -> Iterator[_Asked]:
+def _asked(subject: LintContext) -> Iterator[_Asked]:
     policy = subject.policy
     for rule in policy.rules:
         refuses = rule.effect >= Effect.ASK and rule.on_error >= Effect.ASK
@@ -92,7 +92,7 @@ def _asked(subject: Subject) -> Iterator[_Asked]:
             yield _Asked(path, None, f"the call is of the class `{entry.class_}`")
 
 
-def _is_of_any_tool(entry: Selecting) -> bool:
+def _is_of_any_tool(entry: SelectiveEntry) -> bool:
     """Whether an entry leaves open which tools it is about, and what must be in their calls."""
     if any((entry.commands, entry.paths, entry.hosts, entry.finds)):
         return False
@@ -102,11 +102,11 @@ def _is_of_any_tool(entry: Selecting) -> bool:
     )
 
 
-def _arguments(node: Node) -> Iterator[Node]:
+def _arguments(node: Expr) -> Iterator[Expr]:
     """The arguments that an expression reads, those aside that it only asks for."""
-    if isinstance(node, Select | Index) and re.fullmatch(r"call\.args\.\w+", name(node)):
+    if isinstance(node, Select | Index) and re.fullmatch(r"call\.args\.\w+", value_name(node)):
         yield node
     if isinstance(node, Has):
         node = node.selection.operand
-    for child in children(node):
+    for child in iter_children(node):
         yield from _arguments(child)

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from policyguard.compiler.reach import level_path
+from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
 from policyguard.model.limits import (
     Budget,
@@ -46,7 +46,7 @@ class _Reach(NamedTuple):
     calls: int
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Limits that a limit of the same level, or a budget of the same calls, makes idle."""
     for level, limits in subject.policy.limits.items():
         for reach in _reaches(limits):
@@ -56,7 +56,7 @@ def find(subject: Subject) -> Iterator[Finding]:
             first = _by_repeat(subject.policy, level, limit)
             first = first or _by_budget(level, reach, subject.policy.budgets)
             if first:
-                span = subject.layered.where((*level_path(level), reach.kind), key=True)
+                span = subject.merged.span_of((*level_path(level), reach.kind), key=True)
                 yield Finding(span, f"this limit never refuses a call: {first}")
 
 

@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from policyguard.compiler.reach import level_path
+from policyguard.compiler.check.unreachable_limits import level_path
 from policyguard.engines.yaml_tree import Path
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.effect import Effect
 from policyguard.model.limits import Budget, LimitLevel, PollingLimit
 
@@ -41,17 +41,17 @@ class _Ladder(NamedTuple):
     steps: dict[str, float]
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Steps that come too late, and limits behind a halt."""
     for ladder in _ladders(subject):
         for name, height in ladder.steps.items():
             why = _why(ladder, name, height)
             if why:
-                span = subject.layered.where((*ladder.path, name))
+                span = subject.merged.span_of((*ladder.path, name))
                 yield Finding(span, f"`{name}` comes too late: {why}")
         halt = ladder.steps.get("halt_at")
         if halt is not None and halt < ladder.limit:
-            span = subject.layered.where((*ladder.path, ladder.key))
+            span = subject.merged.span_of((*ladder.path, ladder.key))
             yield Finding(span, f"`{ladder.key}` is never reached: `halt_at` acts before it")
 
 
@@ -65,7 +65,7 @@ def _why(ladder: _Ladder, name: str, height: float) -> str:
     return ""
 
 
-def _ladders(subject: Subject) -> Iterator[_Ladder]:
+def _ladders(subject: LintContext) -> Iterator[_Ladder]:
     for level, limits in subject.policy.limits.items():
         for kind in _LIMITS:
             yield from _of_limit((*level_path(level), kind), limits, kind)

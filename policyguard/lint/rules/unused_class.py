@@ -19,19 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.lint.analysis.uses import classes, is_named
+from policyguard.lint.analysis.references import matches_any, referenced_classes
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Classes that nothing names, each once."""
-    named = classes(subject)
+    named = referenced_classes(subject)
     if named is None:
         return
     seen: set[str] = set()
     for place, entry in enumerate(subject.policy.classify.classes):
-        if entry.class_ not in seen and not is_named(entry.class_, named):
-            span = subject.layered.where(("classify", "classes", place, "class"))
+        if entry.class_ not in seen and not matches_any(entry.class_, named):
+            span = subject.merged.span_of(("classify", "classes", place, "class"))
             yield Finding(span, f"nothing in this policy names the class `{entry.class_}`")
         seen.add(entry.class_)

@@ -19,28 +19,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.lint.analysis.uses import constants, dollars, is_named, reads
+from policyguard.lint.analysis.references import (
+    is_field_read,
+    matches_any,
+    string_constants,
+    substituted_names,
+)
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Names of these sections that stand in no expression, selector or setting."""
     policy = subject.policy
-    written = dollars(subject)
+    written = substituted_names(subject)
     for section, names in (("params", policy.params), ("lists", policy.lists)):
         for name in names:
-            if name not in written and not reads(subject, f"{section}.{name}"):
+            if name not in written and not is_field_read(subject, f"{section}.{name}"):
                 yield _finding(subject, section, name)
     entries = (*policy.rules, *policy.budgets, *policy.result_rules)
     selectors = [entry.finds for entry in entries if entry.finds is not None]
     found = {item for selector in selectors for item in selector.items}
-    found |= {*policy.journal.redact, *constants(subject)}
+    found |= {*policy.journal.redact, *string_constants(subject)}
     for name in policy.patterns:
-        if not is_named(name, found):
+        if not matches_any(name, found):
             yield _finding(subject, "patterns", name)
 
 
-def _finding(subject: Subject, section: str, name: str) -> Finding:
-    span = subject.layered.where((section, name), key=True)
+def _finding(subject: LintContext, section: str, name: str) -> Finding:
+    span = subject.merged.span_of((section, name), key=True)
     return Finding(span, f"nothing uses the {section[:-1]} `{name}`")

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.reach import level_path
+from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 from policyguard.model.limits import NoProgressLimit
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """Flags without a limit, and limits without a flag."""
-    policy, where = subject.policy, subject.layered.where
+    policy, where = subject.policy, subject.merged.span_of
     meta = policy.outcomes.meta
     waiting = [
         level

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.lint.analysis.uses import outcomes
+from policyguard.lint.analysis.references import uses_signatures
+from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
-from policyguard.lint.subject import Subject
 
 
-def find(subject: Subject) -> Iterator[Finding]:
+def check(subject: LintContext) -> Iterator[Finding]:
     """The section `signatures`, where nothing looks at signatures or blame."""
-    if subject.policy.signatures and not outcomes(subject):
+    if subject.policy.signatures and not uses_signatures(subject):
         message = "nothing in this policy depends on a failure's signature or blame"
         hint = "add `learn`, or an `outage` limit; `extends: [core]` brings `learn`"
-        yield Finding(subject.layered.where(("signatures",), key=True), message, hint)
+        yield Finding(subject.merged.span_of(("signatures",), key=True), message, hint)

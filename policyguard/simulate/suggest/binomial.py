@@ -55,17 +55,17 @@ def upper_bound(hits: int, trials: int, delta: float) -> float:
     return high
 
 
-def needed(most: float, delta: float, hits: int = 0) -> int:
+def needed_trials(max_share: float, delta: float, hits: int = 0) -> int:
     """How many trials it takes so that with so many hits the share is shown to be at most `most`.
 
     Without hits that is ln `delta` / ln (1 - `most`), rounded up.
     """
     few, enough = hits, hits + 1
-    while tail(hits, enough, most) > delta:
+    while tail(hits, enough, max_share) > delta:
         few, enough = enough, enough * 2
     while enough - few > 1:
         middle = (few + enough) // 2
-        if tail(hits, middle, most) > delta:
+        if tail(hits, middle, max_share) > delta:
             few = middle
         else:
             enough = middle

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from policyguard.report.suggestion_figures import PointFigures
-from policyguard.simulate.suggest.axes import Axis
-from policyguard.simulate.suggest.path import Combination, Explored
-from policyguard.simulate.suggest.sessions import Session
+from policyguard.report.suggest.figures import SweepPoint
+from policyguard.simulate.suggest.candidate_path import Combination, ExploredSpace
+from policyguard.simulate.suggest.replayed_sessions import SessionResult
+from policyguard.simulate.suggest.search_space import Axis
 
-Play = Callable[[Combination], list[Session] | None]
+ReplayCombination = Callable[[Combination], list[SessionResult] | None]
 """Replays a combination; None where the policy that it makes cannot be."""
 
 
@@ -20,43 +20,43 @@ class Sweep:
     """
 
     def __init__(
-        self, axes: Sequence[Axis], base: list[Session], exploring: frozenset[int]
+        self, axes: Sequence[Axis], base: list[SessionResult], exploring: frozenset[int]
     ) -> None:
         self._axes = axes
         self._exploring = exploring
-        self._good = self._bits(base, lambda session: session.success is True)
-        self._bad = self._bits(base, lambda session: session.success is False)
-        everything = self._good | self._bad
+        self._succeeded = self._mask(base, lambda session: session.success is True)
+        self._failed = self._mask(base, lambda session: session.success is False)
+        everything = self._succeeded | self._failed
         # An option that cannot be replayed is taken to refuse everything: none is worse.
         self._masks = [[everything] * len(axis.options) for axis in axes]
         self._shown = {(place, 0) for place in range(len(axes))}
         for place, axis in enumerate(axes):
-            self._masks[place][0] = self._refused(base, axis)
-        self._others = self._bits(
+            self._masks[place][0] = self._refused_mask(base, axis)
+        self._refused_elsewhere = self._mask(
             base,
             lambda session: any(
-                not any(axis.refuses(entry) for axis in axes) for entry in session.by
+                not any(axis.covers(entry) for axis in axes) for entry in session.refused_by
             ),
         )
 
-    def run(self, play: Play) -> Explored:
+    def run(self, replay: ReplayCombination) -> ExploredSpace:
         """Replay what there is to try."""
         for option in range(1, max((len(axis.options) for axis in self._axes), default=0)):
             places = [n for n, axis in enumerate(self._axes) if option < len(axis.options)]
-            if not self._column(places, option, play):
+            if not self._replay_option(places, option, replay):
                 for place in places:
-                    self._column([place], option, play)
-        return Explored(self._masks, self._others, self._good, self._bad)
+                    self._replay_option([place], option, replay)
+        return ExploredSpace(self._masks, self._refused_elsewhere, self._succeeded, self._failed)
 
-    def points(self) -> list[PointFigures]:
+    def points(self) -> list[SweepPoint]:
         """What each option does by itself, where its axis makes a difference at all."""
         return [
-            PointFigures(
+            SweepPoint(
                 entry=axis.id,
                 setting=dict(option.setting),
-                harm=(self._masks[place][number] & self._good).bit_count(),
-                catch=(self._masks[place][number] & self._bad).bit_count(),
-                now=not number,
+                harm=(self._masks[place][number] & self._succeeded).bit_count(),
+                catch=(self._masks[place][number] & self._failed).bit_count(),
+                is_current=not number,
             )
             for place, axis in enumerate(self._axes)
             if len(set(self._masks[place])) > 1
@@ -64,22 +64,24 @@ class Sweep:
             if (place, number) in self._shown
         ]
 
-    def _column(self, places: Sequence[int], option: int, play: Play) -> bool:
+    def _replay_option(self, places: Sequence[int], option: int, replay: ReplayCombination) -> bool:
         tried = tuple(option if n in places else 0 for n in range(len(self._axes)))
-        sessions = play(tried)
+        sessions = replay(tried)
         if sessions is None:
             return False
         for place in places:
-            self._masks[place][option] = self._refused(sessions, self._axes[place])
+            self._masks[place][option] = self._refused_mask(sessions, self._axes[place])
             self._shown.add((place, option))
         return True
 
-    def _refused(self, sessions: list[Session], axis: Axis) -> int:
-        return self._bits(sessions, lambda session: any(map(axis.refuses, session.by)))
+    def _refused_mask(self, sessions: list[SessionResult], axis: Axis) -> int:
+        return self._mask(sessions, lambda session: any(map(axis.covers, session.refused_by)))
 
-    def _bits(self, sessions: list[Session], wanted: Callable[[Session], bool]) -> int:
+    def _mask(
+        self, sessions: list[SessionResult], predicate: Callable[[SessionResult], bool]
+    ) -> int:
         bits = 0
         for place in self._exploring:
-            if wanted(sessions[place]):
+            if predicate(sessions[place]):
                 bits |= 1 << place
         return bits

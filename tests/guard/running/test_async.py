@@ -6,15 +6,15 @@ import asyncio
 from contextvars import ContextVar
 
 import pytest
-
-from policyguard import CallRefused, Session, ToolTimeoutError
-from policyguard.model.event import Admitted, Completed, Ended, Released
 from tests.guard.running.world import (
     PATIENCE,
     E,
     Open,
     Told,
 )
+
+from policyguard import CallRefused, Session, ToolTimeoutError
+from policyguard.model.event import Admitted, Completed, Ended, Released
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 
@@ -45,7 +45,7 @@ def test_an_async_call_out_of_time_is_cancelled_and_cleans_up_first(
     asyncio.run(main())
     assert steps == ["cleaned up, 1 recorded", "went on"]
     (failed,) = told.of(Completed)
-    assert (failed.blame, failed.running) == ("harness", True)
+    assert (failed.blame, failed.still_running) == ("harness", True)
     assert (failed.timeout_by, failed.ok) == ("limits/tools:slow/timeout", False)
 
 

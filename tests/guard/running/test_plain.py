@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from policyguard import Session, ToolTimeoutError
-from policyguard.model.event import Completed, Ended, Released
 from tests.guard.running.world import (
     PATIENCE,
     POLICY,
@@ -26,6 +23,9 @@ from tests.guard.running.world import (
     workers,
     workers_become,
 )
+
+from policyguard import Session, ToolTimeoutError
+from policyguard.model.event import Completed, Ended, Released
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 
@@ -52,7 +52,7 @@ def test_out_of_time_a_call_has_failed_and_its_caller_goes_on(
     assert error.value.decision.timeout_by == "limits/tools:slow/timeout"
     (failed,) = told.of(Completed)
     assert (failed.ok, failed.error) == (False, str(error.value))
-    assert (failed.timeout_by, failed.running) == ("limits/tools:slow/timeout", True)
+    assert (failed.timeout_by, failed.still_running) == ("limits/tools:slow/timeout", True)
     assert failed.blame == "harness"
     assert failed.duration is not None
     assert failed.duration >= 0.05
@@ -81,7 +81,7 @@ def test_how_it_ended_is_told_and_counts_nowhere(
     for _ in range(2):
         with pytest.raises(ToolTimeoutError):
             session.run("slow", {}, stuck(gate, result))
-    facts = dict(session._state.facts)
+    facts = dict(session._state.cel_session)
     gate.set()
     ends = told.wait(Ended, 2)
     assert {(one.ok, one.text, one.error) for one in ends} == {end}
@@ -89,7 +89,7 @@ def test_how_it_ended_is_told_and_counts_nowhere(
     assert len(told.of(Completed)) == 2
     assert all(one.duration is not None and one.duration >= 0.05 for one in ends)
     session.decide("slow")  # what expressions see is brought up to date
-    assert session._state.facts == {**facts, "running": 0}
+    assert session._state.cel_session == {**facts, "running": 0}
     (row,) = session.decide("slow").violations
     assert (row.id, row.used) == ("limits/default/failures", 2)
 
@@ -127,7 +127,7 @@ def test_what_a_function_raises_in_time_is_its_own(session: Session, told: Told)
     assert type(error.value) is TimeoutError
     (failed,) = told.of(Completed)
     assert failed.error == "TimeoutError: the server did not answer"
-    assert (failed.timeout_by, failed.blame, failed.running) == ("", "unknown", False)
+    assert (failed.timeout_by, failed.blame, failed.still_running) == ("", "unknown", False)
 
 
 def test_a_timeout_inside_a_call_is_that_calls_error(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.simulate.suggest.binomial import needed, tail, upper_bound
+from policyguard.simulate.suggest.binomial import needed_trials, tail, upper_bound
 
 
 @given(st.integers(0, 60), st.integers(1, 60), st.fractions(0, 1, max_denominator=1000))
@@ -55,13 +55,13 @@ def test_the_bound_is_where_the_tail_is_delta(hits: int, more: int, delta: float
     ],
 )
 def test_how_many_runs_a_promise_takes(most: float, delta: float, hits: int, trials: int) -> None:
-    assert needed(most, delta, hits) == trials
+    assert needed_trials(most, delta, hits) == trials
 
 
 @given(st.floats(0.001, 0.9), st.floats(0.001, 0.5))
 def test_without_hits_it_takes_as_many_as_the_logarithms_say(most: float, delta: float) -> None:
-    assert needed(most, delta) == pytest.approx(log(delta) / log(1 - most), abs=1 + 1e-6)
-    assert tail(0, needed(most, delta), most) <= delta
+    assert needed_trials(most, delta) == pytest.approx(log(delta) / log(1 - most), abs=1 + 1e-6)
+    assert tail(0, needed_trials(most, delta), most) <= delta
 
 
 def test_many_trials_neither_overflow_nor_take_long() -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from policyguard.compiler import compile_policy
 from policyguard.lint import lint_paths
-from policyguard.report.suggestion import render_signatures, render_yaml
-from policyguard.report.suggestion_figures import Suggestion
+from policyguard.report.suggest.figures import Suggestion
+from policyguard.report.suggest.rendering import render_signatures, render_yaml
 from policyguard.simulate.suggest import Request, SuggestError, suggest
-from policyguard.simulate.suggest.split import split
+from policyguard.simulate.suggest.holdout import split_runs
 from tests.simulate.recording import failed, lines, policy, read, write
 
 ONE_LIMIT = "limits: {default: {repeat: {max: 4, window: all, same: call}}}"
@@ -45,7 +45,7 @@ def test_a_limit_is_tightened_as_far_as_the_runs_allow(tmp_path: Path) -> None:
     assert told.guaranteed
     assert told.chosen is not None
     (change,) = told.chosen.changes
-    assert (change.entry, change.now["max"], change.was["max"]) == ("limits/default/repeat", 3, 4)
+    assert (change.entry, change.new["max"], change.old["max"]) == ("limits/default/repeat", 3, 4)
     assert (told.chosen.held_out.harm.count, told.chosen.held_out.catch.count) == (0, 10)
     assert (told.sessions, told.unlabelled, told.chosen.unlabelled.count) == (123, 3, 3)
     assert "repeat: {max: 3, window: all, same: call}" in told.yaml
@@ -71,7 +71,7 @@ def test_one_that_harms_is_loosened(tmp_path: Path) -> None:
     told = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT))
     assert told.guaranteed
     assert told.chosen is not None
-    settings = {one.entry: one.now for one in told.chosen.changes}
+    settings = {one.entry: one.new for one in told.chosen.changes}
     assert settings["limits/default/repeat"]["max"] in (5, 6, 8)
     assert told.chosen.held_out.harm.count == 0
     assert told.chosen.held_out.catch.count == 10
@@ -83,10 +83,10 @@ def test_a_budget_comes_from_the_successful_runs(tmp_path: Path) -> None:
     told = _suggested(write(tmp_path / "t.jsonl", *good, *bad))
     assert told.guaranteed
     assert told.chosen is not None
-    assert [(one.entry, one.was) for one in told.chosen.changes] == [
+    assert [(one.entry, one.old) for one in told.chosen.changes] == [
         ("budgets/calls-per-session", {})
     ]
-    assert 5 <= int(told.chosen.changes[0].now["calls"]) <= 10
+    assert 5 <= int(told.chosen.changes[0].new["calls"]) <= 10
     assert told.chosen.held_out.catch.count == told.held_out.failed
 
 
@@ -143,7 +143,7 @@ def test_the_runs_held_out_have_no_part_in_finding_candidates(tmp_path: Path) ->
     file = policy(tmp_path / "p.yaml", ONE_LIMIT)
     first = _suggested(_runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20), file)
     mild = first.candidates
-    held = split([f"g{n}\nt.jsonl" for n in range(100)], 0, first.needed)[1]
+    held = split_runs([f"g{n}\nt.jsonl" for n in range(100)], 0, first.needed)[1]
     good = [11 if n in held else 2 for n in range(100)]
     other = _suggested(_runs(tmp_path / "t.jsonl", good, [4] * 20), file)
     assert (other.sweep, other.curve) == (first.sweep, first.curve)
@@ -237,7 +237,7 @@ def _promises(directory: Path, seeds: range) -> tuple[int, int]:
             _runs(directory / "t.jsonl", good, [3, 4, 5] * 4), file, max_harm=most, seed=seed
         )
         for one in told.candidates:
-            entries = {change.entry: change.now for change in one.changes}
+            entries = {change.entry: change.new for change in one.changes}
             if one.certified and "budgets/calls-per-session" not in entries:
                 made += 1
                 # `max` gets through: a run with more than that is refused.

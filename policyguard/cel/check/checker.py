@@ -1,0 +1,413 @@
+"""Checks a tree against declarations, and finds out what its names mean.
+
+The rules are those of cel-spec's checker (langdef.md, "Gradual Type Checking") with `dyn` for
+whatever is known only at run time, plus what a policy needs so that it cannot silently do nothing:
+fields of records, vocabularies, comparisons that can never hold, patterns that do not compile. A
+mistake is noted, its type becomes `dyn`, and checking goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from policyguard.cel.check.operator_types import (
+    infer_arithmetic_type,
+    is_ordered,
+    suggest_time_literal,
+)
+from policyguard.cel.check.overloads import ResolvedCall, resolve_call
+from policyguard.cel.check.problems import Problems, did_you_mean
+from policyguard.cel.check.scope import FieldPath, Scope, field_name
+from policyguard.cel.declarations import Declarations
+from policyguard.cel.syntax.tree import (
+    BadExpr,
+    Binary,
+    Call,
+    Comprehension,
+    Conditional,
+    Constant,
+    Expr,
+    Has,
+    Identifier,
+    Index,
+    ListLiteral,
+    Logic,
+    MapLiteral,
+    Select,
+    Unary,
+    split_dotted_name,
+)
+from policyguard.cel.types.types import (
+    BOOL,
+    DOUBLE,
+    DYN,
+    INT,
+    LITERAL_TYPES,
+    NUMERIC_TYPES,
+    STRING,
+    TYPE,
+    EnumType,
+    ListType,
+    MapType,
+    RecordType,
+    Type,
+    is_comparable,
+    join_all_types,
+    join_types,
+    list_of,
+    map_of,
+    with_article,
+)
+from policyguard.cel.types.values import TypeValue
+
+__all__ = ["CheckedExpression", "check_expression"]
+
+_KEY_KINDS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
+
+
+class CheckedExpression(msgspec.Struct):
+    """What the checker has found out."""
+
+    type: Type = DYN
+    reads: set[str] = msgspec.field(default_factory=set)
+    references: dict[Expr, str | TypeValue] = msgspec.field(default_factory=dict)
+    """Identifiers and selections that name a declared variable, or a type."""
+    calls: dict[Call, ResolvedCall] = msgspec.field(default_factory=dict)
+    expected_types: dict[Expr, Type] = msgspec.field(default_factory=dict)
+    """What each node is expected to be. At run time only what operators compute is certain."""
+
+
+def check_expression(
+    tree: Expr, declarations: Declarations, problems: Problems, *, strict: bool
+) -> CheckedExpression:
+    """Check `tree` and note what is wrong with it in `problems`.
+
+    Without `strict` every type is `dyn`, and a name that is not declared is left to run time.
+    """
+    checker = _Checker(declarations, problems, strict)
+    checker.result.type = checker.check(tree)
+    return checker.result
+
+
+class _Checker:
+    def __init__(self, declarations: Declarations, problems: Problems, strict: bool) -> None:
+        self.declarations = declarations
+        self.problems = problems
+        self.strict = strict
+        self.scope = Scope(declarations)
+        self.result = CheckedExpression(references=self.scope.references)
+        self.present_fields: frozenset[FieldPath] = frozenset()
+
+    def check(self, node: Expr, *, prefix: bool = False) -> Type:
+        """The type of `node`. `prefix`: what stands here is part of a longer path."""
+        checked: Type = getattr(self, f"check_{type(node).__name__.lower()}")(node)
+        result = checked if self.strict else DYN
+        self.result.expected_types[node] = result
+        if not prefix and (path := self.scope.dotted_path(node)) is not None:
+            self.result.reads.add(path)
+        return result
+
+    def check_assuming(self, node: Expr, present: Iterable[FieldPath]) -> Type:
+        """The type of `node` where the fields in `present` are known to be there."""
+        outside = self.present_fields
+        self.present_fields = outside.union(present)
+        result = self.check(node)
+        self.present_fields = outside
+        return result
+
+    def expect_bool(self, found: Type, node: Expr, what: str) -> None:
+        if found not in (BOOL, DYN):
+            self.problems.error("not-bool", f"{what} must be bool, not {found}", node.span)
+
+    # Names and fields
+
+    def record_reference(self, node: Expr, meaning: str | TypeValue) -> Type:
+        self.scope.references[node] = meaning
+        return self.declarations.variables[meaning] if isinstance(meaning, str) else TYPE
+
+    def check_identifier(self, node: Identifier) -> Type:
+        meaning = self.scope.resolve(node, [])
+        if meaning is not None:
+            return self.record_reference(node, meaning)
+        if not node.absolute and (bound := self.scope.find_macro_variable(node.name)) is not None:
+            return bound[1]
+        if self.strict:
+            help_ = self.scope.suggest(node.name)
+            message = f"unknown variable `{node.name}`"
+            self.problems.error("undeclared-reference", message, node.span, help_)
+        return DYN
+
+    def check_select(self, node: Select) -> Type:
+        name = split_dotted_name(node)
+        if name is not None and (meaning := self.scope.resolve(*name)) is not None:
+            return self.record_reference(node, meaning)
+        return self.field_type(node, self.check(node.operand, prefix=True))
+
+    def field_type(self, node: Select | Index, operand: Type) -> Type:
+        """The type of a field that is read, noting where it does not exist or may be absent."""
+        if isinstance(node, Select):
+            name, span = node.field, node.field_span
+        else:
+            name, span = str(_constant_value(node.key)), node.key.span
+        if isinstance(operand, RecordType):
+            found = self.find_field(operand, name, span)
+            if found is not None and name in operand.optional:
+                self.warn_if_absent(node)
+            return found or DYN
+        if isinstance(operand, MapType):
+            if is_comparable(operand.key, STRING):
+                return operand.value
+        elif operand == DYN:
+            return DYN
+        help_ = "ask `.exists(x, …)` of a list" if isinstance(operand, ListType) else None
+        if name in self.declarations.overloads:
+            help_ = f"did you mean `{name}()`?"
+        self.problems.error(
+            "unknown-field", f"{with_article(operand)} has no field `{name}`", span, help_
+        )
+        return DYN
+
+    def find_field(self, owner: RecordType, name: str, span: Any) -> Type | None:
+        found = owner.fields.get(name)
+        if found is None:
+            message = f"`{owner}` has no field `{name}`"
+            self.problems.error("unknown-field", message, span, did_you_mean(name, owner.fields))
+        return found
+
+    def warn_if_absent(self, node: Expr) -> None:
+        place = self.scope.field_path(node)
+        if place is None or place in self.present_fields:
+            return
+        root = place[0] if isinstance(place[0], str) else place[0].name
+        path = ".".join((root, *place[1:]))
+        message = f"`{path}` may be absent, and then the expression has no value"
+        self.problems.warning("maybe-absent", message, node.span, f"ask `has({path})` first")
+
+    def check_has(self, node: Has) -> Type:
+        selection = node.selection
+        operand = self.check(selection.operand, prefix=True)
+        span = selection.field_span
+        if isinstance(operand, RecordType):
+            found = self.find_field(operand, selection.field, span)
+            unsure = operand.optional | operand.unverified
+            if found is not None and selection.field not in unsure:
+                message = f"`{selection.field}` is always there: `has` is always true"
+                self.problems.error("always-present", message, node.span)
+        elif operand != DYN and not isinstance(operand, MapType):
+            self.problems.error("no-such-overload", f"{with_article(operand)} has no fields", span)
+        return BOOL
+
+    def check_index(self, node: Index) -> Type:
+        constant = _constant_value(node.key)
+        is_path = field_name(node.key) is not None
+        operand = self.check(node.operand, prefix=is_path)
+        key = self.check(node.key)
+        if isinstance(operand, RecordType) and isinstance(constant, str):
+            return self.field_type(node, operand)
+        if isinstance(operand, ListType):
+            if key != DYN and key not in NUMERIC_TYPES:
+                message = f"a list is indexed by int, not by {key}"
+                self.problems.error("no-such-overload", message, node.key.span)
+            return operand.element
+        if isinstance(operand, RecordType):
+            return DYN
+        if isinstance(operand, MapType):
+            if not is_comparable(operand.key, key):
+                message = f"the keys of this map are {operand.key}, never {key}"
+                self.problems.error("no-such-overload", message, node.key.span)
+            self.check_member(operand.key, node.key)
+            return operand.value
+        if operand != DYN:
+            message = f"{with_article(operand)} cannot be indexed"
+            self.problems.error("no-such-overload", message, node.span)
+        return DYN
+
+    # Literals
+
+    def check_constant(self, node: Constant) -> Type:
+        return LITERAL_TYPES[node.value.__class__]
+
+    def check_badexpr(self, node: BadExpr) -> Type:  # the dispatch passes it
+        return DYN
+
+    def check_listliteral(self, node: ListLiteral) -> Type:
+        return list_of(join_all_types([self.check(item) for item in node.items]))
+
+    def check_mapliteral(self, node: MapLiteral) -> Type:
+        for key, _ in node.entries:
+            found = self.check(key)
+            if found.kind not in _KEY_KINDS:
+                message = f"{with_article(found)} cannot be the key of a map"
+                self.problems.error("no-such-overload", message, key.span)
+        keys = [self.result.expected_types[key] for key, _ in node.entries]
+        values = [self.check(value) for _, value in node.entries]
+        return map_of(join_all_types(keys), join_all_types(values))
+
+    # Operators
+
+    def check_unary(self, node: Unary) -> Type:
+        operand = self.check(node.operand)
+        if node.operator == "!":
+            self.expect_bool(operand, node.operand, "the operand of `!`")
+            return BOOL
+        if operand not in (INT, DOUBLE, DYN):
+            message = f"`-` is not defined for {operand}"
+            self.problems.error("no-such-overload", message, node.span)
+            return DYN
+        return operand
+
+    def check_logic(self, node: Logic) -> Type:
+        # Both operators absorb errors from either side, so a `has()` guards every operand.
+        holds = node.operator == "&&"
+        guarded = [
+            place
+            for operand in node.operands
+            for place in self.scope.guaranteed_fields(operand, holds)
+        ]
+        for operand in node.operands:
+            found = self.check_assuming(operand, guarded)
+            self.expect_bool(found, operand, f"an operand of `{node.operator}`")
+        return BOOL
+
+    def check_conditional(self, node: Conditional) -> Type:
+        condition = self.check(node.condition)
+        self.expect_bool(condition, node.condition, "the condition of `?:`")
+        then = self.check_assuming(node.then, self.scope.guaranteed_fields(node.condition, True))
+        otherwise = self.check_assuming(
+            node.otherwise, self.scope.guaranteed_fields(node.condition, False)
+        )
+        return join_types(then, otherwise)
+
+    def check_binary(self, node: Binary) -> Type:
+        left = self.check(node.left)
+        right = self.check(node.right)
+        match node.operator:
+            case "==" | "!=":
+                self.check_equality(node, left, right)
+                return BOOL
+            case "in":
+                self.check_membership(node, left, right)
+                return BOOL
+            case "<" | "<=" | ">" | ">=":
+                if not is_ordered(left, right):
+                    self.report_no_operator(node, left, right)
+                return BOOL
+        result = infer_arithmetic_type(node.operator, left, right)
+        if result is None:
+            self.report_no_operator(node, left, right)
+        return result or DYN
+
+    def check_equality(self, node: Binary, left: Type, right: Type) -> None:
+        if not is_comparable(left, right):
+            message = f"{with_article(left)} is never equal to {with_article(right)}"
+            self.problems.error(
+                "never-equal", message, node.span, self.suggest_time_literal(node, left, right)
+            )
+        self.check_member(left, node.right)
+        self.check_member(right, node.left)
+
+    def check_member(self, vocabulary: Type, node: Expr) -> None:
+        """Note a literal that is not in the vocabulary that it is compared with."""
+        name = _constant_value(node)
+        if not isinstance(vocabulary, EnumType) or not isinstance(name, str):
+            return
+        if name not in vocabulary.members:
+            message = f"unknown {vocabulary.vocabulary} `{name}`"
+            help_ = did_you_mean(name, vocabulary.members)
+            self.problems.error("unknown-name", message, node.span, help_)
+
+    def check_membership(self, node: Binary, left: Type, right: Type) -> None:
+        if isinstance(node.right, ListLiteral):
+            for item in node.right.items:
+                self.check_member(left, item)
+        if isinstance(right, RecordType):
+            member: Type = STRING
+        elif isinstance(right, ListType):
+            member = right.element
+        elif isinstance(right, MapType):
+            member = right.key
+        elif right == DYN:
+            return
+        else:
+            help_ = "ask `.contains(…)` of a string" if right.kind == "string" else None
+            message = f"`in` looks into lists and maps, not into {with_article(right)}"
+            self.problems.error("no-such-overload", message, node.span, help_)
+            return
+        self.check_member(member, node.left)
+        if not is_comparable(left, member):
+            message = f"{with_article(left)} is never in {with_article(right)}"
+            self.problems.error("never-equal", message, node.span)
+
+    def suggest_time_literal(self, node: Binary, left: Type, right: Type) -> str | None:
+        constants = (_constant_value(node.left), _constant_value(node.right))
+        return suggest_time_literal(node.operator, left, right, constants)
+
+    def report_no_operator(self, node: Binary, left: Type, right: Type) -> None:
+        help_ = self.suggest_time_literal(node, left, right)
+        if left in NUMERIC_TYPES and right in NUMERIC_TYPES:
+            help_ = "convert one side with `int(…)` or `double(…)`"
+        elif help_ is None and "string" in (left.kind, right.kind) and node.operator == "+":
+            help_ = "convert the other side with `string(…)`"
+        message = f"`{node.operator}` is not defined for {left} and {right}"
+        self.problems.error("no-such-overload", message, node.span, help_)
+
+    # Calls and macros
+
+    def check_call(self, node: Call) -> Type:
+        receiver = self.check(node.receiver) if node.receiver is not None else None
+        arguments = [self.check(argument) for argument in node.arguments]
+        target = resolve_call(
+            node, receiver, arguments, self.declarations, self.problems, strict=self.strict
+        )
+        if target is None:
+            return DYN
+        self.result.calls[node] = target
+        for function in target.overloads:
+            for parameter, argument in zip(function.parameters, node.arguments, strict=True):
+                self.check_member(parameter, argument)
+        return target.result_type
+
+    def check_comprehension(self, node: Comprehension) -> Type:
+        source = self.check(node.source)
+        first, second = self.iteration_types(node, source)
+        if len(node.variables) == 2:
+            bound = list(zip(node.variables, (first, second), strict=True))
+        else:
+            element = second if isinstance(source, ListType) else first
+            bound = [(node.variables[0], element)]
+        self.scope.macro_variables += bound
+        present: list[FieldPath] = []
+        if node.condition is not None:
+            found = self.check(node.condition)
+            self.expect_bool(found, node.condition, f"the condition of `{node.macro}`")
+            present = self.scope.guaranteed_fields(node.condition, True)
+        result = self.check_assuming(node.result, present) if node.result is not None else DYN
+        del self.scope.macro_variables[len(self.scope.macro_variables) - len(bound) :]
+        match node.macro:
+            case "map" | "transformList":
+                return list_of(result)
+            case "transformMap":
+                return map_of(first, result)
+            case "filter":
+                return list_of(bound[0][1])
+        return BOOL
+
+    def iteration_types(self, node: Comprehension, source: Type) -> tuple[Type, Type]:
+        """The types of index and element, or of key and value."""
+        if isinstance(source, ListType):
+            return INT, source.element
+        if isinstance(source, RecordType):
+            return STRING, DYN
+        if isinstance(source, MapType):
+            return source.key, source.value
+        if source != DYN:
+            message = f"`{node.macro}` goes over lists and maps, not over {with_article(source)}"
+            self.problems.error("no-such-overload", message, node.source.span)
+        return DYN, DYN
+
+
+def _constant_value(node: Expr) -> object:
+    return node.value if isinstance(node, Constant) else None

@@ -1,0 +1,74 @@
+"""Collecting problems: from offsets in the source to lines and columns, and "did you mean"."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Literal
+
+from policyguard.cel.errors import Problem
+from policyguard.cel.syntax.tree import TextSpan
+
+__all__ = ["Problems", "closest_match", "did_you_mean"]
+
+
+class Problems:
+    """The problems of one source, in the order in which they stand in it."""
+
+    def __init__(self, source: str) -> None:
+        self._line_starts = [0]
+        position = source.find("\n")
+        while position >= 0:
+            self._line_starts.append(position + 1)
+            position = source.find("\n", position + 1)
+        self._found: list[tuple[TextSpan, Problem]] = []
+
+    def error(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> None:
+        """Note something that makes the expression unusable."""
+        self._add(code, message, span, help_, "error")
+
+    def warning(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> None:
+        """Note something that is probably not meant."""
+        self._add(code, message, span, help_, "warning")
+
+    def _add(
+        self,
+        code: str,
+        message: str,
+        span: TextSpan,
+        help_: str | None,
+        severity: Literal["error", "warning"],
+    ) -> None:
+        line, column = self._position(span.start)
+        end_line, end_column = self._position(span.end)
+        problem = Problem(code, message, line, column, end_line, end_column, help_, severity)
+        self._found.append((span, problem))
+
+    def _position(self, offset: int) -> tuple[int, int]:
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
+
+    @property
+    def all(self) -> tuple[Problem, ...]:
+        """Everything found, by place."""
+        return tuple(p for _, p in sorted(self._found, key=lambda f: (f[0].start, f[0].end)))
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether there is an error among them."""
+        return any(problem.severity == "error" for _, problem in self._found)
+
+
+def closest_match(word: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `word` is probably a slip of, or None."""
+    from difflib import get_close_matches  # 3 ms, which a policy without mistakes need not pay
+
+    by_folded = {candidate.casefold(): candidate for candidate in sorted(candidates)}
+    found = get_close_matches(word.casefold(), by_folded, n=1)
+    return by_folded[found[0]] if found else None
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
+    """Help that names the closest candidate, or None."""
+    found = closest_match(word, candidates)
+    return f"did you mean `{found}`?" if found is not None else None

@@ -1,0 +1,1 @@
+"""Code generation: a checked tree to the text of a Python function."""

@@ -1,0 +1,203 @@
+"""Host names and addresses: one spelling for each, and which of them are not public.
+
+A policy compares hosts that an agent wrote. Every spelling that some client takes for another host
+than the one that was compared is a way past the policy. So a host is brought into the one form that
+clients bring it into (WHATWG URL, "host parsing"), and what is doubtful is an error, which counts
+against the call.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from functools import lru_cache
+from typing import Final
+
+from policyguard.cel.errors import quote_short
+
+__all__ = [
+    "HostError",
+    "is_private_host",
+    "matches_host",
+    "normalize_host",
+    "normalize_host_pattern",
+]
+
+_MAX_HOST_LENGTH: Final = 1000
+_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+# IDNA 2003 and 2008 disagree on these four: one spelling, two hosts, depending on the client.
+_DEVIATIONS: Final = frozenset("ßς\u200c\u200d")
+_DOTS: Final = re.compile("[.\u3002\uff0e\uff61]")
+_NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+
+_PRIVATE_NETWORKS: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "0.0.0.0/8",  # this host
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # shared by carriers; Alibaba's metadata service
+            "127.0.0.0/8",
+            "168.63.129.16/32",  # Azure's platform service, on every virtual machine
+            "169.254.0.0/16",  # link-local; the metadata service of most clouds
+            "172.16.0.0/12",
+            "192.0.0.0/24",  # protocol assignments; Oracle's metadata service
+            "192.0.2.0/24",  # documentation
+            "192.88.99.0/24",  # relays to IPv6
+            "192.168.0.0/16",
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, and broadcast
+            "::/96",  # unspecified, loopback, addresses that hold an IPv4 address
+            "64:ff9b:1::/48",  # IPv4 addresses that a network translates for itself (RFC 8215)
+            "100::/64",  # discard
+            "2001:2::/48",  # benchmarks
+            "2001:db8::/32",  # documentation
+            "fc00::/7",  # unique local; Amazon's metadata service
+            "fe80::/10",  # link-local
+            "fec0::/10",  # site-local
+            "ff00::/8",  # multicast
+        ),
+    )
+)
+# Names that mean this machine or the network around it, whatever a name server says.
+_PRIVATE_NAMES: Final = (
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "corp",
+    "home",
+    "lan",
+    "private",
+    "svc",  # services of a Kubernetes cluster
+    "home.arpa",
+)
+
+
+_CACHE_SIZE: Final = 16_384
+"""Hosts whose one spelling is remembered: more than a policy's lists have entries (`bounds`)."""
+
+
+class HostError(ValueError):
+    """Not a host, or one that clients read differently."""
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def normalize_host(host: str) -> str:
+    """The one spelling of `host`: lower case, IDNA, dotted quads, compressed IPv6 in brackets."""
+    if len(host) > _MAX_HOST_LENGTH:
+        raise HostError("the host is too long")
+    if host.startswith("[") and host.endswith("]"):
+        return f"[{_ipv6(host[1:-1])}]"
+    labels = [_label(label, host) for label in _DOTS.split(host)]
+    if len(labels) > 1 and not labels[-1]:
+        labels.pop()
+    if not all(labels) or sum(map(len, labels)) + len(labels) > 254:
+        raise HostError(f"{quote_short(host)} is not a host")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _ipv4(labels)
+    return ".".join(labels)
+
+
+def _label(label: str, host: str) -> str:
+    if not label.isascii():
+        if _DEVIATIONS.intersection(label):
+            raise HostError("the host means different hosts to different clients")
+        try:
+            # The standard library's IDNA: maps, prohibits, and gives punycode. Its mapping may
+            # give anything, dots and slashes too, so what comes out is matched below as well.
+            label = label.encode("idna").decode("ascii")
+        except UnicodeError:
+            raise HostError("the host is not a valid international name") from None
+    label = label.lower()
+    if label and not _LABEL.fullmatch(label):
+        raise HostError(f"{quote_short(host)} is not a host")
+    return label
+
+
+def _ipv4(labels: list[str]) -> str:
+    """A host whose last part is a number: up to four numbers, octal and hexadecimal ones too."""
+    if len(labels) > 4 or not all(_NUMBER.fullmatch(label) for label in labels):
+        raise HostError("the host ends in a number, but is no address")
+    try:
+        *leading, last = (_ipv4_number(label) for label in labels)
+    except ValueError:
+        raise HostError("the host ends in a number, but is no address") from None
+    if any(number > 255 for number in leading) or last >= 256 ** (4 - len(leading)):
+        raise HostError("the address is out of range")
+    for position, number in enumerate(leading):
+        last += number << (8 * (3 - position))
+    return str(ipaddress.IPv4Address(last))
+
+
+def _ipv4_number(text: str) -> int:
+    if len(text) > 64:
+        raise HostError("the address is out of range")
+    if text[:2] in ("0x", "0X"):
+        return int(text[2:] or "0", 16)
+    return int(text, 8 if text.startswith("0") else 10)
+
+
+def _ipv6(text: str) -> str:
+    try:
+        if "%" in text:
+            raise ValueError
+        return str(ipaddress.IPv6Address(text))
+    except ValueError:
+        raise HostError("not an IPv6 address") from None
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def normalize_host_pattern(pattern: str) -> str:
+    """The one spelling of an entry of a list of hosts: a host, or `*.` and a domain."""
+    if pattern.startswith("*."):
+        return f"*.{normalize_host(pattern[2:])}"
+    if ":" in pattern and not pattern.startswith("["):
+        raise HostError(f"{quote_short(pattern)} is not a host: leave out scheme and port")
+    return normalize_host(pattern)
+
+
+def matches_host(host: str, pattern: str) -> bool:
+    """Whether `host` is `pattern`, or below it where `pattern` is `*.domain`. Both are normal."""
+    return host.endswith(pattern[1:]) if pattern.startswith("*") else host == pattern
+
+
+@lru_cache(maxsize=1024)
+def is_private_host(host: str) -> bool:
+    """Whether a normal `host` is not a public one: this machine, the local network, the cloud's.
+
+    Names are judged as they stand. What a public name resolves to is not looked up.
+    """
+    if host.startswith("["):
+        return _is_private_ipv6(ipaddress.IPv6Address(host[1:-1]))
+    if host.rpartition(".")[2].isdigit():
+        return _in_private_network(ipaddress.IPv4Address(host))
+    if "." not in host:
+        return True
+    return any(host == name or host.endswith(f".{name}") for name in _PRIVATE_NAMES)
+
+
+def _is_private_ipv6(address: ipaddress.IPv6Address) -> bool:
+    if _in_private_network(address):
+        return True
+    teredo = address.teredo
+    embedded = [address.ipv4_mapped, address.sixtofour, *(teredo or ())]
+    if int(address) >> 32 in _TRANSLATION_PREFIXES or int(address) >> 32 & _ISATAP_MASK == 0x5EFE:
+        embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return any(_in_private_network(inner) for inner in embedded if inner is not None)
+
+
+_TRANSLATION_PREFIXES: Final = frozenset(
+    int(ipaddress.IPv6Address(prefix)) >> 32
+    for prefix in ("64:ff9b::", "::ffff:0:0:0")  # NAT64 (RFC 6052), SIIT (RFC 2765)
+)
+_ISATAP_MASK: Final = 0xFDFFFFFF
+"""Behind any prefix `0:5efe` or `200:5efe`, then the IPv4 address (RFC 5214)."""
+
+
+def _in_private_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return any(address in network for network in _PRIVATE_NETWORKS)

@@ -1,0 +1,90 @@
+"""Weekly hours: `now.during('Mon-Fri 09:00-17:00 Europe/Berlin')`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from policyguard.cel.errors import OperationError
+from policyguard.cel.types import times
+from policyguard.cel.types.times import Timestamp
+from policyguard.cel.types.values import no_such_overload
+
+__all__ = ["Schedule", "is_during"]
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_SCHEDULE: Final = re.compile(
+    r"(?:(?P<days>[A-Za-z]{3}(?:[-,][A-Za-z]{3}){0,6}) +)?"
+    r"(?P<from>[0-9]{2}:[0-9]{2})-(?P<to>[0-9]{2}:[0-9]{2}) +(?P<zone>[A-Za-z0-9_+:/-]+)"
+)
+_MINUTES_PER_DAY: Final = 24 * 60
+
+
+class Schedule:
+    """Days of the week, hours, a time zone. Immutable.
+
+    Days are `Mon-Fri`, `Sat,Sun`, `Mon,Wed-Fri`, or left out for every day; a range may go over
+    the end of the week. Hours go from the first, inclusive, to the second, exclusive; `24:00` is
+    the end of the day. Where the second is the earlier one they go over midnight, and belong to
+    the day on which they begin. What counts is what clocks show in the zone.
+    """
+
+    __slots__ = ("_days", "_from", "_to", "_zone", "text")
+
+    def __init__(self, text: str) -> None:
+        """Read a schedule; `ValueError` says what is wrong with it."""
+        found = _SCHEDULE.fullmatch(text.strip())
+        if found is None:
+            raise ValueError("hours are written as `Mon-Fri 09:00-17:00 Europe/Berlin`")
+        self.text = text
+        self._days = _parse_days(found["days"]) if found["days"] else frozenset(range(7))
+        self._from = _parse_minutes(found["from"])
+        self._to = _parse_minutes(found["to"])
+        if self._from == self._to or self._from == _MINUTES_PER_DAY:
+            raise ValueError("the hours are empty: write `00:00-24:00` for the whole day")
+        try:
+            self._zone = times.parse_zone(found["zone"])
+        except OperationError as error:
+            raise ValueError(str(error)) from None
+
+    def contains(self, moment: Timestamp) -> bool:
+        """Whether `moment` lies within these hours."""
+        local = times.local_time(moment, self._zone)
+        day = local.weekday()
+        minute = local.hour * 60 + local.minute
+        if self._from < self._to:
+            return day in self._days and self._from <= minute < self._to
+        if minute >= self._from:
+            return day in self._days
+        return minute < self._to and (day - 1) % 7 in self._days
+
+
+def _parse_days(text: str) -> frozenset[int]:
+    result: set[int] = set()
+    for item in text.split(","):
+        first, *rest = (_parse_day(name) for name in item.split("-"))
+        if len(rest) > 1:
+            raise ValueError(f"`{item}` is not a range of days")
+        last = rest[0] if rest else first
+        result.update((first + offset) % 7 for offset in range((last - first) % 7 + 1))
+    return frozenset(result)
+
+
+def _parse_day(name: str) -> int:
+    if name.title() not in _DAYS:
+        raise ValueError(f"`{name}` is not a day: they are {', '.join(_DAYS)}")
+    return _DAYS.index(name.title())
+
+
+def _parse_minutes(text: str) -> int:
+    hours, minutes = map(int, text.split(":"))
+    if minutes > 59 or hours * 60 + minutes > _MINUTES_PER_DAY:
+        raise ValueError(f"`{text}` is not a time of day")
+    return hours * 60 + minutes
+
+
+def is_during(moment: Any, schedule: Schedule) -> bool:
+    """`moment.during(hours)`."""
+    if moment.__class__ is not Timestamp:
+        raise no_such_overload("during", moment)
+    return schedule.contains(moment)

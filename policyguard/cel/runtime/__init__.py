@@ -1,0 +1,1 @@
+"""Runtime: the operations that generated code calls, and the limits on their cost."""

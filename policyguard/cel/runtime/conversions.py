@@ -1,0 +1,196 @@
+"""CEL's conversions between types: `int(x)`, `string(x)` and the rest.
+
+cel-spec langdef.md, "Standard Definitions". Python's own conversions take more than CEL's: spaces,
+underscores between digits, digits of any script. The texts are therefore matched first.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+from policyguard.cel.errors import OperationError, quote_short
+from policyguard.cel.types.times import (
+    NS_PER_SECOND,
+    Duration,
+    Timestamp,
+    parse_duration,
+    parse_timestamp,
+    timestamp_from_seconds,
+)
+from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
+from policyguard.cel.types.values import no_such_overload
+
+__all__ = [
+    "to_bool",
+    "to_bytes",
+    "to_double",
+    "to_duration",
+    "to_int",
+    "to_string",
+    "to_timestamp",
+    "to_uint",
+]
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_DOUBLE: Final = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
+    r"|inf|infinity|nan)",
+    re.IGNORECASE | re.ASCII,
+)
+_MAX_DOUBLE_LENGTH: Final = 1000
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+def _out_of_range(what: str) -> OperationError:
+    return OperationError("overflow", f"the value does not fit into {what}")
+
+
+def _invalid_text(what: str, text: str) -> OperationError:
+    return OperationError("invalid-argument", f"{quote_short(text)} is not {what}")
+
+
+def to_int(value: Any) -> int:
+    """`int(value)`. Doubles are cut towards zero; timestamps give whole seconds since 1970."""
+    match value:
+        case bool():
+            raise no_such_overload("int", value)
+        case Uint():
+            result = int(value)
+        case int():
+            return value
+        case float():
+            # The bounds themselves are excluded: no double next to them is sure to fit.
+            if not -9.223372036854775808e18 < value < 9.223372036854775808e18:
+                raise _out_of_range("a 64-bit integer")
+            return int(value)
+        case str():
+            if not _INTEGER.fullmatch(value):
+                raise _invalid_text("an integer", value)
+            result = int(value)
+        case Timestamp():
+            return value.ns // NS_PER_SECOND
+        case _:
+            raise no_such_overload("int", value)
+    if INT_MIN <= result <= INT_MAX:
+        return result
+    raise _out_of_range("a 64-bit integer")
+
+
+def to_uint(value: Any) -> Uint:
+    """`uint(value)`. Doubles are cut towards zero."""
+    match value:
+        case bool():
+            raise no_such_overload("uint", value)
+        case int():
+            result = int(value)
+        case float():
+            if not 0.0 <= value < 1.8446744073709551616e19:
+                raise _out_of_range("a 64-bit unsigned integer")
+            result = int(value)
+        case str():
+            if value.startswith("-") or not _INTEGER.fullmatch(value):
+                raise _invalid_text("an unsigned integer", value)
+            result = int(value)
+        case _:
+            raise no_such_overload("uint", value)
+    if 0 <= result <= UINT_MAX:
+        return Uint(result)
+    raise _out_of_range("a 64-bit unsigned integer")
+
+
+def to_double(value: Any) -> float:
+    """`double(value)`."""
+    if value.__class__ in (int, Uint, float):
+        return float(value)
+    if value.__class__ is str:
+        if len(value) > _MAX_DOUBLE_LENGTH or not _DOUBLE.fullmatch(value):
+            raise _invalid_text("a number", value)
+        return float(value)
+    raise no_such_overload("double", value)
+
+
+def to_string(value: Any) -> str:
+    """`string(value)`. Bytes must be UTF-8."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(int(value))
+        case float():
+            return _format_double(value)
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                raise OperationError("invalid-argument", "the bytes are not UTF-8") from None
+        case Timestamp() | Duration():
+            return str(value)
+    raise no_such_overload("string", value)
+
+
+def _format_double(value: float) -> str:
+    """The shortest text that reads as `value`, in the form of cel-go and cel-cpp.
+
+    From a million on, and below a ten-thousandth, with an exponent; whole numbers without a point.
+    """
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    text = repr(value)
+    digits = text.partition("e")[0].replace(".", "").strip("-0") or "0"
+    mantissa, _, exponent = f"{value:.{len(digits) - 1}e}".partition("e")
+    if -4 <= int(exponent) < 6:
+        return text.removesuffix(".0")
+    return f"{mantissa}e{exponent}"
+
+
+def to_bytes(value: Any) -> bytes:
+    """`bytes(value)`: a string's UTF-8, with `?` for a lone surrogate."""
+    if value.__class__ is bytes:
+        result: bytes = value
+        return result
+    if value.__class__ is str:
+        encoded: bytes = value.encode("utf-8", "replace")
+        return encoded
+    raise no_such_overload("bytes", value)
+
+
+def to_bool(value: Any) -> bool:
+    """`bool(value)`: the strings that mean true and false."""
+    if value.__class__ is bool:
+        return value is True
+    if value.__class__ is str:
+        if value in _TRUE:
+            return True
+        if value in _FALSE:
+            return False
+        raise _invalid_text("true or false", value)
+    raise no_such_overload("bool", value)
+
+
+def to_timestamp(value: Any) -> Timestamp:
+    """`timestamp(value)`: RFC 3339, or seconds since 1970."""
+    if value.__class__ is Timestamp:
+        result: Timestamp = value
+        return result
+    if value.__class__ is str:
+        return parse_timestamp(value)
+    if value.__class__ is int:
+        return timestamp_from_seconds(value)
+    raise no_such_overload("timestamp", value)
+
+
+def to_duration(value: Any) -> Duration:
+    """`duration(value)`: numbers with units, such as `1h30m`."""
+    if value.__class__ is Duration:
+        result: Duration = value
+        return result
+    if value.__class__ is str:
+        return parse_duration(value)
+    raise no_such_overload("duration", value)

@@ -1,0 +1,68 @@
+"""What operators and functions inside macros read, so that no loop multiplies hostile data.
+
+Once, each reads no more than its data is long, and that is bounded where the data comes from. In a
+macro's body it may read the same data at every element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from policyguard.cel.errors import CelLimitError
+from policyguard.cel.runtime import operators
+from policyguard.cel.runtime.cost_limits import COST_LIMITS
+
+__all__ = ["ReadMeter"]
+
+_TEXTS: Final[frozenset[Any]] = frozenset({str, bytes})
+_SIZED: Final[frozenset[Any]] = _TEXTS | {list, tuple, dict}
+
+
+class ReadMeter:
+    """Counts the elements that the macros' bodies of one evaluation read, up to `BOUNDS.read`.
+
+    Generated code calls through it what takes the longer the more it is given, but for orderings,
+    equality and prefixes of texts: these are compared as fast as memory is read.
+    """
+
+    __slots__ = ("_remaining",)
+
+    def __init__(self) -> None:
+        self._remaining = COST_LIMITS.max_read_elements
+
+    def charge(self, elements: int) -> None:
+        """Count elements, before they are read."""
+        self._remaining -= elements
+        if self._remaining < 0:
+            raise CelLimitError(
+                "limit-read",
+                f"the bodies of macros read more than {COST_LIMITS.max_read_elements} elements",
+            )
+
+    def run(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Call a function that reads its operands once, and makes its result."""
+        for operand in operands:
+            if operand.__class__ in _SIZED:
+                self._charge_size(operand)
+        result = function(*operands)
+        if result.__class__ in _SIZED:
+            self._charge_size(result)
+        return result
+
+    def equals(self, left: Any, right: Any) -> bool:
+        """`left == right`."""
+        return operators.equals(left, right, self.charge)
+
+    def is_in(self, element: Any, container: Any) -> bool:
+        """`element in container`. A list counts in full, even where the search stops early."""
+        if container.__class__ is list or container.__class__ is tuple:
+            self.charge(len(container))
+        return operators.is_in(element, container, self.charge)
+
+    def _charge_size(self, value: Any) -> None:
+        length = len(value)
+        if value.__class__ not in _TEXTS:
+            self.charge(length)
+        elif length >= COST_LIMITS.characters_per_element:
+            self.charge(length // COST_LIMITS.characters_per_element)

@@ -1,0 +1,1 @@
+"""Syntax: CEL source to a tree."""

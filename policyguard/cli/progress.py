@@ -1,0 +1,87 @@
+"""Whoever waits for a replay sees how far it is, and may interrupt it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from policyguard.simulate.job import ProgressCallback, StoppedError
+
+
+@contextmanager
+def track_progress(files: Sequence[Path]) -> Iterator[ProgressCallback]:
+    """A watch that stops at the first interrupt, with a progress bar where a person is looking.
+
+    The second interrupt is not caught: it ends the process at once.
+    """
+    with _catch_interrupt() as interrupted:
+        if not sys.stderr.isatty():
+
+            def heed(done: int, events: int) -> None:
+                if interrupted.is_set():
+                    raise StoppedError
+
+            yield heed
+        else:
+            with _progress_bar(files) as bar:
+
+                def show(done: int, events: int) -> None:
+                    bar(done, events)
+                    if interrupted.is_set():
+                        raise StoppedError
+
+                yield show
+
+
+@contextmanager
+def _catch_interrupt() -> Iterator[threading.Event]:
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted  # only the main thread is interrupted
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _progress_bar(files: Sequence[Path]) -> Iterator[ProgressCallback]:
+    """How much has been read, how fast, and how long it will take."""
+    # rich takes long to import and is needed here only.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("replaying"),
+        BarColumn(),
+        TextColumn(
+            "{task.percentage:>3.0f} %  {task.fields[events]:,} events, {task.fields[rate]}"
+        ),
+        TimeRemainingColumn(),
+    )
+    total = sum(file.stat().st_size for file in files if file.is_file())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total, events=0, rate="")
+        read = 0
+
+        def show(done: int, events: int) -> None:
+            nonlocal read
+            read += events
+            elapsed = progress.tasks[0].elapsed or 0.0
+            rate = f"{read / elapsed:,.0f}/s" if elapsed else ""
+            progress.update(task, advance=done, events=read, rate=rate)
+
+        yield show

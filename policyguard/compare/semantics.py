@@ -1,0 +1,280 @@
+"""What a policy means, entry by entry: two that judge all calls alike compare as equal.
+
+Order is kept where it matters and nowhere else, defaults are filled in, durations are numbers, and
+an expression is what it says, not how it is written. What the environment may change is not only
+what it is now. What never changes how a call is judged is left out: names and descriptions,
+metadata, examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as MappingType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policyguard.cel.syntax.parse import parse
+from policyguard.cel.syntax.tree import Logic, TextSpan
+from policyguard.compare.list_order import order_sensitive_lists
+from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.compiler.load import scalars
+from policyguard.compiler.merge.layers import MergedPolicy
+from policyguard.compiler.merge.params import default_value
+from policyguard.engines.yaml_tree import (
+    MappingNode,
+    Node,
+    Path,
+    ScalarNode,
+    SequenceNode,
+    get_child,
+)
+from policyguard.model.entry import Selector
+from policyguard.model.policy import Policy, Radius
+
+FieldPath = tuple[str, ...]
+"""The way from an entry to one of its values; empty where the entry is the value."""
+
+FieldValues = MappingType[FieldPath, Any]
+"""What an entry says. A value that is not there is not given."""
+
+_IGNORED_FIELDS = frozenset({"id", "owner", "severity", "docs", "labels", "reason", "examples"})
+_CEL_FIELDS = frozenset(
+    {"when", "unless", "sum", "key", "keys", "failed_when", "scope_key", "count_by"}
+)
+_ORDERED_FIELDS = frozenset({"schedule", "arguments", "keys"})
+"""Lists whose order matters; all others are sets."""
+
+
+class SelectedItems(NamedTuple):
+    """What a selector names: `items`, or whatever is outside of them."""
+
+    items: frozenset[str]
+    outside: bool
+
+
+class NormalizedExpression(NamedTuple):
+    """An expression, as what it says."""
+
+    tree: tuple[Any, ...]
+
+
+class ParamValue(NamedTuple):
+    """A value that comes from `params` which the environment may change: what it is now."""
+
+    value: Any
+    params: frozenset[str]
+
+
+class EntrySemantics(NamedTuple):
+    """One entry: where it stands in the merged policy, and its values."""
+
+    path: Path
+    fields: dict[FieldPath, Any]
+
+
+class PolicySemantics(NamedTuple):
+    """All entries by id, and the ids in each list that is read first-match."""
+
+    entries: dict[str, EntrySemantics]
+    first_match_order: dict[str, tuple[str, ...]]
+
+
+def read_semantics(compiled: CompiledPolicy, env_params: frozenset[str]) -> PolicySemantics:
+    """What a policy means. `steered` are the params that are told from what they are now."""
+    parts = dict(_read_entries(compiled))
+    for part in parts.values():
+        for field, value in part.fields.items():
+            node = locate_value(compiled.merged, part.path, field).node
+            if node is not None and (read := env_params & _referenced_params(node)):
+                part.fields[field] = ParamValue(value, read)
+    orders = {
+        section: tuple(id_ for id_ in parts if id_.startswith(f"{section}/"))
+        for section in ("classes", "envelope", "signatures", "blame")
+    }
+    return PolicySemantics(parts, orders)
+
+
+def find_env_params(policy: Policy) -> frozenset[str]:
+    """The params that the environment may change."""
+    return frozenset(name for name, param in policy.params.items() if param.env is not None)
+
+
+class ValueNode(NamedTuple):
+    """The node that says a value, None for a default; `short` if it says the whole entry."""
+
+    node: Node | None
+    is_shorthand: bool
+
+
+def locate_value(layered: MergedPolicy, path: Path, field: FieldPath) -> ValueNode:
+    """Where a policy says a value of an entry."""
+    node: Node | None = layered.node(path) if layered.has(path) else None
+    for step in field:
+        if isinstance(node, ScalarNode) or (
+            isinstance(node, SequenceNode) and not step.isdecimal()
+        ):
+            return ValueNode(node, True)
+        if isinstance(node, MappingNode) and step not in node and step.isdecimal():
+            continue  # the one schedule of a `radius` need not stand in a list
+        if node is not None:
+            node = get_child(node, int(step) if isinstance(node, SequenceNode) else step)
+    return ValueNode(node, False)
+
+
+def _referenced_params(node: Node) -> frozenset[str]:
+    """The params whose values stand in a node. Their place is still that of the `$name`."""
+    if isinstance(node, ScalarNode):
+        written = node.source.text[node.start : node.end].strip("'\"")
+        name = scalars.parse_reference(written) if node.text != written else None
+        return frozenset() if name is None else frozenset({name})
+    below = node.items if isinstance(node, SequenceNode) else (value for _, value in node.entries)
+    return frozenset(name for one in below for name in _referenced_params(one))
+
+
+def _read_entries(compiled: CompiledPolicy) -> Iterator[tuple[str, EntrySemantics]]:
+    policy = compiled.policy
+    for key in ("mode", "on_internal_error", "locked"):
+        yield key, EntrySemantics((key,), {(): getattr(policy, key)})
+    for name, param in policy.params.items():
+        part = _read_entry(("params", name), msgspec.structs.replace(param, value=""))
+        del part.fields["value",]
+        part.fields["default",] = _param_default(compiled.merged.node(("params", name)))
+        yield f"params/{name}", part
+    ordered = order_sensitive_lists(
+        policy.lists, (program.tree for _, program in compiled.expressions)
+    )
+    for name, items in policy.lists.items():
+        told = tuple(map(_typed_scalar, items))
+        value = told if name in ordered else frozenset(told)
+        yield f"lists/{name}", EntrySemantics(("lists", name), {(): value})
+    for section in ("tags", "patterns"):
+        for name, value in getattr(policy, section).items():
+            yield f"{section}/{name}", _read_entry((section, name), value)
+    classify = policy.classify
+    for key in ("targets", "state_changing", "shell", "fingerprint"):
+        yield f"classify/{key}", _read_entry(("classify", key), getattr(classify, key))
+    yield from _read_unnamed("classes", ("classify", "classes"), classify.classes, "class")
+    yield (
+        "outcomes/failed_when",
+        _read_entry(("outcomes", "failed_when"), policy.outcomes.failed_when),
+    )
+    yield "outcomes/meta", _read_entry(("outcomes", "meta"), policy.outcomes.meta)
+    yield from _read_unnamed(
+        "envelope", ("outcomes", "envelope"), policy.outcomes.envelope, "state"
+    )
+    for section in ("signatures", "blame"):
+        for place, entry in enumerate(getattr(policy, section)):
+            yield f"{section}/{entry.id}", _read_entry((section, place), entry)
+    for level, limits in policy.limits.items():
+        for kind in _limit_kinds(limits):
+            limit = getattr(limits, kind)
+            part = _read_entry((*level_path(level), kind), limit)
+            if limits.mode == "observe" and getattr(limit, "mode", None) is None:
+                part.fields["mode",] = "observe"
+            yield f"limits/{level}/{kind}", part
+    for section in ("marks", "budgets", "rules", "result_rules", "exceptions"):
+        for entry in getattr(policy, section):
+            yield f"{section}/{entry.id}", _read_entry((section, entry.id), entry)
+    for section in ("learn", "progress", "journal", "bounds"):
+        yield section, _read_entry((section,), getattr(policy, section))
+    yield "radius", _read_entry(("radius",), _radius_entries(policy) or None)
+
+
+def _param_default(entry: Node) -> Any:
+    """What a param is where the environment says nothing, and its type, which it always has."""
+    node = entry.get("default") if isinstance(entry, MappingNode) else entry
+    value = default_value(node) if isinstance(node, ScalarNode) else None
+    length = scalars.parse_duration(value) if isinstance(value, str) else None
+    return (type(value).__name__, value) if length is None else ("duration", length)
+
+
+def _radius_entries(policy: Policy) -> tuple[Radius, ...]:
+    """The schedules, each with the failures that it shrinks after: by default those that teach."""
+    taught = policy.learn.corroborate if policy.learn is not None else None
+    return tuple(
+        entry
+        if entry.shrink_after is not None
+        else msgspec.structs.replace(entry, shrink_after=taught)
+        for entry in policy.radius
+    )
+
+
+def _read_unnamed(
+    section: str, path: Path, entries: Iterable[msgspec.Struct], key: str
+) -> Iterator[tuple[str, EntrySemantics]]:
+    """Entries without an id. Equal ones have the same; one that comes again means nothing."""
+    for place, entry in enumerate(entries):
+        part = _read_entry((*path, place), entry)
+        rest = sorted((".".join(field), _sort_key(value)) for field, value in part.fields.items())
+        yield f"{section}/{part.fields[key,]} {rest}", part
+
+
+def _sort_key(value: Any) -> str:
+    """A text that equal values have; that of a set depends on how it was made."""
+    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
+
+
+def _limit_kinds(limits: msgspec.Struct) -> list[str]:
+    known = [
+        name
+        for name in limits.__struct_fields__
+        if name not in (*_IGNORED_FIELDS, "mode", "locked")
+    ]
+    return [name for name in known if getattr(limits, name) is not None]
+
+
+def _read_entry(path: Path, value: Any) -> EntrySemantics:
+    return EntrySemantics(path, dict(_read_values(value, ())))
+
+
+def _read_values(value: Any, field: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+    """The values in an entry, in a form that compares as what they mean."""
+    name = field[-1] if field else ""
+    if value is None or name in _IGNORED_FIELDS or (name == "mode" and value == "enforce"):
+        return
+    if isinstance(value, Selector):
+        yield field, SelectedItems(frozenset(value.items), value.outside)
+    elif isinstance(value, msgspec.Struct):
+        for inner in msgspec.structs.fields(value):
+            yield from _read_values(getattr(value, inner.name), (*field, inner.encode_name))
+    elif isinstance(value, dict):
+        for key, below in value.items():
+            yield from _read_values(below, (*field, str(key)))
+    elif isinstance(value, tuple) and any(isinstance(item, msgspec.Struct) for item in value):
+        for place, item in enumerate(value):
+            yield from _read_values(item, (*field, str(place)))
+    elif isinstance(value, tuple):
+        items = tuple(
+            _normalize_expression(item) if name in _CEL_FIELDS else _typed_scalar(item)
+            for item in value
+        )
+        yield field, items if name in _ORDERED_FIELDS else frozenset(items)
+    elif isinstance(value, str) and value != "none" and (name in _CEL_FIELDS or not field):
+        yield field, _normalize_expression(value)
+    else:
+        yield field, _typed_scalar(value)
+
+
+def _typed_scalar(value: Any) -> Any:
+    """A scalar that is equal to nothing else: for Python, true is 1."""
+    return ("bool", value) if isinstance(value, bool) else value
+
+
+def _normalize_expression(text: str) -> NormalizedExpression | str:
+    tree = parse(text, lambda code, message, span, help_: None)
+    return text if tree is None else NormalizedExpression(_normalize_tree(tree))
+
+
+def _normalize_tree(node: Any) -> Any:
+    """A tree without its places. What `&&` and `||` join has no order."""
+    if isinstance(node, list | tuple):
+        return tuple(map(_normalize_tree, node))
+    if not isinstance(node, msgspec.Struct):
+        return type(node).__name__, node  # for Python, 1 and 1.0 and true are equal
+    values = [getattr(node, name) for name in node.__struct_fields__]
+    said = [_normalize_tree(value) for value in values if not isinstance(value, TextSpan)]
+    if isinstance(node, Logic):
+        said = [node.operator, *sorted(map(_normalize_tree, node.operands), key=repr)]
+    return type(node).__name__, *said

@@ -1,0 +1,1 @@
+"""A typed policy → evaluator: expressions, selectors, plans, learning settings."""

@@ -1,0 +1,241 @@
+"""What the policy's expressions may name, and of which type: POLICY_LANGUAGE §5 as declarations.
+
+Each place of the language has its own: a rule judges before the call and sees no outcome, a blame
+rule sees all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+from policyguard.cel import Declarations
+from policyguard.cel.functions.standard import STANDARD, Function
+from policyguard.cel.types.types import (
+    BOOL,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    EnumType,
+    Type,
+    enum_of,
+    list_of,
+    map_of,
+    record,
+)
+from policyguard.compiler.load import language_version
+from policyguard.evaluator.activation import VARIABLE_PATHS
+from policyguard.learned.progress import ProgressStatus
+from policyguard.model.event import HINT_KEYS
+from policyguard.model.policy import Policy, Tag, Value
+
+if TYPE_CHECKING:
+    from policyguard.compiler.merge.layers import MergedPolicy
+
+_JSON_OBJECT = map_of(STRING, DYN)
+_TAG_TYPES = {
+    "string": STRING,
+    "int": INT,
+    "double": DOUBLE,
+    "bool": BOOL,
+    "list(string)": list_of(STRING),
+    "timestamp": TIMESTAMP,
+}
+
+
+class CelEnvironment:
+    """The declarations for each place where CEL may stand.
+
+    `layered` says what the policy defines besides, in parts that are broken; None: there are none.
+    """
+
+    def __init__(self, policy: Policy, layered: MergedPolicy | None) -> None:
+        names = _DefinedNames(layered)
+        classes = names.name_type(
+            "class", "classes", {"", *(entry.class_ for entry in policy.classify.classes)}
+        )
+        tags = names.record_type(
+            "tags", {name: _tag_type(tag) for name, tag in policy.tags.items()}
+        )
+        self._session = _session_type(tags)
+        common = {
+            "call": _call_type(classes, tags),
+            "session": self._session,
+            "tags": tags,
+            "lists": names.record_type(
+                "lists",
+                {name: list_of(_element_type(items)) for name, items in policy.lists.items()},
+            ),
+            "params": names.record_type(
+                "params", {name: _value_type(param.value) for name, param in policy.params.items()}
+            ),
+            "now": TIMESTAMP,
+        }
+        signatures = names.name_type(
+            "signature", "signatures", {"", *(signature.id for signature in policy.signatures)}
+        )
+        functions = (*STANDARD, *_count_functions(self._session, classes))
+
+        def declared(**more: Type) -> Declarations:
+            return Declarations({**common, **more}, functions, attributes=VARIABLE_PATHS)
+
+        self.before_call = declared()
+        """Before the call: rules, classes, keys."""
+        self.raw_outcome = declared(outcome=_outcome_type(None))
+        """While an outcome is being told: its signature and blame are not known yet."""
+        self.after_call = declared(outcome=_outcome_type(signatures))
+        """After it: blame rules, budgets."""
+
+
+class _DefinedNames:
+    """Names that the policy defines, as types.
+
+    What has broken is known by name and by nothing else, and where a layer could not be read any
+    name may exist: neither must be reported as a mistake of whoever uses it.
+    """
+
+    def __init__(self, layered: MergedPolicy | None) -> None:
+        self._merged = layered
+        self._is_complete = layered is None or layered.is_complete
+
+    def record_type(self, section: str, fields: dict[str, Type]) -> Type:
+        if not self._is_complete:
+            return DYN
+        return record({**dict.fromkeys(self._broken_names(section), DYN), **fields}, name=section)
+
+    def name_type(self, kind: str, section: str, known: set[str]) -> Type:
+        if not self._is_complete:
+            return STRING
+        return enum_of(kind, frozenset(known | self._broken_names(section)))
+
+    def _broken_names(self, section: str) -> set[str]:
+        return set() if self._merged is None else self._merged.broken_names(section)
+
+
+def _call_type(classes: Type, tags: Type) -> Type:
+    strings = list_of(STRING)
+    return record(
+        {
+            "tool": STRING,
+            "server": STRING,
+            "class": classes,
+            "command": STRING,
+            "agent": STRING,
+            "session": STRING,
+            "batch": STRING,
+            "args": _JSON_OBJECT,
+            "previous": _JSON_OBJECT,
+            "targets": strings,
+            "strings": strings,
+            "tags": tags,
+            "hints": record(
+                dict.fromkeys(HINT_KEYS, BOOL),
+                optional=frozenset(HINT_KEYS),
+                name="hints",
+            ),
+        },
+        name="call",
+    )
+
+
+def _outcome_type(signatures: Type | None) -> Type:
+    judged = {}
+    if signatures is not None:
+        judged = {
+            "signature": signatures,
+            "blame": enum_of("blame", frozenset({"agent", "harness", "unknown", ""})),
+        }
+    return record(
+        {
+            "ok": BOOL,
+            "state": enum_of("state", frozenset({"success", "failure", "pending"})),
+            "error": STRING,
+            "text": STRING,
+            "chars": INT,
+            "exit_code": INT,
+            "status": INT,
+            "tokens": INT,
+            "cost": DOUBLE,
+            "score": DOUBLE,
+            "duration": DURATION,
+            "retry_after": DURATION,
+            "meta": _JSON_OBJECT,
+            "changed": BOOL,
+            **judged,
+        },
+        optional=frozenset({"score"}),
+        name="outcome",
+    )
+
+
+def _session_type(tags: Type) -> Type:
+    return record(
+        {
+            "id": STRING,
+            "user": STRING,
+            "agent": STRING,
+            "cwd": STRING,
+            "roles": list_of(STRING),
+            "turn": INT,
+            "calls": INT,
+            "failures": INT,
+            "tokens": INT,
+            "depth": INT,
+            "children": INT,
+            "running": INT,
+            "cost": DOUBLE,
+            "elapsed": DURATION,
+            "tags": tags,
+            **_progress_field(),
+        },
+        name="session",
+    )
+
+
+def _progress_field() -> dict[str, Type]:
+    if int(language_version.NAME_STEPS["session.progress"]) > language_version.STEP:
+        return {}
+    return {"progress": enum_of("progress", frozenset(get_args(ProgressStatus)))}
+
+
+def _count_functions(session: Type, classes: Type) -> tuple[Function, ...]:
+    """`session.count(tool)` and `session.count_class(class)`: admitted calls, 0 if never."""
+
+    def known(name: str) -> None:
+        if isinstance(classes, EnumType) and name not in classes.members:
+            raise ValueError(f"unknown class `{name}`")
+
+    return (
+        Function("count", session, (STRING,), INT, _count("#tools"), None),
+        Function("count_class", session, (STRING,), INT, _count("#classes"), known),
+    )
+
+
+def _count(table: str) -> Any:
+    def count(facts: Mapping[str, Any], name: str) -> int:
+        counts = facts.get(table)
+        return counts.get(name, 0) if counts else 0
+
+    return count
+
+
+def _tag_type(tag: Tag) -> Type:
+    if tag.one_of and tag.type == "string":
+        return enum_of("value", frozenset(str(value) for value in tag.one_of))
+    return _TAG_TYPES[tag.type]
+
+
+def _value_type(value: Value) -> Type:
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int):
+        return INT
+    return DOUBLE if isinstance(value, float) else STRING
+
+
+def _element_type(items: tuple[Value, ...]) -> Type:
+    types = {_value_type(item) for item in items}
+    return types.pop() if len(types) == 1 else DYN

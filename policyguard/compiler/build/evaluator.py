@@ -1,0 +1,132 @@
+"""From a checked policy to an Evaluator."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import Any
+
+from policyguard.cel import Duration, Timestamp
+from policyguard.compiler.build import call_readers
+from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.outcome_matchers import (
+    EnvelopeMatcher,
+    ErrorNormalizer,
+    SignatureMatcher,
+    build_result_fingerprint,
+)
+from policyguard.compiler.build.plans import PlanBuilder
+from policyguard.compiler.build.tag_types import build_tag_checker, build_tag_converter
+from policyguard.compiler.check.placeholders import collect_message_fields
+from policyguard.engines.fingerprint import Fingerprinter
+from policyguard.evaluator.activation import ActivationContext
+from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.outcome_classifier import OutcomeClassifier
+from policyguard.model.limits import RepeatLimit
+from policyguard.model.policy import Policy
+
+
+def build_evaluator(
+    policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
+) -> Evaluator:
+    """Compile a policy without errors."""
+    planner = PlanBuilder(policy, expressions, fingerprinter.fingerprint_text)
+    reads = expressions.all_reads() | collect_message_fields(policy)
+    plans = policy.bounds.plans
+    plan = lru_cache(plans)(planner.build_plan)
+    return Evaluator(
+        name=policy.name,
+        digest=policy.digest,
+        observe_only=policy.mode == "observe",
+        allow_on_internal_error=policy.on_internal_error == "allow",
+        bounds=policy.bounds,
+        candidates=lru_cache(plans)(planner.candidates),
+        plan=plan,
+        plan_for_tool=lru_cache(plans)(planner.plan_for_tool(plan)),
+        identify=fingerprinter.fingerprint_call,
+        within_tolerance=fingerprinter.is_within_tolerance,
+        activation_context=ActivationContext(
+            lists={name: list(items) for name, items in policy.lists.items()},
+            params={name: param.value for name, param in policy.params.items()},
+            extract_targets=_targets_reader(policy, reads),
+            derived_fields=_field_readers(policy, reads),
+            reads_previous=reads_field(reads, "call.previous"),
+            to_timestamp=Timestamp.from_ns,
+            to_duration=Duration.from_ns,
+            convert_tags=build_tag_converter(policy),
+            redact=planner.redact,
+        ),
+        outcome_classifier=_outcome_classifier(policy, expressions, fingerprinter),
+        budgets=planner.budgets,
+        approval_requirements=planner.approvals(),
+        refusal_limits=planner.refusal_limit_ids(),
+        check_tags=build_tag_checker(policy),
+        reads_counts=_reads_counts(expressions),
+        reads_changed=reads_field(reads, "outcome.changed"),
+    )
+
+
+def build_fingerprinter(policy: Policy) -> Fingerprinter:
+    """What tells calls apart under a policy, with a random key."""
+    settings = policy.classify.fingerprint
+    return Fingerprinter(
+        os.urandom(32),
+        ignore=settings.ignore,
+        fold=settings.fold,
+        tolerance=settings.tolerance,
+        depth=policy.bounds.argument_depth,
+        size=policy.bounds.argument_bytes,
+    )
+
+
+def _targets_reader(policy: Policy, reads: frozenset[str]) -> Any:
+    by_target = any(
+        isinstance(level.repeat, RepeatLimit) and level.repeat.same == "target"
+        for level in policy.limits.values()
+    )
+    banned = policy.learn is not None and any(
+        learn is not None and learn.ban == "target"
+        for learn in (policy.learn, *(signature.learn for signature in policy.signatures))
+    )
+    if not (by_target or banned or policy.radius) and not reads_field(reads, "call.targets"):
+        return None
+    return call_readers.targets_reader(policy.classify.targets)
+
+
+def _field_readers(policy: Policy, reads: frozenset[str]) -> dict[str, call_readers.ArgumentReader]:
+    known = {
+        "command": call_readers.command_reader(policy.classify.shell.arguments),
+        "strings": call_readers.read_strings,
+    }
+    return {name: derive for name, derive in known.items() if reads_field(reads, f"call.{name}")}
+
+
+def _outcome_classifier(
+    policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
+) -> OutcomeClassifier:
+    rules = []
+    for number, rule in enumerate(policy.blame):
+        when = expressions.get("blame", number, "when")
+        if when is not None:
+            rules.append((f"blame/{rule.id}", when, rule.blame))
+    return OutcomeClassifier(
+        failed_when=expressions.get("outcomes", "failed_when"),
+        match_envelope=EnvelopeMatcher(policy.outcomes.envelope).match
+        if policy.outcomes.envelope
+        else None,
+        non_advancing_keys=policy.outcomes.meta.non_advancing,
+        harness_keys=policy.outcomes.meta.harness,
+        match_signature=SignatureMatcher(policy.signatures).match,
+        has_success_signatures=any(one.on != "error" for one in policy.signatures),
+        blame_rules=tuple(rules),
+        result_fingerprint=build_result_fingerprint(
+            fingerprinter, policy.classify.fingerprint.result_chars
+        ),
+        error_fingerprint=ErrorNormalizer(fingerprinter).fingerprint,
+        to_duration=Duration.from_ns,
+        reads_outcome=reads_field(expressions.all_reads(), "outcome"),
+    )
+
+
+def _reads_counts(expressions: Expressions) -> bool:
+    return any(".count" in source for source in expressions.sources())

@@ -1,0 +1,417 @@
+"""From a checked policy to plans: what applies to a kind of call, looked up once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from policyguard.compiler.build.expressions import Expressions, Path, reads_field
+from policyguard.compiler.build.redact_patterns import build_redactor
+from policyguard.compiler.build.selectors import (
+    compile_class_matcher,
+    compile_glob,
+    compile_selector,
+    literal_prefix_length,
+)
+from policyguard.compiler.check.placeholders import parse_message
+from policyguard.evaluator.activation import Expression
+from policyguard.evaluator.approvals import ApprovalRequirement as Approval
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.budgets.budget import CompiledBudget
+from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.cycle import CycleChecker
+from policyguard.evaluator.limits.escalation import Escalation
+from policyguard.evaluator.limits.failures import FailuresChecker
+from policyguard.evaluator.limits.no_progress import NoProgressChecker
+from policyguard.evaluator.limits.outage import OutageChecker
+from policyguard.evaluator.limits.polling import PollingChecker
+from policyguard.evaluator.limits.refusals import RefusalsChecker
+from policyguard.evaluator.limits.repeat import RepeatChecker
+from policyguard.evaluator.messages import MessageTemplate
+from policyguard.evaluator.plan import ClassCandidates, Plan
+from policyguard.evaluator.rule import CompiledRule, RuleSet
+from policyguard.model.amounts import SCALE
+from policyguard.model.entry import Entry, SelectiveEntry
+from policyguard.model.limits import Budget as BudgetEntry
+from policyguard.model.limits import Limit as AnyLimit
+from policyguard.model.limits import LimitLevel, RefusalsLimit, RepeatLimit
+from policyguard.model.policy import Policy
+from policyguard.model.policy import Rule as RuleEntry
+
+LIMIT_KINDS = ("repeat", "cycle", "no_progress", "failures", "outage", "polling")
+
+
+class PlanBuilder:
+    """Makes the plan of a kind of call: its class, limits, budgets and rules.
+
+    `digest` stands for a value wherever one is kept: what a call says goes into no state.
+    """
+
+    def __init__(
+        self, policy: Policy, expressions: Expressions, digest: Callable[[str], str]
+    ) -> None:
+        self._digest = digest
+        self.redact = build_redactor(policy)
+        self._policy = policy
+        self._expressions = expressions
+        self._limits = {
+            level: {
+                kind: self._build_limit(level, kind, limits)
+                for kind in LIMIT_KINDS
+                if getattr(limits, kind) is not None
+            }
+            for level, limits in policy.limits.items()
+        }
+        self._refusals = {
+            level: _build_refusals(level, limits)
+            for level, limits in policy.limits.items()
+            if limits.refusals is not None
+        }
+        self._tool_levels = sorted(
+            (
+                (level, compile_glob(level[6:]))
+                for level in policy.limits
+                if level.startswith("tools:")
+            ),
+            key=lambda item: -literal_prefix_length(item[0][6:]),
+        )
+        self.budgets = {
+            f"budgets/{entry.id}": self._build_budget(entry) for entry in policy.budgets
+        }
+        self._budget_selectors = [
+            (_compile_selectors(entry), self.budgets[f"budgets/{entry.id}"])
+            for entry in policy.budgets
+        ]
+        self._rules = [
+            (_compile_selectors(entry), compile_selector(entry.agents), self._build_rule(entry))
+            for entry in policy.rules
+        ]
+        self._class_matchers = [
+            (
+                entry,
+                compile_class_matcher(entry),
+                expressions.get("classify", "classes", number, "when"),
+            )
+            for number, entry in enumerate(policy.classify.classes)
+        ]
+        # Many tools have the same rules, and to compile a sieve takes longer than all else here.
+        self._cached_rules = lru_cache(policy.bounds.plans)(self._build_rules)
+        self._state_changing = self._build_state_changing()
+        self._kind_only = self._reads_kind_only()
+
+    def candidates(self, tool: str, server: str) -> ClassCandidates:
+        """The classes that calls of a tool may have, first match first."""
+        options: list[tuple[str, Expression | None]] = []
+        for entry, named, when in self._class_matchers:
+            if named(tool):
+                options.append((entry.class_, when))
+                if when is None:
+                    break
+        return ClassCandidates(tuple(options))
+
+    def plan_for_tool(
+        self, plan: Callable[[str, str, str, str], Plan]
+    ) -> Callable[[str, str, str], Plan | None]:
+        """Find the plan of all calls of a tool; None where their class depends on the arguments."""
+
+        def known(tool: str, server: str, agent: str) -> Plan | None:
+            fixed = self.candidates(tool, server).fixed_class
+            return None if fixed is None else plan(tool, server, agent, fixed)
+
+        return known
+
+    def build_plan(self, tool: str, server: str, agent: str, class_: str) -> Plan:
+        """What the policy has to say on calls of a tool in a class, made by an agent."""
+        changing = self._state_changing
+        levels = [level for level, matches in self._tool_levels if matches(tool)]
+        levels += [f"classes:{class_}", "default"]
+        refusals = (self._refusals[level] for level in levels if level in self._refusals)
+        timeout, timeout_by = self._find_timeout(levels)
+        return Plan(
+            tool=tool,
+            class_=class_,
+            limits=self._select_limits(levels),
+            budgets=tuple(
+                budget
+                for selected, budget in self._budget_selectors
+                if selected(tool, server, class_)
+            ),
+            rules=self._cached_rules(
+                tuple(
+                    rule
+                    for selected, agents, rule in self._rules
+                    if selected(tool, server, class_) and agents(agent)
+                )
+            ),
+            state_changing=changing(class_) if isinstance(changing, _ByClass) else changing,
+            kind_only=self._kind_only,
+            refusals=next(refusals, None),
+            timeout=timeout,
+            timeout_by=timeout_by,
+        )
+
+    def refusal_limit_ids(self) -> tuple[str, ...]:
+        """The ids of all limits of that kind."""
+        return tuple(limit.id for limit in self._refusals.values() if limit is not None)
+
+    def approvals(self) -> dict[str, Approval]:
+        """Who may say yes to what rules ask about, by rule."""
+        return {rule.id: rule.approval for _, _, rule in self._rules if rule.approval is not None}
+
+    def _find_timeout(self, levels: list[str]) -> tuple[int | None, str]:
+        """How long a call may take, and the level that says so."""
+        for level in levels:
+            limits = self._policy.limits.get(level)
+            if limits is not None and limits.timeout is not None:
+                if limits.timeout == "none" or _is_observed(limits):
+                    return None, ""
+                return limits.timeout, f"limits/{level}/timeout"
+        return None, ""
+
+    def _select_limits(self, levels: list[str]) -> tuple[LimitChecker, ...]:
+        """The limit of each kind at the most specific level: tool, then class, then default."""
+        chosen: dict[str, tuple[int, LimitChecker]] = {}
+        for kind in LIMIT_KINDS:
+            for place, level in enumerate(levels):
+                if kind in self._limits.get(level, ()):
+                    limit = self._limits[level][kind]
+                    if limit is not None:
+                        chosen[kind] = (place, limit)
+                    break
+        if "polling" in chosen:  # to poll is to repeat: polling's own rule takes over
+            for kind in ("repeat", "cycle"):
+                # … but for what is said of the tool more specifically than that it polls.
+                if kind in chosen and chosen[kind][0] >= chosen["polling"][0]:
+                    del chosen[kind]
+        return tuple(limit for _, limit in chosen.values())
+
+    def _build_limit(self, level: str, kind: str, limits: LimitLevel) -> LimitChecker | None:
+        """One limit, compiled; None where it is switched off."""
+        id_ = f"limits/{level}/{kind}"
+        entry = getattr(limits, kind)
+        if entry == "none":
+            return None
+        terms = _limit_settings(id_, entry, limits)
+        most = self._policy.bounds.window_entries
+        if kind == "repeat":
+            return self._build_repeat(terms, level, entry)
+        if kind == "cycle":
+            return CycleChecker(terms, longest=entry.longest, max=entry.max)
+        if kind == "no_progress":
+            return NoProgressChecker(terms, max=entry.max, max_tools=most)
+        if kind == "failures":
+            return FailuresChecker(
+                terms,
+                max=entry.max,
+                same_error=entry.same == "error",
+                signature=entry.signature or "",
+                max_names=most,
+            )
+        if kind == "outage":
+            return OutageChecker(
+                terms,
+                max=entry.max,
+                within=entry.within,
+                cooldown=entry.cooldown,
+                # A glob names tools that go down together; a class is a kind of action.
+                shared=level.startswith("tools:"),
+                max_breakers=most,
+                probe_timeout=self._policy.bounds.unreported,
+            )
+        return PollingChecker(
+            terms, cooldown=entry.cooldown, unchanged=entry.unchanged, max_polls=most
+        )
+
+    def _build_repeat(self, terms: LimitSettings, level: str, entry: RepeatLimit) -> RepeatChecker:
+        window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
+        path = ("limits", *level.split(":", 1), "repeat", "key")
+        expression = self._expressions.get(*path)
+        key: Callable[[Attempt], str] | None = None
+        if expression is not None:
+            key = _value_key(expression, self._digest)
+        elif entry.same == "error":
+            key = _tool_key
+        elif entry.same == "target":
+            key = _target_key(self._digest)
+        return RepeatChecker(
+            terms,
+            max=entry.max,
+            window=window,
+            same="key" if expression is not None else entry.same,
+            key=key,
+        )
+
+    def _build_budget(self, entry: BudgetEntry) -> CompiledBudget:
+        path: Path = ("budgets", entry.id)
+        kind, limit = next(
+            (kind, getattr(entry, kind))
+            for kind in ("calls", "tokens", "cost", "time", "at_once", "sum")
+            if getattr(entry, kind) is not None
+        )
+        if kind == "sum":
+            limit = entry.max or 0
+        when = self._expressions.reads(*path, "when")
+        total = self._expressions.reads(*path, "sum")
+        unit = 1 if kind == "time" else SCALE
+        return CompiledBudget(
+            f"budgets/{entry.id}",
+            kind=kind,
+            max=round(limit * unit),
+            scope=entry.per.scope,
+            keys=tuple(
+                expression
+                for number in range(1, len(entry.per.keys) + 1)
+                if (expression := self._expressions.get(*path, "per", number)) is not None
+            ),
+            within=entry.within,
+            when=self._expressions.get(*path, "when"),
+            when_post_paid=reads_field(when, "outcome"),
+            sum=self._expressions.get(*path, "sum"),
+            sum_post_paid=reads_field(total, "outcome"),
+            is_owned_by=compile_selector(entry.agents),
+            selective=any((entry.tools, entry.servers, entry.classes, entry.when, entry.per.keys)),
+            escalation=Escalation(
+                entry.effect,
+                **{
+                    step: None if height is None else round(height * unit)
+                    for step, height in _thresholds(entry).items()
+                },
+            ),
+            reserve=round((entry.reserve or 0) * SCALE),
+            extend=None if entry.extend is None else round(entry.extend * unit),
+            message=build_message(entry.message, self.redact),
+            instead=build_message(entry.instead, self.redact),
+            observe=_is_observed(entry),
+            reads_time=_reads_time(when | total),
+            digest=self._digest,
+            max_charges=self._policy.bounds.window_entries,
+            max_keys=self._policy.bounds.budget_keys,
+        )
+
+    def _build_rule(self, entry: RuleEntry) -> CompiledRule:
+        path: Path = ("rules", entry.id)
+        return CompiledRule(
+            f"rules/{entry.id}",
+            when=self._expressions.get(*path, "when"),
+            unless=self._expressions.get(*path, "unless"),
+            effect=entry.effect,
+            on_error=entry.on_error,
+            message=build_message(entry.message, self.redact),
+            instead=build_message(entry.instead, self.redact),
+            observe=_is_observed(entry),
+            reads_time=_reads_time(
+                self._expressions.reads(*path, "when") | self._expressions.reads(*path, "unless")
+            ),
+            approval=_build_approval(entry),
+        )
+
+    def _build_rules(self, rules: tuple[CompiledRule, ...]) -> RuleSet:
+        paths: list[Path] = [(*rule.id.split("/", 1), "when") for rule in rules]
+        together = RuleSet(rules)
+        together.compile_prefilter = lambda: self._expressions.prefilter(paths)
+        return together
+
+    def _reads_kind_only(self) -> bool:
+        """Whether `state_changing` reads only the kind of call, its hints and its command."""
+        for read in self._expressions.reads("classify", "state_changing"):
+            root, _, field = read.partition(".")
+            if root == "call" and field.partition(".")[0] not in (*_KIND_FIELDS, "command"):
+                return False
+            if root not in ("call", "lists", "params"):
+                return False
+        return True
+
+    def _build_state_changing(self) -> Expression | _ByClass | bool:
+        changing = self._policy.classify.state_changing
+        if isinstance(changing, str):
+            return self._expressions.get("classify", "state_changing") or True
+        # A policy that does not say what changes state must not call anything harmless.
+        return True if changing is None else _ByClass(frozenset(changing))
+
+
+_KIND_FIELDS = ("tool", "server", "class", "agent", "hints")
+"""Fields of `call` that all calls of one plan share, where they have no hints."""
+
+
+class _ByClass:
+    """Calls of these classes change state, and so may those of no class."""
+
+    def __init__(self, classes: frozenset[str]) -> None:
+        self._classes = classes
+
+    def __call__(self, class_: str) -> bool:
+        return not class_ or class_ in self._classes
+
+
+def _compile_selectors(entry: SelectiveEntry) -> Callable[[str, str, str], bool]:
+    """Whether an entry is about a tool, its server and its class."""
+    tools, servers, classes = (
+        compile_selector(selector) for selector in (entry.tools, entry.servers, entry.classes)
+    )
+    return lambda tool, server, class_: tools(tool) and servers(server) and classes(class_)
+
+
+def _build_refusals(level: str, limits: LimitLevel) -> RefusalsChecker | None:
+    entry = limits.refusals
+    if not isinstance(entry, RefusalsLimit):
+        return None
+    return RefusalsChecker(
+        _limit_settings(f"limits/{level}/refusals", entry, limits), max=entry.max
+    )
+
+
+def _limit_settings(id_: str, entry: AnyLimit, limits: LimitLevel) -> LimitSettings:
+    """What a limit has in common with all others."""
+    return LimitSettings(
+        id_,
+        Escalation(entry.effect, **_thresholds(entry)),
+        per_turn=entry.per == "turn",
+        observe=_is_observed(entry, limits),
+        refuse_tool=entry.refuse == "tool",
+        until=entry.until or "",
+    )
+
+
+def _thresholds(entry: AnyLimit | BudgetEntry) -> dict[str, Any]:
+    return {step: getattr(entry, step) for step in ("advise_at", "ask_at", "halt_at")}
+
+
+def _build_approval(entry: RuleEntry) -> Approval | None:
+    terms = entry.approval
+    if terms is None:
+        return None
+    return Approval(frozenset(terms.from_), terms.count, terms.within, terms.otherwise == "allow")
+
+
+def build_message(text: str | None, redact: Callable[[str], str]) -> MessageTemplate | None:
+    """A message with its `{placeholders}` told apart; None where there is none."""
+    return MessageTemplate(parse_message(text).parts, redact) if text is not None else None
+
+
+def _is_observed(*entries: Entry) -> bool:
+    return next((entry.mode for entry in entries if entry.mode is not None), None) == "observe"
+
+
+def _reads_time(reads: frozenset[str]) -> bool:
+    return any(f"{read}.".startswith(("now.", "session.elapsed.")) for read in reads)
+
+
+def _value_key(expression: Expression, digest: Callable[[str], str]) -> Callable[[Attempt], str]:
+    def key(attempt: Attempt) -> str:
+        return digest(json.dumps(expression(attempt.activation), sort_keys=True, default=str))
+
+    return key
+
+
+def _tool_key(attempt: Attempt) -> str:
+    return attempt.full_name
+
+
+def _target_key(digest: Callable[[str], str]) -> Callable[[Attempt], str]:
+    def key(attempt: Attempt) -> str:
+        targets = sorted(set(attempt.targets))
+        return digest(json.dumps([attempt.full_name, targets])) if targets else attempt.fingerprint
+
+    return key

@@ -1,0 +1,112 @@
+"""Facts that the host gives of a session or a call: checked, kept as JSON, seen as their types.
+
+Events and journals hold a time as text in RFC 3339; expressions see it as a timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from policyguard.cel import TIMESTAMP, Timestamp
+from policyguard.cel.errors import OperationError
+from policyguard.cel.interop import to_cel
+from policyguard.cel.types.times import parse_timestamp
+from policyguard.evaluator.evaluator import CheckTags
+from policyguard.model.policy import Policy, Tag
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "int": (int,),
+    "bool": (bool,),
+}
+_CONVERTED_TYPES = ("double", "timestamp")
+"""Types of which expressions see something else than what JSON may have for them."""
+_TYPE_LABELS = {"timestamp": "timestamp (RFC 3339 text, or a datetime with its zone)"}
+
+
+def build_tag_checker(policy: Policy) -> CheckTags:
+    """The function that checks a policy's tags, and gives them as events hold them."""
+
+    def check(given: dict[str, Any], *, overlay: bool = False) -> dict[str, Any]:
+        tags = dict(given)
+        wrong = []
+        for name, tag in policy.tags.items():
+            if name in tags:
+                found = convert_allowed_tag(tags[name], tag)
+                if found is None:
+                    allowed = f", one of {', '.join(map(str, tag.one_of))}" if tag.one_of else ""
+                    wanted = f"{_TYPE_LABELS.get(tag.type, tag.type)}{allowed}"
+                    wrong.append(f"tag `{name}` must be {wanted}, not {tags[name]!r:.60}")
+                else:
+                    tags[name] = _to_json(found)
+            elif not overlay:
+                if tag.default is None:
+                    wrong.append(f"tag `{name}` is required ({tag.type})")
+                else:
+                    tags[name] = _to_json(convert_tag(tag.default, tag))
+        if wrong:
+            raise ValueError(f"policy `{policy.name}`: " + "; ".join(wrong))
+        return tags
+
+    return check
+
+
+def build_tag_converter(policy: Policy) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """The function that gives tags as expressions see them. What fits no type stays as it is."""
+    typed = {name: tag for name, tag in policy.tags.items() if tag.type in _CONVERTED_TYPES}
+
+    def see(tags: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(tags)
+        for name, tag in typed.items():
+            if name in found and (value := convert_tag(found[name], tag)) is not None:
+                found[name] = value
+        return found
+
+    return see
+
+
+def convert_tag(value: Any, tag: Tag) -> Any:
+    """A value of the tag's type, as expressions see it; None for what is none."""
+    if tag.type == "list(string)":
+        texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+        return list(value) if texts else None
+    if tag.type == "timestamp":
+        return _to_timestamp(value)
+    if isinstance(value, bool) and tag.type != "bool":
+        return None
+    if tag.type == "double":
+        return _to_double(value)
+    return value if isinstance(value, _PYTHON_TYPES[tag.type]) else None
+
+
+def convert_allowed_tag(value: Any, tag: Tag) -> Any:
+    """The same where it is one of the values that the tag may have; else None."""
+    found = convert_tag(value, tag)
+    known = not tag.one_of or any(found == convert_tag(one, tag) for one in tag.one_of)
+    return found if known else None
+
+
+def _to_json(found: Any) -> Any:
+    """What was read, as JSON has it."""
+    return str(found) if isinstance(found, Timestamp) else found
+
+
+def _to_double(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, (float, int)) else None
+    except OverflowError:
+        return None
+
+
+def _to_timestamp(value: Any) -> Timestamp | None:
+    try:
+        if isinstance(value, str):
+            return parse_timestamp(value)
+        if isinstance(value, datetime) and value.utcoffset() is not None:
+            moment: Timestamp = to_cel(value, TIMESTAMP)
+            return moment
+    except OperationError:
+        pass
+    return None

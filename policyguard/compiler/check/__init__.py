@@ -1,0 +1,1 @@
+"""Checks of a merged policy: references, patterns, placeholders, examples, tool schemas."""

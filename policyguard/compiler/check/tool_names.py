@@ -1,0 +1,127 @@
+"""Tools and arguments that a policy names, held against those that its `schemas` describe.
+
+In expressions the types do this; here it is done for selectors, examples and messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from policyguard.cel.types.types import RecordType
+from policyguard.compiler.check.placeholders import parse_message
+from policyguard.compiler.check.tool_schemas import ToolCatalog
+from policyguard.compiler.merge.layers import MergedPolicy
+from policyguard.engines.yaml_tree import (
+    MappingNode,
+    Node,
+    Path,
+    ScalarNode,
+    SequenceNode,
+    get_child,
+)
+from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
+from policyguard.model.entry import Example
+from policyguard.model.policy import Policy
+
+_SECTIONS = ("rules", "budgets", "result_rules")
+
+
+def check_tool_names(
+    policy: Policy, layered: MergedPolicy, tools: ToolCatalog
+) -> Iterator[Diagnostic]:
+    """Names that mean nothing, in the files that the tools are known to."""
+    for found in _tool_references(layered):
+        if found.source.file in tools.policy_files:
+            yield from _check_name(found, tools)
+    for rule in policy.rules:
+        for kind in ("match", "no_match"):
+            for number, example in enumerate(getattr(rule.examples, kind)):
+                path = ("rules", rule.id, "examples", kind, number)
+                if layered.origin(path) in tools.policy_files:
+                    yield from _check_example(example, path, layered, tools)
+    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+        for entry in entries:
+            yield from _check_messages((section, entry.id), layered, tools)
+
+
+def _tool_references(layered: MergedPolicy) -> Iterator[ScalarNode]:
+    """Every place where a tool is named, or a glob for tools."""
+    tree = layered.tree
+    around: list[Node | None] = []
+    for section in _SECTIONS:
+        around += _child_values(tree.get(section))
+    for mark in _child_values(tree.get("marks")):
+        around += _child_values(mark)
+    classify = tree.get("classify")
+    around += _child_values(get_child(classify, "classes") if classify is not None else None)
+    for entry in around:
+        selector = entry.get("tools") if isinstance(entry, MappingNode) else None
+        outside = selector.get("outside") if isinstance(selector, MappingNode) else selector
+        yield from (item for item in _child_values(outside) if isinstance(item, ScalarNode))
+    limits = tree.get("limits")
+    levels = get_child(limits, "tools") if limits is not None else None
+    yield from (key for key, _ in levels.entries) if isinstance(levels, MappingNode) else ()
+
+
+def _child_values(node: Node | None) -> list[Node]:
+    if isinstance(node, MappingNode):
+        return [value for _, value in node.entries]
+    return list(node.items) if isinstance(node, SequenceNode) else []
+
+
+def _check_name(node: ScalarNode, tools: ToolCatalog) -> Iterator[Diagnostic]:
+    if tools.matching_tools(node.text):
+        return
+    if "*" in node.text or "?" in node.text:
+        message = f"{quote_text(node.text)} matches none of the tools in `schemas`"
+        yield node.source.diagnostic(
+            "reference/unmatched-tools", message, node.span, severity="warning"
+        )
+    else:
+        yield _unknown_name("tool", node.text, tools.name_type.members, node)
+
+
+def _check_example(
+    example: Example, path: Path, layered: MergedPolicy, tools: ToolCatalog
+) -> Iterator[Diagnostic]:
+    path = path if layered.has((*path, example.tool)) else (*path, "call")
+    called = layered.node(path)
+    if not isinstance(called, MappingNode) or example.tool not in called:
+        return
+    if example.tool not in tools.name_type.members:
+        yield _unknown_name(
+            "tool", example.tool, tools.name_type.members, called.key_node(example.tool)
+        )
+        return
+    taken, given = tools.arguments_of([example.tool]), called.get(example.tool)
+    if isinstance(taken, RecordType) and isinstance(given, MappingNode):
+        for key, _ in given.entries:
+            if key.text not in taken.fields:
+                owner = quote_text(example.tool)
+                yield _unknown_name("argument", key.text, taken.fields, key, owner)
+
+
+def _check_messages(path: Path, layered: MergedPolicy, tools: ToolCatalog) -> Iterator[Diagnostic]:
+    """Placeholders for arguments that none of the tools has."""
+    for field in ("message", "instead"):
+        node = layered.node((*path, field))
+        if not isinstance(node, ScalarNode) or node.source.file not in tools.policy_files:
+            continue
+        for placeholder in parse_message(node.text).placeholders:
+            root, _, name = placeholder.name.partition("call.args.")
+            taken = tools.arguments_at(path, layered)
+            argument = name.partition(".")[0]
+            if root or not name or not isinstance(taken, RecordType) or argument in taken.fields:
+                continue
+            span = node.subspan(placeholder.start, placeholder.end)
+            message = f"no tool that this is about has the argument {quote_text(argument)}"
+            hint = did_you_mean(argument, taken.fields)
+            yield layered.diagnostic("reference/unknown-argument", message, span, hint=hint)
+
+
+def _unknown_name(
+    kind: str, name: str, known: Iterable[str], node: ScalarNode, owner: str = "`schemas`"
+) -> Diagnostic:
+    message = f"{owner} has no {kind} {quote_text(name)}"
+    hint = did_you_mean(name, known)
+    return node.source.diagnostic(f"reference/unknown-{kind}", message, node.span, hint=hint)

@@ -1,0 +1,1 @@
+"""Policy files → layers: find, parse, validate against the schema."""

@@ -1,0 +1,284 @@
+"""Find the files of a policy and put them in order: what is extended comes before what extends.
+
+A name is a pack (`core`, `ml-training`, `packs/ml-training`) or a file, seen from the folder of
+the file that names it. A file outside may extend any other file there is, also through `..`: who
+can write it could as well copy the text. A file inside a pack may extend packs and files of its
+own folder. Nothing is ever fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import NamedTuple
+
+from policyguard.compiler import inputs
+from policyguard.engines.source import MAX_FILE_BYTES, Source
+from policyguard.engines.yaml_source import ParsedYaml, parse
+from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode
+from policyguard.engines.yaml_tree import SequenceNode as NodeList
+from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quote_text
+
+MAX_EXTENDS_DEPTH = 16
+"""How many files may extend one another in a row."""
+
+_POLICY_KEY = re.compile(r"^[{\s]*[\"']?policyguard[\"']?\s*:", re.MULTILINE)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class Layer(NamedTuple):
+    """One file of a policy, parsed."""
+
+    source: Source
+    root: Node
+
+
+class LoadedLayers(NamedTuple):
+    """The layers, the last one on top; `complete` is whether every file could be read.
+
+    `files` are those that were read, each with what was in it.
+    """
+
+    layers: list[Layer]
+    diagnostics: list[Diagnostic]
+    is_complete: bool
+    files: list[inputs.InputFile]
+
+
+def load_layers(names: Sequence[str | Path]) -> LoadedLayers:
+    """Read policies and all that they extend. Several are read as if extended in this order."""
+    loader = _Loader()
+    for name in names:
+        shown = str(name)
+        start = Source(shown, "")
+        asked = _Reference(shown, start, start.span(0, 0))
+        loader.visit(asked, _resolve_name(name, None), ())
+    return loader.result()
+
+
+def load_text(text: str | bytes, file: str) -> LoadedLayers:
+    """Read a policy that is given as text. What it extends is looked for from `file`'s folder."""
+    loader = _Loader()
+    place = os.path.abspath(file)  # noqa: PTH100 - resolves no link
+    loader.add_parsed(parse(text, file), _FileRef(file, place, None), ())
+    return loader.result()
+
+
+def load_tree(root: Node) -> LoadedLayers:
+    """Load a policy that stands in a file of something else, as the value `root`.
+
+    What it extends is looked for from that file's folder.
+    """
+    loader = _Loader()
+    shown = root.source.file
+    loader.add_layer(root, _FileRef(shown, os.path.abspath(shown), None), ())  # noqa: PTH100 - resolves no link
+    return loader.result()
+
+
+def read_sibling_file(name: ScalarNode) -> tuple[inputs.InputFile, bytes] | Diagnostic:
+    """The file that a policy names, with its bytes; or why it is not read.
+
+    It is seen from the policy's own folder, and lies in there, links followed. At most one byte
+    more than `LARGEST` is read.
+    """
+    asked = _Reference(name.text, name.source, name.span)
+    if name.source.file.startswith(inputs.PACK_PREFIX):
+        return asked.diagnostic("load/outside-folder", "a pack has no files of this kind")
+    folder = os.path.dirname(name.source.file)  # noqa: PTH120 - text only
+    found = _resolve_name(Path(name.text), _FileRef(name.source.file, "", None))
+    inside = os.path.realpath(folder or ".")
+    if isinstance(found, _Failure):
+        return asked.diagnostic(*found)
+    if os.path.commonpath([inside, found.key]) != inside:
+        message = f"{quote_text(name.text)} lies outside of the policy's folder"
+        return asked.diagnostic("load/outside-folder", message, "put it beside the policy")
+    data = _read_file(found)
+    if isinstance(data, _Failure):
+        return asked.diagnostic(*data)
+    return inputs.InputFile.from_data(found.display_name, found.key, data), data
+
+
+class _FileRef(NamedTuple):
+    """A file to read. `shown` is its name in reports, `key` tells it from all others.
+
+    `folder` is the pack's folder for a file in a pack, else None.
+    """
+
+    display_name: str
+    key: str
+    folder: Traversable | None
+
+    @property
+    def path(self) -> Traversable:
+        if self.folder is not None:
+            return self.folder.joinpath(self.display_name.rpartition("/")[2])
+        return Path(self.display_name)
+
+
+class _Reference(NamedTuple):
+    """Who asked for a file: the name in its words, and where it stands."""
+
+    name: str
+    source: Source
+    span: Span
+
+    def diagnostic(self, code: str, message: str, hint: str | None = None) -> Diagnostic:
+        return self.source.diagnostic(code, message, self.span, hint=hint)
+
+
+class _Failure(NamedTuple):
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class _Loader:
+    def __init__(self) -> None:
+        self._layers: list[Layer] = []
+        self._diagnostics: list[Diagnostic] = []
+        self._visited: set[str] = set()
+        self._is_complete = True
+        self._files: list[inputs.InputFile] = []
+
+    def result(self) -> LoadedLayers:
+        return LoadedLayers(self._layers, self._diagnostics, self._is_complete, self._files)
+
+    def visit(
+        self, asked: _Reference, found: _FileRef | _Failure, chain: tuple[_FileRef, ...]
+    ) -> None:
+        """Read a file and, before it, what it extends. `chain` leads here, from the outside in."""
+        if isinstance(found, _Failure):
+            self._report(asked, found)
+        elif found.key in (file.key for file in chain):
+            keys = [file.key for file in chain]
+            circle = [*chain[keys.index(found.key) :], found]
+            shown = " → ".join(file.display_name for file in circle)
+            self._report(
+                asked,
+                _Failure("load/extends-cycle", f"`{found.display_name}` extends itself: {shown}"),
+            )
+        elif len(chain) >= MAX_EXTENDS_DEPTH:
+            message = f"more than {MAX_EXTENDS_DEPTH} files extend one another in a row"
+            self._report(asked, _Failure("load/too-deep", message))
+        elif found.key not in self._visited:
+            self._visited.add(found.key)
+            data = _read_file(found)
+            if isinstance(data, _Failure):
+                self._report(asked, data)
+            else:
+                self._files.append(inputs.InputFile.from_data(found.display_name, found.key, data))
+                parsed = parse(data, found.display_name)
+                if chain and not _is_policy(parsed):
+                    message = f"{quote_text(found.display_name)} is no policy"
+                    hint = "a policy has `policyguard: 1`"
+                    self._report(asked, _Failure("load/not-a-policy", message, hint))
+                else:
+                    self.add_parsed(parsed, found, chain)
+
+    def add_parsed(self, parsed: ParsedYaml, file: _FileRef, chain: tuple[_FileRef, ...]) -> None:
+        """Go on with the tree of a parsed file."""
+        self._diagnostics += parsed.diagnostics
+        if parsed.root is None:
+            self._is_complete = False
+            return
+        self.add_layer(parsed.root, file, chain)
+
+    def add_layer(self, root: Node, file: _FileRef, chain: tuple[_FileRef, ...]) -> None:
+        """Read what a parsed file extends, and put it on top."""
+        for item in _extended_names(root):
+            asked = _Reference(item.text, root.source, item.span)
+            self.visit(asked, _resolve_name(item.text, file), (*chain, file))
+        self._layers.append(Layer(root.source, root))
+
+    def _report(self, asked: _Reference, refused: _Failure) -> None:
+        self._is_complete = False
+        self._diagnostics.append(asked.diagnostic(*refused))
+
+
+def _is_policy(parsed: ParsedYaml) -> bool:
+    """Whether a file is meant as one, errors or not. Nothing is quoted of what may be a secret."""
+    if parsed.root is None:
+        text = parsed.source.text  # empty where it is too large, or UTF-16
+        return not text or bool(_POLICY_KEY.search(text))
+    return isinstance(parsed.root, MappingNode) and parsed.root.get("policyguard") is not None
+
+
+def _extended_names(root: Node) -> Iterable[ScalarNode]:
+    items = root.get("extends") if isinstance(root, MappingNode) else None
+    if not isinstance(items, NodeList):
+        return ()
+    return [
+        item for item in items.items if isinstance(item, ScalarNode) and isinstance(item.value, str)
+    ]
+
+
+def _resolve_name(name: str | Path, origin: _FileRef | None) -> _FileRef | _Failure:
+    """The file that `name` means in the file `origin`, or in the caller's folder."""
+    if isinstance(name, str):
+        if _URL.match(name):
+            return _Failure(
+                "load/address", f"{quote_text(name)} is an address; policies are never fetched"
+            )
+        if inputs.PACK_NAME.fullmatch(name):
+            return _resolve_pack(name)
+        if origin is not None and origin.folder is not None:
+            if "/" in name or "\\" in name:
+                return _Failure("load/outside-pack", f"{quote_text(name)} lies outside of the pack")
+            shown = f"{origin.display_name.rpartition('/')[0]}/{name}"
+            return _FileRef(shown, shown, origin.folder)
+    if "\0" in str(name):
+        return _Failure("load/not-found", f"no file {quote_text(str(name))}")
+    folder = os.path.dirname(origin.display_name) if origin is not None else ""  # noqa: PTH120 - text only
+    shown = os.path.normpath(os.path.join(folder, name))  # noqa: PTH118 - pathlib keeps `..`
+    return _FileRef(shown, os.path.realpath(shown), None)
+
+
+def _resolve_pack(name: str) -> _FileRef | _Failure:
+    packs = resources.files("policyguard.policies")
+    bare = name.removeprefix("packs/")
+    inside = "core" if name == "core" else f"packs/{bare}"
+    folder = packs.joinpath(*inside.split("/"))
+    if not folder.joinpath("policy.yaml").is_file():
+        known = ["core", *_list_packs(packs.joinpath("packs"))]
+        hint = did_you_mean(bare, known)
+        if hint is None and Path(name).exists():
+            hint = f"a file is written with its folder: `./{name}`"
+        hint = hint or f"the packs are {', '.join(known)}"
+        return _Failure("load/not-found", f"no pack is named {quote_text(name)}", hint)
+    shown = f"{inputs.PACK_PREFIX}{inside}/policy.yaml"
+    return _FileRef(shown, shown, folder)
+
+
+def _list_packs(folder: Traversable) -> list[str]:
+    return sorted(pack.name for pack in folder.iterdir()) if folder.is_dir() else []
+
+
+def _read_file(file: _FileRef) -> bytes | _Failure:
+    try:
+        path = file.path
+        if path.is_dir():
+            return _Failure("load/not-a-file", f"{quote_text(file.display_name)} is a folder")
+        if not path.is_file():
+            if isinstance(path, Path) and path.exists():
+                return _Failure(
+                    "load/not-a-file", f"{quote_text(file.display_name)} is no ordinary file"
+                )
+            return _Failure(
+                "load/not-found", f"no file {quote_text(file.display_name)}", _suggest_file(file)
+            )
+        with path.open("rb") as handle:
+            return handle.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        return _Failure("load/unreadable", f"{quote_text(file.display_name)}: {reason.lower()}")
+
+
+def _suggest_file(file: _FileRef) -> str | None:
+    folder = file.folder or Path(file.display_name).parent
+    if not folder.is_dir():
+        return None
+    return did_you_mean(file.path.name, (entry.name for entry in folder.iterdir()))

@@ -1,0 +1,371 @@
+"""How a value that the schema refuses is put into words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from policyguard.compiler.load import scalars, schema
+from policyguard.engines import yaml_scalars
+from policyguard.engines.json_schema import ValidationProblem
+from policyguard.engines.yaml_tree import Node, ScalarNode
+from policyguard.model import diagnostic
+from policyguard.model.diagnostic import did_you_mean
+
+
+class SchemaMessage(NamedTuple):
+    """Code, message and help of a diagnostic.
+
+    `written` takes the place of the value, in YAML, where it is certain that this is meant.
+    """
+
+    code: str
+    message: str
+    hint: str | None = None
+    replacement: str | None = None
+
+
+_TYPE_LABELS = {
+    "array": "a list",
+    "boolean": "`true` or `false`",
+    "integer": "a whole number",
+    "null": "nothing",
+    "number": "a number",
+    "object": "a map",
+    "string": "text",
+}
+_SCALAR_LABELS = {
+    "cel": "a CEL expression",
+    "duration": "a duration",
+    "count": "a whole number",
+    "number": "a number",
+    "regex": "a regular expression",
+    "glob": "a glob",
+    "time": "a time",
+    "date": "a date",
+}
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
+_NUMERIC = ("count", "number", "duration")
+_WHITESPACE = re.compile(r"\s")
+_GLOB = r"^[^\s\[\]{}!]+$"
+_FLOW_SYNTAX = re.compile(r"[][{},]|: ")
+_CONDITIONS = ("when", "unless")
+_MAX_SHOWN_CHARS = 60
+_MAX_SECTIONS = 3
+_EFFECT_SYNONYMS = {
+    "abort": "halt",
+    "approve": "ask",
+    "confirm": "ask",
+    "deny": "block",
+    "forbid": "block",
+    "refuse": "block",
+    "reject": "block",
+    "stop": "halt",
+    "warn": "advise",
+}
+"""What other tools call effects."""
+_EXAMPLE_KEYS = {"tags", "roles", "user", "agent", "session", "marks", "at"}
+
+
+def describe_problem(problem: ValidationProblem, node: Node | None) -> SchemaMessage:
+    """Put `problem` into words. `node` is the value that it is about, where there is one."""
+    match problem.keyword:
+        case "additionalProperties":
+            return _describe_unknown_key(problem)
+        case "propertyNames":
+            return _describe_name(problem)
+        case "required":
+            missing = next(key for key in problem.expected if key not in problem.value)
+            return SchemaMessage("schema/missing-key", f"{_owner(problem)} needs `{missing}`")
+        case "dependentRequired":
+            return _describe_dependent(problem)
+        case "not":
+            first, second = problem.expected["required"]
+            return SchemaMessage("schema/conflict", f"`{first}` and `{second}` exclude each other")
+        case "anyOf" | "oneOf" if all("required" in branch for branch in problem.expected):
+            return _describe_choice(problem)
+        case "minItems" | "maxItems" if problem.expected > 1:
+            bound = "at least" if problem.keyword == "minItems" else "at most"
+            message = f"{_owner(problem)} takes {bound} {problem.expected} items"
+            return SchemaMessage("schema/value", f"{message}, not {len(problem.value)}")
+        case "minItems" | "minLength" | "minProperties":
+            return SchemaMessage("schema/empty", f"{_owner(problem)} is empty")
+        case "maxLength":
+            return SchemaMessage("schema/too-long", f"longer than {problem.expected:,} characters")
+        case "maxProperties":
+            return _describe_too_many(problem)
+        case "minimum":
+            message = f"{quote_value(problem.value)} is too small: at least {problem.expected}"
+            return SchemaMessage("schema/value", message)
+        case "exclusiveMinimum":
+            message = f"{quote_value(problem.value)} is too small: more than {problem.expected}"
+            return SchemaMessage("schema/value", message, "leave the key out")
+        case "maximum":
+            message = f"{quote_value(problem.value)} is too large: at most {problem.expected}"
+            return SchemaMessage("schema/value", message)
+        case "pattern":
+            return _describe_pattern(problem, node)
+        case "type" | "enum" | "const" | "anyOf" | "oneOf":
+            return _describe_mismatch(problem, node)
+        case _:
+            return SchemaMessage("schema/value", f"{quote_value(problem.value)} cannot stand here")
+
+
+def quote_value(value: object) -> str:
+    """A value of the author's in backticks; a list or map by its kind."""
+    if isinstance(value, dict | list):
+        return _TYPE_LABELS[schema.json_type(value)]
+    if value is None or isinstance(value, bool):
+        return f"`{json.dumps(value)}`"
+    return diagnostic.quote_text(str(value))
+
+
+def _owner(problem: ValidationProblem) -> str:
+    named = [step for step in problem.path if isinstance(step, str)]
+    if not named:
+        return str(problem.schema.get("x-name", "the policy"))
+    item = isinstance(problem.path[-1], int)
+    return f"an item of `{named[-1]}`" if item else f"`{named[-1]}`"
+
+
+def _describe_too_many(problem: ValidationProblem) -> SchemaMessage:
+    if problem.expected > 1:
+        message = f"{_owner(problem)} has more than {problem.expected:,} entries"
+        return SchemaMessage("schema/too-long", message)
+    around = problem.schema.get("x-name", "example")
+    hint = "write each as an item of its own"
+    if not problem.value.keys().isdisjoint(_EXAMPLE_KEYS):
+        hint = "beside other keys, the call itself stands under `call`"
+    return SchemaMessage("schema/conflict", f"several calls in one {around}", hint)
+
+
+def _describe_unknown_key(problem: ValidationProblem) -> SchemaMessage:
+    key = str(problem.path[-1])
+    known = list(problem.schema.get("properties", ()))
+    inside = schema.find_sections_with(key, dict(problem.schema))
+    if 1 <= len(inside) <= _MAX_SECTIONS:
+        return SchemaMessage(
+            "schema/unknown-key",
+            f"unknown key {quote_value(key)} here",
+            f"it stands under {_join_or(f'`{section}`' for section in inside)}",
+        )
+    hint = did_you_mean(key, known)
+    if hint is None and len(known) <= 8:
+        hint = "known here: " + ", ".join(f"`{name}`" for name in known)
+    return SchemaMessage("schema/unknown-key", f"unknown key {quote_value(key)}", hint)
+
+
+def _describe_name(problem: ValidationProblem) -> SchemaMessage:
+    message = f"{quote_value(problem.path[-1])} cannot be a name here"
+    return SchemaMessage(
+        "schema/name", message, _whitespace_hint(problem) or problem.schema.get("x-hint")
+    )
+
+
+def _whitespace_hint(problem: ValidationProblem) -> str | None:
+    """Help on a glob that fails because of its white space."""
+    text = str(problem.path[-1] if problem.keyword == "propertyNames" else problem.value)
+    if problem.expected != _GLOB or len(text) > _MAX_SHOWN_CHARS or not _WHITESPACE.search(text):
+        return None
+    meant = _WHITESPACE.sub("?", text.strip())
+    more = "" if meant == text.strip() else ", where `?` is any one character"
+    return f"no white space stands in it: write `{meant}`{more}"
+
+
+def _describe_dependent(problem: ValidationProblem) -> SchemaMessage:
+    given, needed = next(
+        (key, other)
+        for key, others in problem.expected.items()
+        for other in others
+        if key in problem.value and other not in problem.value
+    )
+    return SchemaMessage("schema/missing-key", f"`{given}` needs `{needed}` beside it")
+
+
+def _describe_choice(problem: ValidationProblem) -> SchemaMessage:
+    keys = [key for branch in problem.expected for key in branch["required"]]
+    given = [f"`{key}`" for key in keys if key in problem.value]
+    names = ", ".join(f"`{key}`" for key in keys)
+    if len(given) > 1:
+        return SchemaMessage(
+            "schema/conflict",
+            f"{_owner(problem)} has {' and '.join(given)}; exactly one of them is allowed",
+        )
+    amount = "one" if problem.keyword == "oneOf" else "at least one"
+    return SchemaMessage("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}")
+
+
+def _describe_pattern(problem: ValidationProblem, node: Node | None) -> SchemaMessage:
+    scalar = problem.schema.get("x-scalar", "")
+    found = _describe_yaml_trap(scalar, node)
+    if found:
+        return found
+    hint = _whitespace_hint(problem) or problem.schema.get("x-hint")
+    if scalar == "duration" and scalars.parse_duration(problem.value) == 0:
+        message = f"{quote_value(problem.value)} is too short: at least `1ms`"
+        return SchemaMessage(
+            "schema/value", message, "leave the key out; a limit is off with `none`"
+        )
+    if scalar in _SCALAR_LABELS:
+        message = f"{quote_value(problem.value)} is not {_SCALAR_LABELS[scalar]}"
+        return SchemaMessage(f"scalar/{scalar}", message, hint)
+    if problem.expected == r"\S":
+        return SchemaMessage("schema/empty", f"{_owner(problem)} needs a reason", hint)
+    return SchemaMessage(
+        "schema/value", f"{quote_value(problem.value)} has not the form wanted here", hint
+    )
+
+
+def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> SchemaMessage:
+    """A value of the wrong kind, or one that is none of those listed."""
+    value = problem.value
+    wanted = _expected(problem.keyword, problem.expected, problem.schema)
+    trapped = _describe_yaml_trap(wanted.scalar, node)
+    if trapped:
+        return trapped
+    if wanted.values and isinstance(value, str):
+        hint = _effect_hint(value, wanted.values) or did_you_mean(value, wanted.values)
+        return SchemaMessage("schema/value", f"{quote_value(value)} is not {wanted.text}", hint)
+    if wanted.scalar == "duration" and schema.json_type(value) == "number":
+        message = f"{quote_value(value)} is a number where a duration is meant"
+        return SchemaMessage("scalar/duration", message, f"write `{value}s`")
+    hint = problem.schema.get("x-hint") if problem.keyword == "const" else None
+    written = None
+    if wanted.text == "a map":
+        hint = _map_hint(problem)
+    elif wanted.text == "a list" and isinstance(value, dict):
+        hint = _items_hint(problem)
+    elif (
+        isinstance(value, str)
+        and "a list" in wanted.text
+        and 0 < len(value.strip()) <= _MAX_SHOWN_CHARS
+    ):
+        hint, written = f"write `[{value}]`", _list_source(node)
+    elif isinstance(value, bool) and problem.path[-1] in _CONDITIONS:
+        hint = _constant_hint(str(problem.path[-1]), value)
+    elif wanted.is_text and isinstance(node, ScalarNode) and 0 < len(node.text) <= _MAX_SHOWN_CHARS:
+        hint = f'if it is text, quote it: `"{node.text}"`'
+    found = "nothing" if value is None else quote_value(value)
+    return SchemaMessage("schema/type", f"expected {wanted.text}, found {found}", hint, written)
+
+
+def _effect_hint(value: str, known: Iterable[str]) -> str | None:
+    """Help on a word that other tools have for an effect."""
+    if "advise" not in known:
+        return None
+    if value == "allow":
+        return "what nothing refuses is allowed: take the entry out, or exempt calls with `unless`"
+    meant = _EFFECT_SYNONYMS.get(value.casefold())
+    return f"did you mean `{meant}`?" if meant is not None else None
+
+
+def _map_hint(problem: ValidationProblem) -> str | None:
+    """How what stands here is written as a map."""
+    value, key = problem.value, problem.path[-1] if problem.path else ""
+    if isinstance(value, list):
+        if not isinstance(problem.schema.get("additionalProperties"), dict):
+            return "write its keys without `-`: `key: value`"
+        first = value[0] if value and isinstance(value[0], dict) else {}
+        name = _display_name(first.get("id") or first.get("name") or next(iter(first), None))
+        return f"each entry stands under its name, without `-`: `{name}: …`"
+    if key in problem.schema.get("properties", {}):
+        return f"`{key}` stands where a name is wanted: indent it further, as a key of its entry"
+    if value is None:
+        return f"nothing stands below `{key}`: indent its keys further than it"
+    return None
+
+
+def _items_hint(problem: ValidationProblem) -> str | None:
+    """How a map by name is written as a list of entries that say their name."""
+    needed = schema.resolve_ref(problem.schema.get("items", {})).get("required", ())
+    if not needed or not problem.value:
+        return None
+    name = _display_name(next(iter(problem.value)))
+    return f"the order counts here: write each entry as an item, `- {needed[0]}: {name}`"
+
+
+def _display_name(name: object) -> str:
+    """A name of the policy that help can show; else what stands for one."""
+    return name if isinstance(name, str) and 0 < len(name) <= _MAX_SHOWN_CHARS else "name"
+
+
+def _list_source(node: Node | None) -> str | None:
+    """A single item as a list, as it is written; None where that would read otherwise."""
+    if not isinstance(node, ScalarNode) or node.style in ("|", ">"):
+        return None
+    text = node.source.text[node.start : node.end]
+    return f"[{text}]" if node.style or not _FLOW_SYNTAX.search(text) else None
+
+
+def _constant_hint(key: str, value: bool) -> str:
+    """Help on a condition that does not ask anything."""
+    if (key == "when") is not value:
+        return "such an entry is about no call: take it out"
+    then = "it is about every call" if value else "no call is exempt"
+    return f'leave `{key}` out, then {then}; where something must stand, `"{str(value).lower()}"`'
+
+
+class _Expected(NamedTuple):
+    text: str
+    values: tuple[str, ...] = ()
+    scalar: str = ""
+    is_text: bool = False
+
+
+def _expected(keyword: str, expected: Any, around: schema.Subschema | Any) -> _Expected:
+    if keyword in ("anyOf", "oneOf"):
+        branches = [_expected_of_branch(branch) for branch in expected]
+        values = tuple(value for branch in branches for value in branch.values)
+        is_text = any(branch.is_text for branch in branches)
+        return _Expected(_join_or(branch.text for branch in branches), values, "", is_text)
+    if keyword in ("enum", "const"):
+        values = tuple(str(value) for value in (expected if keyword == "enum" else [expected]))
+        listed = ", ".join(f"`{value}`" for value in values)
+        reads = "number" if schema.json_type(expected) == "number" else ""
+        return _Expected(f"one of {listed}" if len(values) > 1 else listed, values, reads)
+    scalar = around.get("x-scalar", "")
+    kinds = (expected,) if isinstance(expected, str) else tuple(expected)
+    reads = scalar if scalar in _NUMERIC else "boolean" if kinds == ("boolean",) else ""
+    text = (
+        _SCALAR_LABELS[scalar]
+        if scalar in _SCALAR_LABELS
+        else _join_or(_TYPE_LABELS[kind] for kind in kinds)
+    )
+    return _Expected(text, (), reads, "string" in kinds and not reads)
+
+
+def _join_or(texts: Iterable[str]) -> str:
+    *most, last = texts
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _expected_of_branch(branch: schema.Subschema) -> _Expected:
+    shape = schema.resolve_ref(branch)
+    for keyword in ("const", "enum", "type", "anyOf"):
+        if keyword in shape:
+            return _expected(keyword, shape[keyword], shape)
+    return _Expected("something else")
+
+
+def _describe_yaml_trap(reads: str, node: Node | None) -> SchemaMessage | None:
+    """Text where a boolean or a number is wanted, and which YAML 1.1 would have read as one."""
+    if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
+        return None
+    if reads in _NUMERIC and node.style and _NUMBER.fullmatch(node.text):
+        written = f"{node.text}s" if reads == "duration" else node.text
+        message = f"`{node.style}{node.text}{node.style}` is text, because of its quotes"
+        # A duration's unit is a guess.
+        certain = None if reads == "duration" else written
+        return SchemaMessage("scalar/quoted-number", message, f"write `{written}`", certain)
+    trap = None if node.style else yaml_scalars.yaml11_reading(node.text)
+    if trap and trap.kind == "boolean" and reads == "boolean":
+        message = f"`{node.text}` is text in YAML 1.2, not a boolean"
+        return SchemaMessage(
+            "yaml/boolean-trap", message, f"write `{trap.replacement}`", trap.replacement
+        )
+    if trap and trap.kind == "number" and reads in _NUMERIC:
+        message = f"`{node.text}` is text in YAML 1.2, not a number"
+        return SchemaMessage("yaml/number-trap", message, f"write `{trap.replacement}`")
+    return None

@@ -1,0 +1,1 @@
+"""Layers → one typed policy: merge, disable, substitute names."""

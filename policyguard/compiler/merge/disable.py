@@ -1,0 +1,147 @@
+"""The ids of a policy's entries, and how `disable` takes entries away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from policyguard.engines.yaml_tree import (
+    MappingNode,
+    Node,
+    Path,
+    ScalarNode,
+    SequenceNode,
+    descend,
+    get_child,
+    remove_paths,
+)
+from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
+
+_MAP_SECTIONS = (
+    "params",
+    "tags",
+    "lists",
+    "patterns",
+    "marks",
+    "budgets",
+    "rules",
+    "result_rules",
+    "exceptions",
+)
+_LIST_SECTIONS = ("signatures", "blame")
+
+
+def remove_disabled(
+    inherited: MappingNode, layer: MappingNode, broken: Iterable[tuple[str, str]] = ()
+) -> tuple[MappingNode, list[Diagnostic]]:
+    """Take away from `inherited` what `layer` disables.
+
+    An id is written in full (`rules/no-push`, `limits/default/repeat`, `classes/poll`) or by a
+    trailing part that only one entry has. `lost` are entries, with their sections, that were too
+    broken to be inherited; to disable them is no mistake.
+    """
+    wanted = layer.get("disable")
+    found: list[Diagnostic] = []
+    if not isinstance(wanted, MappingNode):
+        return inherited, found
+    known: dict[str, list[Path]] = {f"{section}/{name}": [] for section, name in broken}
+    known |= _collect_ids(inherited)
+    drop: set[Path] = set()
+    for key, _ in wanted.entries:
+        full = [name for name in known if name == key.text or name.endswith(f"/{key.text}")]
+        if key.text in known:
+            full = [key.text]
+        if not full:
+            message = f"nothing that is inherited has the id {quote_text(key.text)}"
+            short = {name.rpartition("/")[2] for name in known}
+            hint = did_you_mean(key.text, known) or did_you_mean(key.text, short)
+            found.append(
+                key.source.diagnostic("reference/unknown-id", message, key.span, hint=hint)
+            )
+        elif len(full) > 1:
+            message = f"{quote_text(key.text)} is the id of several entries"
+            hint = "write one of " + ", ".join(f"`{name}`" for name in full)
+            found.append(
+                key.source.diagnostic("reference/ambiguous-id", message, key.span, hint=hint)
+            )
+        else:
+            drop.update(known[full[0]])
+    cut = remove_paths(inherited, frozenset(drop))
+    return (cut if isinstance(cut, MappingNode) else inherited), found
+
+
+def collect_names(tree: Node) -> set[tuple[str, str]]:
+    """The names that a layer defines, each with its section: `("rules", "no-push")`.
+
+    Classes stand in the section `classes`.
+    """
+    found: set[tuple[str, str]] = set()
+    if isinstance(tree, MappingNode):
+        for section in _MAP_SECTIONS:
+            entries = tree.get(section)
+            found |= {
+                (section, name) for name in (entries if isinstance(entries, MappingNode) else ())
+            }
+        for section in _LIST_SECTIONS:
+            found |= {(section, name) for _, name in _named_items(tree.get(section), "id")}
+        found |= {("classes", name) for _, name in _named_items(_class_list(tree), "class")}
+    return found
+
+
+def find_duplicate_ids(layer: MappingNode) -> Iterator[Diagnostic]:
+    """Ids that a list of one layer gives twice; in a map a key could not stand twice."""
+    for section in _LIST_SECTIONS:
+        seen: set[str] = set()
+        for place, name in _named_items(layer.get(section), "id"):
+            if name in seen:
+                node, _ = descend(layer, (section, place, "id"))
+                message = f"the id `{name}` stands here a second time"
+                yield node.source.diagnostic("reference/duplicate-id", message, node.span)
+            seen.add(name)
+
+
+def _collect_ids(tree: MappingNode) -> dict[str, list[Path]]:
+    """Every entry's full id, and where it stands; several classes entries share theirs."""
+    found: dict[str, list[Path]] = {}
+    for section in _MAP_SECTIONS:
+        entries = tree.get(section)
+        if isinstance(entries, MappingNode):
+            for name in entries:
+                found[f"{section}/{name}"] = [(section, name)]
+    for section in _LIST_SECTIONS:
+        for place, name in _named_items(tree.get(section), "id"):
+            found[f"{section}/{name}"] = [(section, place)]
+    for place, name in _named_items(_class_list(tree), "class"):
+        found.setdefault(f"classes/{name}", []).append(("classify", "classes", place))
+    for level, path in _limit_kinds(tree.get("limits")):
+        found.setdefault(f"limits/{level}", []).append(path[:-1])
+        found[f"limits/{level}/{path[-1]}"] = [path]
+    return found
+
+
+def _class_list(tree: MappingNode) -> Node | None:
+    classify = tree.get("classify")
+    return get_child(classify, "classes") if classify is not None else None
+
+
+def _named_items(entries: Node | None, key: str) -> Iterator[tuple[int, str]]:
+    if isinstance(entries, SequenceNode):
+        for place, entry in enumerate(entries.items):
+            name = entry.get(key) if isinstance(entry, MappingNode) else None
+            if isinstance(name, ScalarNode):
+                yield place, name.text
+
+
+def _limit_kinds(limits: Node | None) -> Iterator[tuple[str, Path]]:
+    """Every kind of every level: the level's name, and the path to the kind."""
+    if not isinstance(limits, MappingNode):
+        return
+    for group, value in limits.entries:
+        if not isinstance(value, MappingNode):
+            continue
+        if group.text == "default":
+            yield from (("default", ("limits", "default", kind)) for kind in value)
+        else:
+            for name, level in value.entries:
+                for kind in level if isinstance(level, MappingNode) else ():
+                    path = ("limits", group.text, name.text, kind)
+                    yield f"{group.text}:{name.text}", path

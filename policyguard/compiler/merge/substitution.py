@@ -1,0 +1,179 @@
+"""Put the values of params and lists where a policy writes `$name`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from policyguard.compiler.load import scalars, schema
+from policyguard.compiler.load.layer_validation import prune
+from policyguard.compiler.load.schema_messages import describe_problem
+from policyguard.engines.yaml_tree import (
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    descend,
+    to_plain,
+)
+from policyguard.model.diagnostic import Diagnostic, did_you_mean
+from policyguard.model.policy import Value
+
+_SINGLE_VALUES = frozenset({"duration", "count", "number", "amount"})
+"""How the schema says that one value is read (`x-scalar`) where `$name` may stand for it."""
+_LIST_ITEMS = frozenset({"name", "glob"})
+"""The same for the items of lists, where a list's items take the place of its `$name`."""
+
+MAX_LIST_ITEMS = 100_000
+"""How many items may stand, all told, where lists are named."""
+
+
+class KnownNames(NamedTuple):
+    """The values that names stand for.
+
+    `unsure` are names that exist but whose value is broken, and None where a layer is missing so
+    that any name may exist: nothing is said about those.
+    """
+
+    params: dict[str, Value]
+    broken: frozenset[str] | None
+
+
+def substitute_names(tree: MappingNode, known: KnownNames) -> tuple[MappingNode, list[Diagnostic]]:
+    """Resolve every `$name` in a merged policy, and check that what it stands for fits."""
+    resolver = _Resolver(tree, known)
+    found = resolver.resolve()
+    if not resolver.found_any:
+        return found, []
+    problems = schema.validator().validate(to_plain(found))
+    for problem in problems:
+        node, rest = descend(found, problem.path)
+        name = resolver.substituted.get(id(node))
+        if name is not None and not rest:
+            said = describe_problem(problem, None)
+            message = f"`{name}` cannot stand here: {said.message}"
+            resolver.report(node, said.code, message, said.hint)
+    pruned, _ = prune(found, problems)
+    return pruned if pruned is not None else found, resolver.diagnostics
+
+
+class _Resolver:
+    def __init__(self, tree: MappingNode, known: KnownNames) -> None:
+        self._tree = tree
+        self._known = known
+        section = tree.get("lists")
+        self._lists = dict(_lists_by_name(section)) if isinstance(section, MappingNode) else {}
+        self._expanding: list[str] = []
+        self._item_count = 0
+        self.found_any = False
+        """Whether there was any `$name` at all."""
+        self._flattened: dict[str, list[Node]] = {}
+        self.substituted: dict[int, str] = {}
+        """By identity of a node that stands for a `$name`: the name."""
+        self.diagnostics: list[Diagnostic] = []
+
+    def resolve(self) -> MappingNode:
+        found = self._resolve_node(self._tree, schema.document())
+        return found if isinstance(found, MappingNode) else self._tree
+
+    def report(self, node: Node, code: str, message: str, hint: str | None = None) -> None:
+        self.diagnostics.append(node.source.diagnostic(code, message, node.span, hint=hint))
+
+    def _resolve_node(self, node: Node, around: schema.Subschema) -> Node | None:
+        """`node` with its names resolved; None where it stands for something that is not known."""
+        shape = schema.resolve_for(around, to_plain(node))
+        if isinstance(node, ScalarNode):
+            name = _reference_name(node) if shape.get("x-scalar") in _SINGLE_VALUES else None
+            return node if name is None else self._resolve_scalar(node, name)
+        if isinstance(node, SequenceNode):
+            return node.with_items(self._resolve_items(node, shape))
+        entries = [
+            (key, self._resolve_node(value, schema.child_schema(shape, key.text)))
+            for key, value in node.entries
+        ]
+        return node.with_entries((key, value) for key, value in entries if value is not None)
+
+    def _resolve_items(self, node: SequenceNode, shape: schema.Subschema) -> Iterator[Node]:
+        for index, item in enumerate(node.items):
+            below = schema.child_schema(shape, index)
+            spliced = schema.resolve_for(below, to_plain(item)).get("x-scalar") in _LIST_ITEMS
+            name = _reference_name(item) if spliced else None
+            if name is not None and isinstance(item, ScalarNode):
+                yield from self._resolve_list_item(item, name)
+            else:
+                found = self._resolve_node(item, below)
+                if found is not None:
+                    yield found
+
+    def _resolve_scalar(self, node: ScalarNode, name: str) -> ScalarNode | None:
+        self.found_any = True
+        if name in self._known.params:
+            return self._substitute_param(node, name)
+        if name in self._lists:
+            self.report(node, "reference/list", f"`${name}` is a list; one value is wanted here")
+        else:
+            self._report_unknown(node, name, self._known.params)
+        return None
+
+    def _resolve_list_item(self, node: ScalarNode, name: str) -> list[Node]:
+        self.found_any = True
+        if name in self._lists:
+            return self._flatten(node, name)
+        if name in self._known.params:
+            return [self._substitute_param(node, name)]
+        self._report_unknown(node, name, [*self._lists, *self._known.params])
+        return []
+
+    def _flatten(self, node: ScalarNode, name: str) -> list[Node]:
+        """The items of a list, those of lists that it names in their place."""
+        if name in self._expanding:
+            circle = " → ".join(f"${step}" for step in [*self._expanding, name])
+            self.report(node, "reference/list-cycle", f"`${name}` contains itself: {circle}")
+            return []
+        if name not in self._flattened:
+            self._expanding.append(name)
+            flat: list[Node] = []
+            for item in self._lists[name].items:
+                inner = _reference_name(item)
+                if inner is not None and isinstance(item, ScalarNode):
+                    flat += self._resolve_list_item(item, inner)
+                else:
+                    flat.append(item)
+            self._expanding.pop()
+            self._flattened[name] = flat
+        items = self._flattened[name]
+        for item in items:
+            self.substituted.setdefault(id(item), f"${name}")
+        self._item_count += len(items)
+        if self._item_count > MAX_LIST_ITEMS:
+            if self._item_count - len(items) <= MAX_LIST_ITEMS:
+                message = f"lists in lists: the policy has more than {MAX_LIST_ITEMS:,} items here"
+                self.report(node, "reference/too-many", message)
+            return []
+        return items
+
+    def _substitute_param(self, node: ScalarNode, name: str) -> ScalarNode:
+        value = self._known.params[name]
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        # Nobody can point into a value that does not stand here: the place is the name's.
+        found = replace(node, text=text, value=value)
+        self.substituted[id(found)] = f"${name}"
+        return found
+
+    def _report_unknown(self, node: ScalarNode, name: str, known: Iterable[str]) -> None:
+        if self._known.broken is None or name in self._known.broken:
+            return
+        close = did_you_mean(name, known)
+        hint = close.replace("`", "`$", 1) if close else None
+        self.report(node, "reference/unknown-name", f"no param or list is named `{name}`", hint)
+
+
+def _lists_by_name(section: MappingNode) -> Iterator[tuple[str, SequenceNode]]:
+    for key, value in section.entries:
+        if isinstance(value, SequenceNode):
+            yield key.text, value
+
+
+def _reference_name(node: Node) -> str | None:
+    return scalars.parse_reference(node.value) if isinstance(node, ScalarNode) else None

@@ -1,0 +1,130 @@
+"""The merged tree as a typed policy: defaults filled in, short forms written out.
+
+Whatever is not given has the schema's `default`; no default stands here but those that depend on
+something else (`on_error` on the rule's effect).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from policyguard.compiler.load import scalars, schema
+from policyguard.engines.yaml_tree import MappingNode, to_plain
+from policyguard.model.policy import Policy, Value
+
+_BY_ID = ("budgets", "rules", "marks", "result_rules", "exceptions")
+_METADATA = ("owner", "severity", "docs", "labels", "reason", "mode", "locked")
+
+
+def build_typed_policy(tree: MappingNode, params: dict[str, Value], digest: str) -> Policy:
+    """Build the policy from a tree that the schema has nothing against, and its params' values."""
+    policy = _normalize(to_plain(tree), schema.document(), fill=True)
+    for key in ("policyguard", "extends", "disable"):
+        policy.pop(key, None)
+    policy.setdefault("name", "")
+    for section in _BY_ID:
+        policy[section] = [{"id": name, **entry} for name, entry in _section_items(policy, section)]
+    policy["params"] = {
+        name: _normalize_param(entry, params[name])
+        for name, entry in _section_items(policy, "params")
+        if name in params
+    }
+    policy["lists"] = {
+        name: items for name, items in _section_items(policy, "lists") if isinstance(items, list)
+    }
+    policy["tags"] = {
+        name: {"type": entry} if isinstance(entry, str) else entry
+        for name, entry in _section_items(policy, "tags")
+    }
+    policy["patterns"] = {
+        name: {"match": entry} if isinstance(entry, str) else entry
+        for name, entry in _section_items(policy, "patterns")
+    }
+    policy["limits"] = _flatten_levels(policy.get("limits", {}))
+    radius = policy.get("radius", [])
+    policy["radius"] = radius if isinstance(radius, list) else [radius]
+    for rule in policy["rules"]:
+        effect = rule["effect"]
+        rule.setdefault("on_error", "block" if effect == "halt" else effect)
+    return msgspec.convert({**policy, "digest": digest}, Policy)
+
+
+def _normalize(value: Any, around: schema.Subschema, *, fill: bool) -> Any:
+    shape = schema.resolve_for(around, value)
+    fill = fill and shape.get("x-defaults", True)
+    found: Any = value
+    if isinstance(value, dict):
+        found = {
+            key: _normalize(below, schema.child_schema(shape, key), fill=fill)
+            for key, below in value.items()
+        }
+        if fill:
+            found |= _defaults(value, shape)
+    elif isinstance(value, list):
+        found = [
+            _normalize(item, schema.child_schema(shape, place), fill=fill)
+            for place, item in enumerate(value)
+        ]
+    return _normalize_scalar(found, shape.get("x-scalar", ""))
+
+
+def _defaults(value: dict[str, Any], shape: schema.Subschema) -> dict[str, Any]:
+    filled = {}
+    for key, below in shape.get("properties", {}).items():
+        resolved = schema.resolve_ref(below)
+        if key not in value and "default" in resolved:
+            filled[key] = _normalize(resolved["default"], below, fill=True)
+    return filled
+
+
+def _normalize_scalar(value: Any, reads: str) -> Any:
+    """A value in the one form that the model has for it."""
+    match reads:
+        case "duration":
+            return scalars.parse_duration(value)
+        case "count" | "number":
+            return scalars.normalize_number(value)
+        case "amount":
+            found = scalars.parse_duration(value) if isinstance(value, str) else None
+            return scalars.normalize_number(value) if found is None else found
+        case "selector":
+            if isinstance(value, list):
+                return {"items": value}
+            return {"items": value["outside"], "outside": True}
+        case "per":
+            scope, *keys = value if isinstance(value, list) else [value]
+            return {"scope": scope, "keys": keys}
+        case "example":
+            return _normalize_example(value)
+    return value
+
+
+def _normalize_example(value: dict[str, Any]) -> dict[str, Any]:
+    rest = dict(value)
+    ((tool, given),) = rest.pop("call").items() if "call" in value else value.items()
+    if "call" not in value:
+        rest = {}
+    return {"tool": tool, "command" if isinstance(given, str) else "args": given, **rest}
+
+
+def _normalize_param(entry: Any, value: Value) -> dict[str, Any]:
+    given = entry if isinstance(entry, dict) else {}
+    kept = {key: given[key] for key in ("env", "unit", *_METADATA) if key in given}
+    bounds = {
+        key: _normalize_scalar(given[key], "amount") for key in ("min", "max") if key in given
+    }
+    return {"value": value, **kept, **bounds}
+
+
+def _flatten_levels(limits: dict[str, Any]) -> dict[str, Any]:
+    levels = {"default": limits["default"]} if "default" in limits else {}
+    for group in ("classes", "tools"):
+        for name, level in limits.get(group, {}).items():
+            levels[f"{group}:{name}"] = level
+    return levels
+
+
+def _section_items(policy: dict[str, Any], section: str) -> list[tuple[str, Any]]:
+    return list(policy.get(section, {}).items())

@@ -1,0 +1,198 @@
+"""Where each character of a YAML scalar's value stands in the file.
+
+A parser says where a scalar begins and what its value is, not where the parts of the value are:
+quotes, escapes, folded lines, indentation lie between. Each walk below reads the scalar once more
+as the parser did, and yields every character of the value with its place. A walk whose characters
+do not add up to the value is not believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+LocatedCharacter = tuple[str, int, int]
+"""One character of the value, and the offsets in the file where it begins and ends."""
+
+
+class ValuePositions(NamedTuple):
+    """For each character of a value, where it begins and where it ends in the file.
+
+    `start` is where the value would begin, for a value without characters.
+    """
+
+    starts: list[int]
+    ends: list[int]
+    first: int
+
+    def start_of(self, index: int) -> int:
+        """Where character `index` begins; past the last one, where the value ends."""
+        if index < len(self.starts):
+            return self.starts[index]
+        return self.ends[-1] if self.ends else self.first
+
+    def end_of(self, index: int) -> int:
+        """Where the characters before `index` end."""
+        return self.ends[index - 1] if index else self.start_of(0)
+
+
+_ESCAPES = dict(
+    zip(
+        '0abt\tnvfre "/\\N_LP',
+        '\0\a\b\t\t\n\v\f\r\x1b "/\\\x85\xa0\u2028\u2029',
+        strict=True,
+    )
+)
+_HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+_WHITE_SPACE = re.compile(r"[ \t\n]+")
+_BLANK = re.compile(r"(?:[ \t]*\n)*(?:[ \t]*\Z)?")
+_HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+
+
+def locate_value(text: str, start: int, end: int, style: str, value: str) -> ValuePositions | None:
+    r"""Find the value of the YAML scalar in `text[start:end]`; `style` is as in `Scalar`.
+
+    `text` has `\n` for each line break. None where the walk does not lead to the value.
+    """
+    first = start + (style in ("'", '"'))
+    for walk in _scans(text, start, end, style):
+        pieces = list(walk)[: len(value)]
+        if "".join(character for character, _, _ in pieces) == value:
+            return ValuePositions(
+                [place for _, place, _ in pieces], [stop for *_, stop in pieces], first
+            )
+    return None
+
+
+def _scans(text: str, start: int, end: int, style: str) -> Iterator[Iterable[LocatedCharacter]]:
+    if style == '"':
+        yield _double_quoted(text, start + 1, end - 1)
+    elif style == "'":
+        yield _single_quoted(text, start + 1, end - 1)
+    elif style in ("|", ">"):
+        header = _HEADER.match(text, start)
+        if header is None:
+            return
+        blank = _BLANK.match(text, end)
+        lines = list(_lines(text, header.end(), blank.end() if blank else end))
+        for indent in _candidate_indents(text, lines):
+            yield _block(text, lines, indent, folded=style == ">")
+    else:
+        yield _plain(text, start, end)
+
+
+def _plain(text: str, position: int, end: int) -> Iterator[LocatedCharacter]:
+    while position < end:
+        run = _WHITE_SPACE.match(text, position, end)
+        if run:
+            yield from _fold_white_space(text, run.start(), run.end())
+            position = run.end()
+        else:
+            yield text[position], position, position + 1
+            position += 1
+
+
+def _single_quoted(text: str, position: int, end: int) -> Iterator[LocatedCharacter]:
+    while position < end:
+        run = _WHITE_SPACE.match(text, position, end)
+        if run:
+            yield from _fold_white_space(text, run.start(), run.end())
+            position = run.end()
+        else:
+            width = 2 if text[position] == "'" else 1
+            yield text[position], position, position + width
+            position += width
+
+
+def _double_quoted(text: str, position: int, end: int) -> Iterator[LocatedCharacter]:
+    while position < end:
+        run = _WHITE_SPACE.match(text, position, end)
+        if run:
+            yield from _fold_white_space(text, run.start(), run.end())
+            position = run.end()
+        elif text[position] != "\\":
+            yield text[position], position, position + 1
+            position += 1
+        elif text[position + 1] == "\n":
+            # An escaped line break joins the lines; only further breaks in the gap are kept.
+            run = _WHITE_SPACE.match(text, position + 1, end)
+            stop = run.end() if run else position + 2
+            yield from _line_breaks(text, position + 2, stop)
+            position = stop
+        else:
+            width = 2 + _HEX_DIGITS.get(text[position + 1], 0)
+            yield _unescape(text[position + 1 : position + width]), position, position + width
+            position += width
+
+
+def _unescape(escape: str) -> str:
+    if escape[0] in _HEX_DIGITS:
+        return chr(int(escape[1:], 16))
+    return _ESCAPES.get(escape, "")
+
+
+def _fold_white_space(text: str, start: int, end: int) -> Iterator[LocatedCharacter]:
+    """White space in a flow scalar: kept within a line, folded around line breaks."""
+    first = text.find("\n", start, end)
+    if first < 0:
+        yield from ((text[place], place, place + 1) for place in range(start, end))
+    elif text.find("\n", first + 1, end) < 0:
+        yield " ", first, first + 1
+    else:
+        yield from _line_breaks(text, first + 1, end)
+
+
+def _line_breaks(text: str, start: int, end: int) -> Iterator[LocatedCharacter]:
+    return ((text[place], place, place + 1) for place in range(start, end) if text[place] == "\n")
+
+
+def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends; the line break is not part of it."""
+    while start < end:
+        stop = text.find("\n", start, end)
+        stop = end if stop < 0 else stop
+        yield start, stop
+        start = stop + 1
+
+
+def _candidate_indents(text: str, lines: list[tuple[int, int]]) -> list[int]:
+    """Return the indentations that a block scalar of these lines may have, likeliest first.
+
+    The first line with text shows it, unless the header gives a digit; that one counts from the
+    indentation of the parent, which is not known here.
+    """
+    shown = next((_indent_of(text, *line) for line in lines if text[slice(*line)].strip(" ")), 0)
+    deepest = max((_indent_of(text, *line) for line in lines), default=0)
+    return [shown, *(indent for indent in range(1, deepest + 2) if indent != shown)]
+
+
+def _indent_of(text: str, start: int, end: int) -> int:
+    line = text[start:end]
+    return len(line) - len(line.lstrip(" "))
+
+
+def _block(
+    text: str, lines: list[tuple[int, int]], indent: int, *, folded: bool
+) -> Iterator[LocatedCharacter]:
+    """All characters of a block scalar, every final line break included.
+
+    In a folded one, a single line break between two lines that do not begin with white space is a
+    space, and of several the first is dropped.
+    """
+    pending: list[int] = []
+    spaced = True
+    for start, stop in lines:
+        begin = min(start + indent, stop)
+        if begin == stop:
+            pending.append(stop)
+            continue
+        indented = text[begin] in " \t"
+        if folded and not spaced and not indented:
+            if len(pending) == 1:
+                yield " ", pending[0], pending[0] + 1
+            pending = pending[1:] if len(pending) > 1 else []
+        yield from (("\n", place, place + 1) for place in pending)
+        yield from ((text[place], place, place + 1) for place in range(begin, stop))
+        pending, spaced = [stop], indented
+    yield from (("\n", place, place + 1) for place in pending)

@@ -1,0 +1,1 @@
+"""Budgets: caps on totals and rates, and the ledger of what was used."""

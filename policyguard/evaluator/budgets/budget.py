@@ -1,0 +1,373 @@
+"""`budgets`: how much of something a scope may use, in all or per window of time.
+
+Calls, `sum` of an argument and calls at once are drawn when the call is admitted, so parallel calls
+cannot overshoot; tokens, cost and whatever reads the outcome are known afterwards: such a call is
+admitted while what was used is below the limit, and drawn when it has completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from policyguard.evaluator.activation import Expression
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
+from policyguard.evaluator.limits.escalation import Escalation
+from policyguard.evaluator.messages import MessageTemplate, format_duration, quote_value
+from policyguard.evaluator.session_state import SessionState
+from policyguard.model.amounts import SCALE, to_units
+from policyguard.model.decision import Violation
+from policyguard.model.effect import Effect
+from policyguard.model.errors import ExpressionError
+from policyguard.model.event import Charge
+from policyguard.model.outcome import Outcome
+
+
+class CompiledBudget:
+    """One compiled budget.
+
+    `kind` is calls, tokens, cost, time, at_once or sum; `max` is in units of 1e-9 (time: ns);
+    `scope` is turn, session, agent, user, project or global; `keys` are the further parts of
+    `per`, of which only a `digest` is kept. `agents` tells whether an agent's name is one of those
+    that own this budget. `reserve` is held per call until its tokens or cost are known, `extend`
+    what an approval or a grant adds (both as `max`). `most` caps the draws remembered in a window,
+    `most_keys` the accounts.
+    """
+
+    __slots__ = (
+        "digest",
+        "escalation",
+        "extend",
+        "id",
+        "instead",
+        "is_owned_by",
+        "keys",
+        "kind",
+        "max",
+        "max_charges",
+        "max_keys",
+        "message",
+        "observe",
+        "post_paid",
+        "reads_time",
+        "reserve",
+        "scope",
+        "selective",
+        "sum",
+        "when",
+        "when_post_paid",
+        "within",
+    )
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the field's name in the language
+        *,
+        kind: str,
+        max: int,  # noqa: A002 - the field's name in the language
+        scope: str,
+        keys: tuple[Expression, ...],
+        within: int | None,
+        when: Expression | None,
+        when_post_paid: bool,
+        sum: Expression | None,  # noqa: A002 - the field's name in the language
+        sum_post_paid: bool,
+        is_owned_by: Callable[[str], bool],
+        selective: bool,
+        escalation: Escalation,
+        reserve: int,
+        extend: int | None,
+        message: MessageTemplate | None,
+        instead: MessageTemplate | None,
+        observe: bool,
+        reads_time: bool,
+        digest: Callable[[str], str],
+        max_charges: int,
+        max_keys: int,
+    ) -> None:
+        self.id = id
+        self.kind = kind
+        self.max = max
+        self.scope = scope
+        self.keys = keys
+        self.within = within
+        self.when = when
+        self.when_post_paid = when_post_paid
+        self.sum = sum
+        self.post_paid = kind in ("tokens", "cost") or sum_post_paid or when_post_paid
+        self.is_owned_by = is_owned_by
+        self.selective = selective
+        self.escalation = escalation
+        self.reserve = reserve
+        self.extend = extend
+        self.message = message
+        self.instead = instead
+        self.observe = observe
+        self.reads_time = reads_time or within is not None
+        self.digest = digest
+        self.max_charges = max_charges
+        self.max_keys = max_keys
+
+    @property
+    def extension(self) -> float:
+        """What an approval adds, in the budget's own unit."""
+        return (self.extend or 0) / SCALE
+
+    def evaluate(self, ledger: UsageLedger, attempt: Attempt) -> Violation | None:
+        """What the budget has against the attempt; where nothing, its charges join the attempt's.
+
+        What cannot be decided counts against the call: an error in `when` counts as true, one in
+        `sum` or a key refuses.
+        """
+        if self.reads_time and attempt.at is None:
+            return None  # a record without times: no window can be told, and the report says so
+        if self.when is not None and not self.when_post_paid and not self._applies_to(attempt):
+            return None
+        try:
+            amount = self._upfront_amount(attempt)
+            suffix = self._key_suffix(attempt)
+        except ExpressionError as error:
+            text = f"the budget cannot be reckoned: {attempt.add_error(self.id, error)}"
+            return self._violation(attempt, None, 0, self.escalation.effect, text)
+        found: Violation | None = None
+        for owner, scope in self.owners(attempt.session):
+            key = scope + suffix
+            account = ledger.get(self.id, key)
+            if account is None and suffix and self._has_too_many_keys(ledger, owner):
+                text = "the budget has too many different keys"
+                return self._violation(attempt, None, 0, self.escalation.effect, text)
+            granted = self._granted_amount(ledger, scope, suffix)
+            charge = Charge(self.id, key, amount)
+            violation = self._evaluate_scope(account, granted, charge, owner, attempt)
+            if violation is not None:
+                if found is None or violation.effect > found.effect:
+                    found = violation
+                if violation.effect is Effect.ASK and self.extend is not None:
+                    attempt.approval_charges = (*attempt.approval_charges, charge)
+            if self.kind == "calls" and self.escalation.thresholds:
+                attempt.attempt_charges = (*attempt.attempt_charges, charge)
+            # Also where it is over: with the effect *advise* the call runs, and is paid.
+            attempt.charges = (*attempt.charges, charge)
+        return found
+
+    def _applies_to(self, attempt: Attempt) -> bool:
+        assert self.when is not None  # noqa: S101 - both callers have asked
+        try:
+            answer = self.when(attempt.activation)
+        except ExpressionError as error:
+            attempt.add_error(self.id, error)
+            return True
+        if answer is False:
+            return False
+        if answer is not True:
+            attempt.add_error(self.id, "`when` is not a bool")
+        return True
+
+    def _upfront_amount(self, attempt: Attempt) -> int:
+        """What the call draws at admission."""
+        if self.kind in ("calls", "at_once"):
+            return 0 if self.post_paid else SCALE
+        if self.kind == "sum" and self.sum is not None and not self.post_paid:
+            return _to_units(self.sum(attempt.activation))
+        if self.kind in ("tokens", "cost"):
+            estimate = attempt.estimate.get(self.kind)
+            return self.reserve if estimate is None else _to_units(estimate)
+        return 0
+
+    def _key_suffix(self, attempt: Attempt) -> str:
+        parts = []
+        for key in self.keys:
+            value = key(attempt.activation)
+            if not isinstance(value, str):
+                raise ExpressionError("a key of `per` is not a string")
+            parts.append(f"\x1f{self.digest(value)}")
+        return "".join(parts)
+
+    def owners(self, session: SessionState) -> Iterator[tuple[SessionState, str]]:
+        """The sessions that pay for this session's calls, each with its scope's key.
+
+        For turn and session, those of the session and of all its ancestors whose agent owns the
+        budget.
+        """
+        if self.scope in ("session", "turn"):
+            owner: SessionState | None = session
+            while owner is not None:
+                if self.is_owned_by(owner.agent):
+                    turn = "" if self.scope == "session" else f"\x1e{owner.turn}"
+                    yield owner, owner.id + turn
+                owner = owner.parent
+        elif self.is_owned_by(session.agent):
+            yield session, session.scope_keys[self.scope]
+
+    def _has_too_many_keys(self, ledger: UsageLedger, owner: SessionState) -> bool:
+        """Whether there is no room for one more account: of the owner, or of them all."""
+        if self.scope not in ("session", "turn"):
+            return ledger.key_count(self.id) >= self.max_keys
+        owned = owner.usage_keys if self.scope == "session" else owner.turn_usage_keys
+        if len(owned) < self.max_keys:
+            return False
+        return sum(budget == self.id for budget, _ in owned) >= self.max_keys
+
+    def _granted_amount(self, ledger: UsageLedger, scope: str, suffix: str) -> int:
+        account = ledger.get(self.id, scope) if suffix else None
+        return account.granted if account is not None else 0
+
+    def _evaluate_scope(
+        self,
+        usage: BudgetUsage | None,
+        granted: int,
+        charge: Charge,
+        owner: SessionState,
+        attempt: Attempt,
+    ) -> Violation | None:
+        extended = granted + (usage.granted if usage is not None else 0)
+        limit = self.max + extended
+        used = self._used_amount(usage, owner, attempt)
+        if used is None:  # a clock that has not begun, or is not told
+            return None if limit else self._violation(attempt, 0, limit, self.escalation.effect)
+        amount = charge.amount
+        height = used
+        if self.kind == "time":
+            over = used >= limit
+            if not over and not self.observe and self.escalation.effect >= Effect.BLOCK:
+                attempt.cap_timeout(limit - used, self.id)
+        elif self.post_paid:
+            over = used + amount > limit or used >= limit
+        else:
+            over = used + amount > limit
+            height += amount
+            if self.kind == "calls" and attempt.session.refused_attempts:
+                height += SCALE * attempt.session.count_refusals_of(self.id, charge.key)
+        # What was granted lifts the steps as it lifts the limit.
+        effect = self.escalation.effect_at(height - extended, limit_reached=over)
+        if effect is None:
+            return None
+        retry = None
+        if over and usage is not None and self.within is not None and attempt.at is not None:
+            frees = usage.fits_at(used + max(amount, 1) - limit, self.within)
+            retry = (frees - attempt.at) / 1e9 if frees is not None else None
+        if effect < Effect.ASK and self.kind != "time" and not self.post_paid:
+            used += amount  # the note stands on this call's own result
+        return self._violation(attempt, used, limit, effect, retry_after=retry, over=over)
+
+    def _used_amount(
+        self, usage: BudgetUsage | None, owner: SessionState, attempt: Attempt
+    ) -> int | None:
+        """What counts now; None for a time that cannot be told."""
+        if self.kind == "time":
+            start = self._started_at(usage, owner)
+            return None if attempt.at is None or start is None else attempt.at - start
+        if usage is None:
+            return 0
+        if self.kind == "at_once":
+            return usage.running * SCALE
+        return usage.used_at(attempt.at, self.within)
+
+    def remaining(self, ledger: UsageLedger, attempt: Attempt) -> float | None:
+        """What is left for a call like this, in the budget's unit (seconds for `time`)."""
+        try:
+            suffix = self._key_suffix(attempt)
+        except ExpressionError:
+            return None
+        least: int | None = None
+        for owner, scope in self.owners(attempt.session):
+            account = ledger.get(self.id, scope + suffix)
+            limit = self.max + self._granted_amount(ledger, scope, suffix)
+            limit += account.granted if account is not None else 0
+            left = max(0, limit - (self._used_amount(account, owner, attempt) or 0))
+            least = left if least is None else min(least, left)
+        return None if least is None else least / 1e9
+
+    def _started_at(self, usage: BudgetUsage | None, owner: SessionState) -> int | None:
+        if self.keys or self.scope not in ("session", "turn"):
+            return usage.started_at if usage is not None else None
+        return owner.started_at if self.scope == "session" else owner.turn_started_at
+
+    def _violation(
+        self,
+        attempt: Attempt,
+        used: int | None,
+        limit: int,
+        effect: Effect,
+        text: str = "",
+        retry_after: float | None = None,
+        *,
+        over: bool = True,
+    ) -> Violation:
+        unit = 1e9
+        shown_used = used / unit if used is not None else None
+        shown_limit = limit / unit
+        if not text:
+            text = self._describe(attempt.session, used or 0, limit, over=over)
+        instead = _INSTEAD if over else _WRAP_UP
+        if self.message is not None or self.instead is not None:
+            values = {
+                "call": attempt.activation.call,
+                "tags": attempt.activation.tags,
+                "rule": self.id,
+                "limit": shown_limit,
+                "used": shown_used,
+                "left": max(0.0, shown_limit - (shown_used or 0.0)),
+                "retry_after": retry_after,
+            }
+            text = self.message.render(values) if self.message is not None else text
+            instead = self.instead.render(values) if self.instead is not None else instead
+        return Violation(
+            self.id,
+            effect,
+            "budget",
+            text,
+            instead,
+            shown_used,
+            shown_limit,
+            retry_after,
+        )
+
+    def _describe(self, session: SessionState, used: int, limit: int, *, over: bool) -> str:
+        name = self.id.partition("/")[2]
+        if self.kind == "time":
+            how = "is over" if over else "runs out"
+            return f"the time of budget `{name}` {how}: {format_duration(used)} of {format_duration(limit)}"
+        what = {"at_once": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
+        span = f" in {format_duration(self.within)}" if self.within is not None else ""
+        how = "is used up" if over else "runs out"
+        unnamed = self.scope in ("agent", "user", "project") and not session.scope_keys[self.scope]
+        whose = f"of all sessions that name no {self.scope}" if unnamed else f"per {self.scope}"
+        figures = (
+            f"{quote_value(used / SCALE)} of {quote_value(limit / SCALE)} {what}{span} {whose}"
+        )
+        return f"budget `{name}` {how}: {figures}"
+
+    def settle(self, charge: Charge, attempt: Attempt, outcome: Outcome) -> Charge | None:
+        """What the completed call draws beyond what it drew ahead; None for nothing."""
+        if not self.post_paid:
+            return None
+        if self.when is not None and self.when_post_paid and not self._applies_to(attempt):
+            return Charge(self.id, charge.key, -charge.amount) if charge.amount else None
+        try:
+            amount = self._final_amount(attempt, outcome)
+        except ExpressionError as error:
+            attempt.add_error(self.id, error)
+            amount = self.max  # what cannot be reckoned has used everything
+        left = amount - charge.amount
+        return Charge(self.id, charge.key, left) if left else None
+
+    def _final_amount(self, attempt: Attempt, outcome: Outcome) -> int:
+        if self.kind == "calls":
+            return SCALE
+        if self.kind == "sum" and self.sum is not None:
+            return _to_units(self.sum(attempt.activation))
+        return _to_units((outcome.tokens if self.kind == "tokens" else outcome.cost) or 0)
+
+
+_INSTEAD = "finish with what you have, or ask for more"
+_WRAP_UP = "come to an end: use what is left for what matters most"
+
+
+def _to_units(value: Any) -> int:
+    """A finite number >= 0 in units of 1e-9; anything else would let a call mend a budget."""
+    amount = to_units(value)
+    if amount is None:
+        raise ExpressionError("the amount is not a finite number of at least 0")
+    return amount

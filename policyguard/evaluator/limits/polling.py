@@ -1,0 +1,144 @@
+"""`polling`: a call that is meant to be repeated until its result changes."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.state_changes import StateChanges
+from policyguard.evaluator.messages import format_duration, format_times
+from policyguard.model.amounts import to_nanoseconds
+from policyguard.model.decision import Violation
+from policyguard.model.outcome import Outcome
+
+
+class PollState:
+    """One call being polled: when it was last admitted, and how often its result stayed.
+
+    `wait` is how long its last result asks to wait for the next one (ns), `seq` the number of its
+    completion.
+    """
+
+    __slots__ = ("admitted_at", "result_fingerprint", "seq", "unchanged", "wait")
+
+    def __init__(self) -> None:
+        self.admitted_at: int | None = None
+        self.result_fingerprint: str | None = None
+        self.unchanged = 0
+        self.seq = 0
+        self.wait = 0
+
+
+class PollingChecker(LimitChecker):
+    """Asks for `cooldown` nanoseconds between the same polls, and for a change after `unchanged`.
+
+    What another call has changed meanwhile may be what is waited for: then it counts anew. Where a
+    result says when to come back (`retry_after`), that holds if it is longer. Steps count
+    the polls with one and the same result, the first of them included.
+
+    At most `most` different polls are remembered, the least recently used is forgotten first.
+    """
+
+    __slots__ = ("cooldown", "max_polls", "unchanged")
+
+    needs_admissions = True
+
+    def __init__(
+        self,
+        settings: LimitSettings,
+        *,
+        cooldown: int | None,
+        unchanged: int | None,
+        max_polls: int,
+    ) -> None:
+        super().__init__(settings, _UNBOUNDED if unchanged is None else unchanged)
+        self.cooldown = cooldown
+        self.unchanged = unchanged
+        self.max_polls = max_polls
+
+    def new_tracker(self) -> dict[str, PollState]:
+        """No polls yet."""
+        return {}
+
+    def watched(self, tracker: dict[str, PollState]) -> Container[str] | None:
+        """The polls that are remembered."""
+        return tracker
+
+    def evaluate(
+        self,
+        tracker: dict[str, PollState],
+        attempt: Attempt,
+        changes: StateChanges,
+        refused_count: int,
+    ) -> Violation | None:
+        """Too soon, or unchanged too often."""
+        poll = tracker.get(attempt.fingerprint)
+        if poll is None:
+            return None
+        same = 0 if poll.result_fingerprint is None else poll.unchanged + 1
+        if changes.last_change_except(attempt.fingerprint) > poll.seq:
+            same = refused_count = 0
+        over = same > self.max
+        height = same + refused_count + 1
+        left = self._time_left(poll, attempt)
+        effect = self.escalation.effect_at(height, limit_reached=over or left > 0)
+        if effect is None:
+            return None
+        if left > 0 and not over:
+            return Violation(
+                f"{self.id}/cooldown",
+                effect,
+                "polling",
+                f"the same poll may be made once in {format_duration(max(self.cooldown or 0, poll.wait))}",
+                "wait, or do something else meanwhile",
+                retry_after=left / 1e9,
+            )
+        return Violation(
+            f"{self.id}/unchanged",
+            effect,
+            "polling",
+            f"this poll's result has stayed the same {format_times(max(same - 1, 0))}",
+            "stop waiting for it: look at what it waits for, or finish with what you have",
+            max(same - 1, 0),
+            self.unchanged,
+        )
+
+    def _time_left(self, poll: PollState, attempt: Attempt) -> int:
+        """Nanoseconds until the poll may be made again."""
+        wait = max(self.cooldown or 0, poll.wait)
+        if not wait or attempt.at is None or poll.admitted_at is None:
+            return 0
+        return poll.admitted_at + wait - attempt.at
+
+    def admit(self, tracker: dict[str, PollState], attempt: Attempt) -> None:
+        """The poll is the most recently used."""
+        poll = tracker.pop(attempt.fingerprint, None)
+        if poll is None:
+            poll = PollState()
+            if len(tracker) >= self.max_polls:
+                del tracker[next(iter(tracker))]
+        elif attempt.session.state_changes.last_change_except(attempt.fingerprint) > poll.seq:
+            poll.result_fingerprint = None
+            poll.unchanged = 0
+        tracker[attempt.fingerprint] = poll
+        poll.admitted_at = attempt.at
+        attempt.add_limit_note(self.id, poll)
+
+    def complete(self, tracker: dict[str, PollState], attempt: Attempt, outcome: Outcome) -> None:
+        """Its result is the same as before, or new."""
+        poll: PollState = attempt.limit_notes[self.id]
+        poll.unchanged = (
+            poll.unchanged + 1 if outcome.result_fingerprint == poll.result_fingerprint else 0
+        )
+        poll.result_fingerprint = outcome.result_fingerprint
+        poll.seq = attempt.window_entry.seq
+        poll.wait = to_nanoseconds(outcome.retry_after)
+
+    def release(self, tracker: dict[str, PollState], attempt: Attempt) -> None:
+        """The poll may be made at once again."""
+        attempt.limit_notes[self.id].at = None
+
+
+_UNBOUNDED = 1 << 62
+"""Where a policy does not bound the polls with one result."""

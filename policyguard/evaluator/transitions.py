@@ -1,0 +1,367 @@
+"""What the calls of a session do to its state: admitted, refused, completed, ended, released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from policyguard.evaluator.approvals import ApprovalRequest
+from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, WindowEntry
+from policyguard.evaluator.budgets.charges import apply_charge, free_slots, holds_slot, refund
+from policyguard.evaluator.evaluator import HALTED, Evaluator
+from policyguard.evaluator.limits.bans import Ban
+from policyguard.evaluator.limits.base import LimitChecker
+from policyguard.evaluator.limits.no_progress import NoProgressChecker
+from policyguard.evaluator.plan import Plan
+from policyguard.evaluator.session_state import EngineState, SessionState
+from policyguard.model.effect import Effect
+from policyguard.model.event import Admitted, Charge, Refused
+from policyguard.model.outcome import Outcome
+
+
+def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int | None) -> Attempt:
+    """The attempt that was recorded, as its caller made it: nothing that a policy makes of it."""
+    return Attempt(
+        event.tool,
+        event.args or {},
+        at,
+        session,
+        event.call,
+        event.server,
+        event.batch,
+        event.tags,
+        event.hints,
+        event.estimate,
+    )
+
+
+def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan) -> Attempt:
+    """The attempt that was recorded as admitted or refused."""
+    attempt = attempt_from_event(session, event, session.clamp_time(event.at))
+    if event.args is None:
+        attempt.args = UNRECORDED_ARGS
+    attempt.bound_plan = session.bind_plan(plan)
+    attempt.class_ = event.class_
+    attempt.fingerprint = event.fingerprint
+    attempt.exact_fingerprint = event.exact_fingerprint
+    attempt.loose_fingerprint = event.loose_fingerprint
+    attempt.numbers = event.numbers
+    attempt.targets = event.targets
+    attempt.keys = event.keys
+    if isinstance(event, Admitted):
+        attempt.state_changing = event.state_changing
+        attempt.probes = event.probes
+        attempt.radius = event.radius
+        attempt.charges = event.charges
+    return attempt
+
+
+def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> Attempt | None:
+    """A call takes its place in windows and budgets. Returns one that is given up for it."""
+    session, walk, at = attempt.session, attempt.bound_plan, attempt.at
+    if at is not None:
+        if session.turn_started_at is None:
+            advance_clock(session, at)
+        else:
+            session.now = at  # as `tick` would, and it is not before the latest
+    flights = session.in_flight
+    given_up = None
+    if flights or session.timed_out:
+        given_up = _reclaim_calls(evaluator, state, session, at)
+    fingerprint = attempt.fingerprint
+    attempt.window_entry = WindowEntry(fingerprint, fingerprint)
+    if session.on_fast_path:
+        if walk.repetition is not None:
+            limit, tracker = walk.repetition
+            limit.admit(tracker, attempt)
+        if walk.cycle is not None:
+            limit, tracker = walk.cycle
+            limit.admit(tracker, attempt)
+    else:
+        for limit, tracker in walk.limits:
+            limit.admit(tracker, attempt)
+    for charge in attempt.charges:
+        apply_charge(evaluator, state, session, charge, at)
+    flights[attempt.id] = attempt
+    session.cel_session["calls"] += 1
+    if attempt.loose_fingerprint:
+        _remember_tolerant_call(evaluator, session, attempt)
+    if evaluator.remembers_calls:
+        _remember_call(evaluator, session, attempt)
+    if not session.on_fast_path:
+        _clear_refusals(session, attempt)
+    return given_up
+
+
+def complete(
+    evaluator: Evaluator,
+    state: EngineState,
+    attempt: Attempt,
+    outcome: Outcome,
+    charges: Iterable[Charge],
+    at: int | None,
+    still_running: bool,
+) -> None:
+    """A call in flight has its result; with `running` it has run out of time, and goes on."""
+    session = attempt.session
+    advance_clock(session, at)
+    del session.in_flight[attempt.id]
+    changes = session.state_changes
+    call = attempt.window_entry
+    call.seq = changes.seq = changes.seq + 1
+    call.result_fingerprint = outcome.result_fingerprint
+    succeeded = outcome.state == "success"
+    if succeeded:
+        session.successes += 1
+        if attempt.bound_plan.plan.is_state_changing(attempt):
+            changes.record(attempt.fingerprint, at)
+            for above in session.ancestors():  # it works for them
+                above.state_changes.record(f"{session.id}\x1f{attempt.fingerprint}", at)
+    elif not outcome.ok:
+        session.cel_session["failures"] += 1
+    if attempt.bound_plan.needs_successes or not (
+        succeeded and session.on_fast_path and outcome.advancing
+    ):
+        _notify_limits(session, attempt, outcome)
+    if still_running:
+        session.timed_out[attempt.id] = attempt  # it keeps its places until it has ended
+    elif attempt.charges:
+        free_slots(evaluator, state, attempt)
+    for charge in charges:
+        # What was reserved too much was drawn at admission.
+        apply_charge(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
+    if outcome.tokens or outcome.cost:
+        session.add_usage(outcome.tokens or 0, outcome.cost or 0.0)
+    if evaluator.reads_changed:
+        most = evaluator.bounds.window_entries
+        _set_latest(session.last_results, attempt.fingerprint, outcome.result_fingerprint, most)
+
+
+def _clear_refusals(session: SessionState, attempt: Attempt) -> None:
+    """A call has got through: what was asked and refused of it before is over."""
+    if session.approvals.requests:
+        session.approvals.clear(attempt.approval_fingerprint)
+    walk = attempt.bound_plan
+    if session.refused_attempts:
+        for limit in walk.plan.escalating_limits:
+            if limit.id in session.refused_attempts:
+                session.refused_attempts[limit.id].clear(limit.subject(attempt))
+    if walk.refusal_streak is not None:
+        walk.refusal_streak.reset()
+    session.update_active_limits(walk.plan)
+
+
+def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) -> None:
+    """Let the limits have a result that is more to them than one more success."""
+    call, walk = attempt.window_entry, attempt.bound_plan
+    if not outcome.ok:
+        call.result_fingerprint = (
+            f"!{outcome.result_fingerprint}"  # failed with the same words is another result
+        )
+        call.error_fingerprint = outcome.error_fingerprint
+        call.blames_harness = outcome.blame == "harness"
+    # A turn that has begun meanwhile has trackers of its own: this call says nothing of it.
+    for limit, tracker in walk.limits:
+        limit.complete(tracker, attempt, outcome)
+    if session.bans.active and outcome.state == "success" and outcome.advancing:
+        _lift_progress_bans(session, outcome)
+    for limit, tracker in walk.limits:
+        if limit.sets_bans and (tracker or limit.always_evaluated):
+            _add_ban(limit, tracker, attempt, outcome.result_fingerprint)
+    session.update_active_limits(walk.plan)
+
+
+def end_timed_out(
+    evaluator: Evaluator, state: EngineState, session: SessionState, call: str, at: int | None
+) -> None:
+    """A call that had run out of time is over: it gives its places back."""
+    advance_clock(session, at)
+    attempt = session.timed_out.pop(call, None)
+    if attempt is not None:
+        free_slots(evaluator, state, attempt)
+
+
+def release(
+    evaluator: Evaluator, state: EngineState, session: SessionState, call: str, at: int | None
+) -> None:
+    """An admitted call did not run: it leaves windows and budgets."""
+    advance_clock(session, at)
+    attempt = session.in_flight.pop(call, None)
+    if attempt is None:
+        return
+    for limit, tracker in attempt.bound_plan.limits:
+        limit.release(tracker, attempt)
+    session.update_active_limits(attempt.bound_plan.plan)
+    refund(evaluator, state, attempt)
+    session.cel_session["calls"] -= 1
+    if evaluator.reads_counts:
+        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+            table = session.cel_session.get(counts, {})
+            if table.get(name):
+                table[name] -= 1
+
+
+def refuse(
+    evaluator: Evaluator, state: EngineState, session: SessionState, event: Refused
+) -> Attempt | None:
+    """A refused call counts in no window; one that halts stops the session.
+
+    It counts as an attempt: steps and `refusals` see that the agent insists. Returns a call in
+    flight that is given up, since nobody has reported it for too long.
+    """
+    advance_clock(session, event.at)
+    expired = _expire_calls(evaluator, state, session, event.at)
+    plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
+    walk = session.bind_plan(plan)
+    if event.effect == Effect.HALT:
+        by = event.violations[0] if event.violations else "policy"
+        if by != HALTED:  # an ancestor's halt is over when the ancestor's is
+            session.halt_entry = session.halt_entry or by
+        reset_refusals(evaluator, session)
+    elif walk.refusal_streak is not None:
+        walk.refusal_streak.add(event.batch)
+    attempt = restore_attempt(session, event, plan)
+    for limit, tracker in walk.limits:
+        if limit.id in event.violations:
+            limit.refuse(tracker, attempt)
+    for limit in plan.escalating_limits:
+        session.add_refusal(limit.id, limit.subject(attempt))
+    for charge in event.attempt_charges:
+        session.add_refusal(charge.budget, charge.key)
+    if event.effect == Effect.ASK:
+        terms = [
+            evaluator.approval_requirements[id_]
+            for id_ in event.violations
+            if id_ in evaluator.approval_requirements
+        ]
+        within = min((one.within for one in terms), default=None)
+        session.approvals.add_request(
+            event.exact_fingerprint or event.fingerprint,
+            ApprovalRequest(event.at, event.approval_charges),
+            within,
+        )
+    for limit, tracker in walk.limits:
+        if limit.sets_bans and limit.id in event.violations:
+            _add_ban(limit, tracker, attempt, "")
+    session.update_active_limits(plan)
+    return expired
+
+
+def advance_clock(session: SessionState, at: int | None) -> None:
+    """Time goes on, and never back."""
+    if at is None:
+        return
+    if session.turn_started_at is None:  # a session that knows this knows when it began
+        session.turn_started_at = at
+        if session.started_at is None:
+            session.started_at = at
+    if session.now is None or at > session.now:
+        session.now = at
+
+
+def reset_refusals(evaluator: Evaluator, session: SessionState) -> None:
+    """A halt, a new turn, a grant: whoever is refused from now on is counted anew."""
+    for id_ in evaluator.refusal_limits:
+        tracker = session.trackers.get(id_) or session.turn_trackers.get(id_)
+        if tracker is not None:
+            tracker.end()
+            session.active_limits.pop(id_, None)
+
+
+def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
+    """Something new has come: what is refused until then may be tried again."""
+    for ban in session.bans.lift_on_progress(outcome):
+        limit = ban.limit
+        if isinstance(limit, NoProgressChecker):
+            limit.allow_retry(session.get_tracker(limit), ban.subject)
+
+
+def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -> None:
+    """Shut off what has reached its limit, where the policy wants more than the call refused."""
+    session = attempt.session
+    found = limit.evaluate(tracker, attempt, session.state_changes, 0)
+    if found is not None and found.used is not None and found.used >= limit.max:
+        session.bans.add(Ban(limit, attempt, found.text, result))
+
+
+def abandon_calls(evaluator: Evaluator, state: EngineState, session: SessionState) -> None:
+    """The session is over: its calls give their places back."""
+    for running in (session.in_flight, session.timed_out):
+        for attempt in running.values():
+            free_slots(evaluator, state, attempt)
+        running.clear()
+
+
+def _reclaim_calls(
+    evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
+) -> Attempt | None:
+    """Forget a call in flight that nobody has reported for too long, or that is one too many.
+
+    It stays counted; only its places in `at_once` budgets are given back. Where there are too
+    many, one that holds no such place goes first: it may still be running.
+    """
+    expired = _expire_calls(evaluator, state, session, at)
+    most = evaluator.bounds.in_flight
+    if len(session.timed_out) >= most:
+        free_slots(evaluator, state, session.timed_out.pop(next(iter(session.timed_out))))
+    flights = session.in_flight
+    if len(flights) < most:
+        return expired
+    for name, attempt in flights.items():
+        if not holds_slot(evaluator, attempt):
+            return flights.pop(name)
+    oldest = flights.pop(next(iter(flights)))
+    free_slots(evaluator, state, oldest)
+    return oldest
+
+
+def _expire_calls(
+    evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
+) -> Attempt | None:
+    """Forget the oldest call that will not end, and the oldest that nobody has reported.
+
+    Returns the latter.
+    """
+    if at is None:
+        return None
+    expired = None
+    for running in (session.timed_out, session.in_flight):
+        oldest = next(iter(running.values()), None)
+        expired = None
+        if oldest is None or oldest.at is None:
+            continue
+        if at - oldest.at > evaluator.bounds.unreported:
+            free_slots(evaluator, state, oldest)
+            expired = running.pop(oldest.id)
+    return expired
+
+
+def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
+    anchors = session.tolerant_calls
+    known = anchors.pop(attempt.loose_fingerprint, [])
+    anchors[attempt.loose_fingerprint] = known
+    if all(fingerprint != attempt.fingerprint for _, fingerprint in known):
+        known.append((attempt.numbers, attempt.fingerprint))
+        if len(known) > evaluator.bounds.window_entries:
+            del known[0]
+    if len(anchors) > evaluator.bounds.window_entries:
+        del anchors[next(iter(anchors))]
+
+
+def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
+    """Keep what expressions read: counts by tool and class, and each tool's previous arguments."""
+    most = evaluator.bounds.plans
+    if evaluator.reads_counts:
+        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+            table = session.cel_session.setdefault(counts, {})
+            _set_latest(table, name, table.get(name, 0) + 1, most)
+    if evaluator.activation_context.reads_previous:
+        _set_latest(session.previous_args, attempt.tool, attempt.args, most)
+
+
+def _set_latest(table: dict[str, Any], name: str, value: Any, max_entries: int) -> None:
+    """Set an entry as the latest; the one that is oldest goes where there are too many."""
+    table.pop(name, None)
+    table[name] = value
+    if len(table) > max_entries:
+        del table[next(iter(table))]

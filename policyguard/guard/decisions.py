@@ -1,0 +1,188 @@
+"""What a session is asked and answers, and the events that say what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from policyguard.evaluator.attempt import EMPTY, Attempt
+from policyguard.evaluator.evaluation import Evaluation
+from policyguard.evaluator.evaluator import CheckTags
+from policyguard.guard import validate
+from policyguard.model.constraint import Observation
+from policyguard.model.decision import Decision, EvalError, Violation
+from policyguard.model.effect import Effect
+from policyguard.model.event import ESTIMATE_KEYS, HINT_KEYS, Admitted, Charge, Completed, Refused
+from policyguard.model.outcome import Outcome
+
+
+def set_context(
+    attempt: Attempt,
+    check_tags: CheckTags,
+    batch: str | None,
+    tags: Mapping[str, Any] | None,
+    server: str | None,
+    hints: Mapping[str, bool] | None,
+    estimate: Mapping[str, float] | None,
+) -> None:
+    """Say what else the caller knows of a call. Raises as `given` does, and for wrong tags."""
+    attempt.batch = validate.optional_text("batch", batch)
+    attempt.server = validate.optional_text("server", server)
+    attempt.tags = check_tags(validate.mapping("tags", tags), overlay=True) if tags else EMPTY
+    attempt.hints = validate.bools("hints", hints, HINT_KEYS) if hints else EMPTY
+    attempt.estimate = validate.numbers("estimate", estimate, ESTIMATE_KEYS) if estimate else EMPTY
+
+
+def build_decision(
+    session: str, verdict: Evaluation, attempt: Attempt, *, observe: bool
+) -> Decision:
+    """A verdict as the caller gets it. With `observe` no time is set for the call either."""
+    allowed = verdict.allowed
+    timeout = attempt.timeout if allowed and not observe else None
+    return Decision(
+        attempt.id,
+        session,
+        attempt.tool,
+        verdict.effect,
+        allowed,
+        attempt.approval_fingerprint,
+        verdict.violations,
+        verdict.errors,
+        verdict.would,
+        timeout / 1e9 if timeout is not None else None,
+        attempt.timeout_by if timeout is not None else "",
+        verdict.remaining,
+    )
+
+
+def _block(violation: Violation, *faults: EvalError) -> Evaluation:
+    return Evaluation(Effect.BLOCK, (violation,), (), faults)
+
+
+def _block_closed(text: str, instead: str) -> Evaluation:
+    return _block(Violation("session/closed", Effect.BLOCK, "closed", text, instead))
+
+
+SESSION_CLOSED = _block_closed("the session is over", "open a new session")
+"""To a call in a session that is over."""
+
+GUARD_CLOSED = _block_closed("the guard is closed", "load another guard, and open a session there")
+"""To a call in a session whose guard is closed."""
+
+
+def invalid_arguments(attempt: Attempt, reason: str, *, observe: bool) -> Evaluation:
+    """To a call with arguments that cannot be judged.
+
+    With `observe` it runs, and is counted nowhere: which call it was cannot be told.
+    """
+    violation = Violation(
+        "bounds/arguments",
+        Effect.BLOCK,
+        "arguments",
+        f"the arguments cannot be judged: {attempt.sanitize_reason(reason)}",
+        "call the tool with plain JSON arguments of ordinary size",
+    )
+    return Evaluation(Effect.ALLOW, (), (violation,), ()) if observe else _block(violation)
+
+
+def internal_error(attempt: Attempt, error: Exception, *, allow: bool) -> Evaluation:
+    """To a call that policyguard itself failed on."""
+    fault = EvalError("internal", attempt.sanitize_reason(f"{type(error).__name__}: {error}"))
+    if allow:
+        return Evaluation(Effect.ALLOW, (), (), (fault,))
+    text = "policyguard could not judge this call"
+    return _block(Violation("internal", Effect.BLOCK, "internal_error", text), fault)
+
+
+def build_admitted(session: str, attempt: Attempt, decision: Decision) -> Admitted:
+    """The event of a call that was let through."""
+    return Admitted(
+        session,
+        attempt.at,
+        attempt.id,
+        attempt.tool,
+        attempt.args,
+        attempt.server,
+        attempt.batch,
+        dict(attempt.tags) if attempt.tags else {},
+        dict(attempt.hints) if attempt.hints else {},
+        dict(attempt.estimate) if attempt.estimate else {},
+        attempt.class_,
+        attempt.fingerprint,
+        attempt.loose_fingerprint,
+        attempt.numbers,
+        attempt.targets,
+        attempt.exact_fingerprint,
+        attempt.bound_plan.plan.is_state_changing(attempt),
+        dict(attempt.keys) if attempt.keys else {},
+        attempt.probes,
+        attempt.charges,
+        attempt.radius,
+        decision.effect.value,  # of `str` itself: else the default is written, too
+        tuple([one.id for one in decision.violations]) if decision.violations else (),
+    )
+
+
+def build_refused(decision: Decision, attempt: Attempt) -> Refused:
+    """The event of a call that was not."""
+    return Refused(
+        decision.session,
+        attempt.at,
+        attempt.id,
+        attempt.tool,
+        attempt.args,
+        attempt.server,
+        attempt.batch,
+        dict(attempt.tags) if attempt.tags else {},
+        dict(attempt.hints) if attempt.hints else {},
+        dict(attempt.estimate) if attempt.estimate else {},
+        attempt.class_,
+        attempt.fingerprint,
+        loose_fingerprint=attempt.loose_fingerprint,
+        numbers=attempt.numbers,
+        targets=attempt.targets,
+        exact_fingerprint=attempt.exact_fingerprint,
+        effect=decision.effect.value,
+        violations=tuple([violation.id for violation in decision.violations]),
+        keys=dict(attempt.keys) if attempt.keys else {},
+        attempt_charges=attempt.attempt_charges,
+        approval_charges=attempt.approval_charges,
+    )
+
+
+def build_completed(
+    event: Completed,
+    at: int | None,
+    outcome: Outcome,
+    charges: tuple[Charge, ...],
+    lessons: tuple[Observation, ...],
+) -> Completed:
+    """A reported result as it was judged."""
+    return Completed(
+        event.session,
+        at,
+        event.call,
+        outcome.ok,
+        event.provenance,
+        event.text,
+        event.error,
+        event.exit_code,
+        event.status,
+        event.retry_after,
+        event.duration,
+        event.tokens,
+        event.cost,
+        event.score,
+        event.meta,
+        outcome.signature,
+        outcome.blame,
+        outcome.result_fingerprint,
+        outcome.error_fingerprint,
+        charges,
+        lessons,
+        "pending" if outcome.state == "pending" else "",
+        outcome.advancing,
+        outcome.harness_flagged,
+        event.timeout_by,
+        event.still_running,
+    )

@@ -1,0 +1,98 @@
+"""What a tool gave, read: plain text and JSON as they are, MCP tool results by their parts.
+
+An MCP result (`CallToolResult`: MCP 2025-06-18, "Tools"; tasks: MCP 2025-11-25) says itself whether
+it is an error, and its `_meta` carries flags. What came over the wire is the tool's word: keys that
+only the host may set are dropped wherever the protocol has a `_meta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from policyguard.engines.fingerprint import result_text, safe_str
+
+_PENDING_TASK_STATES = ("working", "input_required")
+_FAILED_TASK_STATES = ("failed", "cancelled")
+"""Of a task's states (MCP 2025-11-25), those in which it has not succeeded."""
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """A result: its text, whether it says that the call failed or is still going on, its flags."""
+
+    text: str
+    failed: bool = False
+    pending: bool = False
+    meta: dict[str, Any] = {}
+
+
+def parse_result(result: Any, host_only_keys: Sequence[str]) -> ToolResult:
+    """Read a result. `harness` are the keys of `_meta` that only the host may set.
+
+    One that raises when its parts are looked at, such as a proxy or a model that cannot be written
+    as JSON, is its text.
+    """
+    if result is None or isinstance(result, (str, bytes, bytearray)):
+        return ToolResult(result_text(result))
+    try:
+        return _parse_mcp(result, host_only_keys)
+    except Exception:  # noqa: BLE001 - a stranger's object, and whatever it raises when it is read
+        return ToolResult(result_text(result))
+
+
+def error_text(error: object) -> str:
+    """What was raised or said, as text."""
+    if not isinstance(error, BaseException):
+        return result_text(error)
+    return f"{type(error).__name__}: {safe_str(error)}".removesuffix(": ")
+
+
+def _parse_mcp(result: Any, host_only_keys: Sequence[str]) -> ToolResult:
+    parts = _mcp_fields(result)
+    if parts is None:
+        return ToolResult(result_text(result))
+    task = parts.get("task")
+    inner = parts.get("result")
+    if isinstance(task, Mapping) and isinstance(inner, Mapping):
+        parts = {**inner, "task": task, "_meta": {**_meta(parts), **_meta(inner)}}
+    status = task.get("status") if isinstance(task, Mapping) else None
+    return ToolResult(
+        _content_text(parts) if "content" in parts else result_text(result),
+        failed=parts.get("isError") is True or status in _FAILED_TASK_STATES,
+        pending=status in _PENDING_TASK_STATES,
+        meta={key: value for key, value in _meta(parts).items() if key not in host_only_keys},
+    )
+
+
+def _mcp_fields(result: Any) -> Mapping[str, Any] | None:
+    """The fields of an MCP result; None for anything else."""
+    if isinstance(result, Mapping):
+        told = isinstance(result.get("content"), list) and (
+            not result.keys().isdisjoint(("isError", "structuredContent", "_meta"))
+            or all(isinstance(block, Mapping) and "type" in block for block in result["content"])
+        )
+        task = isinstance(result.get("task"), Mapping) and "status" in result["task"]
+        return result if told or task else None
+    dump = getattr(result, "model_dump", None)  # the SDKs' types are pydantic models
+    if callable(dump) and (hasattr(result, "content") or hasattr(result, "task")):
+        dumped = dump(mode="json", by_alias=True, exclude_none=True)
+        return _mcp_fields(dumped) if isinstance(dumped, Mapping) else None
+    return None
+
+
+def _meta(fields: Mapping[str, Any]) -> dict[str, Any]:
+    meta = fields.get("_meta")
+    return {str(key): value for key, value in meta.items()} if isinstance(meta, Mapping) else {}
+
+
+def _content_text(fields: Mapping[str, Any]) -> str:
+    """What the model sees of it: text blocks as they are, all others as JSON."""
+    texts = []
+    for block in fields["content"]:
+        text = block.get("text") if isinstance(block, Mapping) else None
+        texts.append(text if isinstance(text, str) else result_text(block))
+    if not texts and fields.get("structuredContent") is not None:
+        texts.append(result_text(fields["structuredContent"]))
+    return "\n".join(texts)

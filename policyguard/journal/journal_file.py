@@ -1,0 +1,207 @@
+"""One session's file, open for writing: each line in one `write`, each known by its hash."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from policyguard.journal.chain import Chain, Hasher
+from policyguard.journal.errors import JournalError
+from policyguard.journal.recovery import FindingCallback, recover, require_regular
+from policyguard.model.text import escape_surrogates
+from policyguard.store.paths import FILE_MODE
+from policyguard.store.protocol import Anchor, AnchorStore
+
+_LOCK_ATTEMPTS, _LOCK_RETRY_SECONDS = 20, 0.005
+"""How often, and after how many seconds, a lock is asked for: `retention` holds it for a moment."""
+
+_ANCHOR_INTERVAL = 1_000_000_000
+"""Nanoseconds after which a line is anchored with the next event, whatever that is."""
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class JournalFile:
+    """Appends events to one session's chain.
+
+    Exclusive while it is open, also towards other writers of this process (`flock`). After any
+    error in writing it is `lost`, which the caller is told: the file may be further than it knows,
+    and opening it anew finds out. `name` is the session's as each line has it, in JSON. Each
+    second (of `monotonic`, in ns) an event is anchored, whatever it is.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        session: str,
+        *,
+        anchors: AnchorStore,
+        hasher: Hasher,
+        sync: bool,
+        on_finding: FindingCallback,
+        monotonic: Callable[[], int],
+        on_failure: Callable[[JournalFile], None],
+    ) -> None:
+        self.path = path
+        self.session = session
+        self._session_text = named = escape_surrogates(session)
+        self.session_json = msgspec.json.encode(named).decode()
+        self._anchors = anchors
+        self._sync = sync
+        self._descriptor, created = _open(path)
+        self._monotonic = monotonic
+        self._anchor_due = monotonic() + _ANCHOR_INTERVAL
+        self._on_failure = on_failure
+        try:
+            anchor = anchors.get(named)
+            position = recover(self._descriptor, path, named, anchor, hasher, on_finding)
+            if created and sync:
+                _sync_folder(path.parent)
+        except BaseException as error:
+            os.close(self._descriptor)
+            if isinstance(error, OSError):
+                raise _write_error(path, error) from None
+            raise
+        id_ = position.chain or os.urandom(16).hex()
+        last = position.hash or hasher.genesis(named, id_)
+        self._chain = Chain(hasher, id_, position.count, last)
+        self._size = position.size
+        self._anchored_count = anchor.count if anchor is not None else 0
+        # Of a guard that nobody has any more.
+        self._finalizer = weakref.finalize(self, os.close, self._descriptor)
+        self._finalizer.atexit = False
+
+    def append(self, event: str, masked: bool, anchor: bool) -> None:
+        """Write one event, given as its JSON without its last brace.
+
+        Raises `JournalError`; then nothing of it stays. `StoreError`: it was written, and could
+        not be anchored.
+        """
+        try:
+            line = self._chain.seal(event, masked)
+            size = len(line)
+            written = os.write(self._descriptor, line)
+            while written < size:
+                written += os.write(self._descriptor, line[written:])
+            if self._sync:
+                os.fsync(self._descriptor)
+            self._size += size
+        except OSError as error:
+            self._truncate()
+            self._on_failure(self)
+            raise _write_error(self.path, error) from None
+        except BaseException:  # a signal may have come between the line and our knowing of it
+            self._on_failure(self)
+            raise
+        if anchor or self._monotonic() >= self._anchor_due:
+            self._check_file()
+            self.anchor()
+
+    def anchor(self) -> None:
+        """Tell the store how far the file reaches, where it does not know. Raises `StoreError`."""
+        chain = self._chain
+        try:
+            if chain.count > self._anchored_count:
+                anchor = Anchor(self._session_text, chain.id, chain.count, chain.hash, self._size)
+                self._anchors.put(anchor)
+                self._anchored_count = chain.count
+        finally:  # a store that has just been waited for in vain is not waited for at once again
+            self._anchor_due = self._monotonic() + _ANCHOR_INTERVAL
+
+    def close(self) -> None:
+        """Close the file, which unlocks it. Anchors nothing."""
+        self._finalizer()
+
+    def _check_file(self) -> None:
+        """See that the file still stands in its place: what is written to one without is lost."""
+        try:
+            if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
+                return
+            what = "is another file now"
+        except OSError as error:
+            what = f"is gone ({error.strerror})"
+        self._on_failure(self)
+        raise JournalError(
+            self.path,
+            f"{what}: it was removed or replaced while it was being written",
+            "put it back, or use another session id to go on",
+        )
+
+    def _truncate(self) -> None:
+        """Leave no half of a line: what cannot be cut now is repaired when the file is opened."""
+        try:
+            os.ftruncate(self._descriptor, self._size)
+        except OSError:
+            return
+
+
+def _open(path: Path) -> tuple[int, bool]:
+    """The file, locked; and whether it is new."""
+    while True:
+        try:
+            created = not path.exists()
+            descriptor = os.open(path, _FLAGS, FILE_MODE)
+        except OSError as error:
+            raise _write_error(path, error) from None
+        try:
+            _lock(descriptor, path)
+            if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                return descriptor, created
+        except FileNotFoundError:
+            pass  # removed between opening and locking it: what we hold is nobody's file any more
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    require_regular(descriptor, path)
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_RETRY_SECONDS)
+        except OSError as error:
+            raise _write_error(path, error) from None
+        else:
+            return
+    raise JournalError(
+        path,
+        "is being written by another process or guard",
+        "end the session there, or use another session id",
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file is on disk only once its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_REMEDIES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room, or ask for a larger quota",
+    errno.EFBIG: "lift the limit on the size of files",
+    errno.EROFS: "name a folder on a disk that you may write to",
+    errno.EACCES: "see that the folder and the file are yours to write",
+    errno.EPERM: "see that the folder and the file are yours to write",
+    errno.ENOENT: "see that the folder is still there",
+    errno.ELOOP: "it is a symbolic link: see who put it there, and remove it",
+    errno.EMFILE: "allow more open files, or keep fewer sessions open",
+}
+
+
+def _write_error(path: Path, error: OSError) -> JournalError:
+    remedy = _REMEDIES.get(error.errno or 0, "see that the disk is sound")
+    return JournalError(path, f"cannot be written: {error.strerror or error}", remedy)

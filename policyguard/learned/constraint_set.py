@@ -1,0 +1,363 @@
+"""What has been learned: constraints by what they bind, evidence by what it counts.
+
+A look-up is a dictionary access: it costs the same with none and with a million constraints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from policyguard.learned.confidence import is_expired
+from policyguard.learned.learn_settings import LearnSettings
+from policyguard.learned.parameter_region import count_dominated, drop_refuted
+from policyguard.model.constraint import Constraint, Evidence, Observation
+
+MAX_SOURCES = 8
+"""Calls that a constraint names as those that taught it; batches that evidence tells apart."""
+
+
+class ConstraintSet:
+    """Constraints and evidence, within caps: the least recently used evidence goes first.
+
+    `constraints` has them by id, `pieces` counts the evidence, `named` tells of each key in how
+    many scopes anything is known of it. `changed` holds the ids of
+    constraints, and the keys of evidence, that have changed since it was last emptied: whoever
+    keeps them elsewhere looks there.
+    """
+
+    __slots__ = (
+        "_by_key",
+        "_evidence",
+        "_in_scope",
+        "_probes",
+        "_revoked",
+        "changed_ids",
+        "constraints",
+        "evidence_count",
+        "max_constraints",
+        "max_evidence",
+        "scope_counts",
+    )
+
+    def __init__(self, *, max_constraints: int, max_evidence: int) -> None:
+        self.max_constraints = max_constraints
+        self.max_evidence = max_evidence
+        self.constraints: dict[str, Constraint] = {}
+        self._by_key: dict[tuple[str, str], dict[str, Constraint]] = {}
+        self._in_scope: dict[str, dict[str, None]] = {}
+        self._evidence: dict[tuple[str, str], dict[str, Evidence]] = {}
+        self.scope_counts: dict[str, int] = {}
+        self.evidence_count = 0
+        self._revoked: dict[str, None] = {}
+        self._probes: dict[str, int | None] = {}
+        self.changed_ids: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self.constraints)
+
+    def __iter__(self) -> Iterator[Constraint]:
+        return iter(tuple(self.constraints.values()))
+
+    def get(self, id_: str) -> Constraint | None:
+        """The constraint of an id."""
+        return self.constraints.get(id_)
+
+    def evidence(self) -> Iterable[Evidence]:
+        """All evidence."""
+        return tuple(piece for pieces in self._evidence.values() for piece in pieces.values())
+
+    def evidence_for(self, scope: str, evidence_key: str) -> list[Evidence]:
+        """The evidence of one count, a piece a signature."""
+        return list(self._evidence.get((scope, evidence_key), {}).values())
+
+    def put_evidence(self, piece: Evidence) -> None:
+        """Remember a piece of evidence, in place of the one of its count and signature."""
+        pieces = self._touch_evidence((piece.scope, piece.evidence_key))
+        self.evidence_count += piece.signature not in pieces
+        pieces[piece.signature] = piece
+        if self.evidence_count > self.max_evidence:
+            self.forget_evidence(*next(iter(self._evidence)))
+
+    def forget_evidence(self, scope: str, evidence_key: str) -> None:
+        """Forget the evidence of one count."""
+        pieces = self._evidence.pop((scope, evidence_key), None)
+        if pieces is not None:
+            self.evidence_count -= len(pieces)
+            self._remove_scope(evidence_key)
+
+    def _touch_evidence(self, scope_and_key: tuple[str, str]) -> dict[str, Evidence]:
+        """The evidence of one count, now the most recently used."""
+        pieces = self._evidence.pop(scope_and_key, None)
+        if pieces is None:
+            pieces = {}
+            self._add_scope(scope_and_key[1])
+        self._evidence[scope_and_key] = pieces
+        return pieces
+
+    def _add_scope(self, key: str) -> None:
+        self.scope_counts[key] = self.scope_counts.get(key, 0) + 1
+
+    def _remove_scope(self, key: str) -> None:
+        if self.scope_counts[key] == 1:
+            del self.scope_counts[key]
+        else:
+            self.scope_counts[key] -= 1
+
+    def revoked(self) -> tuple[str, ...]:
+        """The ids that are not learned again."""
+        return tuple(self._revoked)
+
+    def revoke(self, id_: str) -> Constraint | None:
+        """Forget a constraint for good: it is not learned again."""
+        constraint = self.remove(id_)
+        self._revoked[id_] = None
+        if len(self._revoked) > self.max_constraints:
+            del self._revoked[next(iter(self._revoked))]
+        return constraint
+
+    def on_key(self, scope: str, key: str) -> Iterable[Constraint]:
+        """The constraints on a key in a scope."""
+        found = self._by_key.get((scope, key))
+        return found.values() if found else ()
+
+    def put(self, constraint: Constraint) -> None:
+        """Keep a constraint, in place of the one with its id."""
+        self._in_scope.setdefault(constraint.scope, {})[constraint.id] = None
+        self.constraints[constraint.id] = constraint
+        place = constraint.scope, constraint.key
+        if place not in self._by_key:
+            self._by_key[place] = {}
+            self._add_scope(constraint.key)
+        self._by_key[place][constraint.id] = constraint
+        self.changed_ids.add(constraint.id)
+
+    def remove(self, id_: str) -> Constraint | None:
+        """Forget a constraint."""
+        constraint = self.constraints.pop(id_, None)
+        if constraint is None:
+            return None
+        place = constraint.scope, constraint.key
+        del self._by_key[place][id_]
+        if not self._by_key[place]:
+            del self._by_key[place]
+            self._remove_scope(constraint.key)
+        del self._in_scope[constraint.scope][id_]
+        if not self._in_scope[constraint.scope]:
+            del self._in_scope[constraint.scope]
+        self.changed_ids.add(id_)
+        self._probes.pop(id_, None)
+        return constraint
+
+    def begin_probe(self, id_: str, at: int | None) -> None:
+        """A weakened ban has let a call through: nobody else's, until its outcome is known."""
+        self._probes[id_] = at
+
+    def end_probe(self, id_: str) -> None:
+        """The call has come back, or never ran."""
+        self._probes.pop(id_, None)
+
+    def is_probing(self, id_: str, at: int | None, probe_timeout: int) -> bool:
+        """Whether a trial is under way. One without an outcome for `patience` ns is over."""
+        if id_ not in self._probes:
+            return False
+        begun = self._probes[id_]
+        return at is None or begun is None or at - begun < probe_timeout
+
+    def learn(
+        self,
+        observation: Observation,
+        settings: LearnSettings,
+        session: str,
+        call: str,
+        at: int | None,
+    ) -> str:
+        """Take one outcome into account.
+
+        Returns the id of a constraint that is new or confirmed, or empty.
+        """
+        if observation.ok:
+            self._learn_success(observation, settings)
+            return ""
+        return self._learn_failure(observation, settings, session, f"{session}/{call}", at)
+
+    def _learn_success(self, observation: Observation, settings: LearnSettings) -> None:
+        """What was banned has worked: the ban is lifted, as far as the success refutes it."""
+        if not settings.decay.forget_on_success:
+            return
+        for constraint in tuple(self.on_key(observation.scope, observation.key)):
+            if constraint.learn != observation.learn:
+                continue  # another entry of the policy teaches it, and says what a success means
+            if not constraint.points:
+                self.remove(constraint.id)
+                continue
+            left = drop_refuted(constraint.points, observation.point, constraint.direction)
+            if not left:
+                self.remove(constraint.id)
+            elif len(left) < len(constraint.points):
+                self.put(msgspec.structs.replace(constraint, points=left, count=len(left)))
+        for piece in tuple(
+            self._evidence.get((observation.scope, observation.evidence_key), {}).values()
+        ):
+            # A call beyond which all is banned says nothing of the region when it stays below it.
+            left = drop_refuted(piece.points, observation.point, settings.direction)
+            piece.points = tuple(dict(point) for point in left)
+            if not piece.points:
+                self._drop_evidence(piece.scope, piece.evidence_key, piece.signature)
+
+    def _learn_failure(
+        self,
+        observation: Observation,
+        settings: LearnSettings,
+        session: str,
+        source: str,
+        at: int | None,
+    ) -> str:
+        id_ = constraint_id(observation)
+        if id_ in self._revoked:
+            return ""
+        known = self.constraints.get(id_)
+        if known is not None and not is_expired(known, settings.decay, at):
+            self.put(_confirm(known, observation, settings, at))
+            return id_
+        evidence = self._add_evidence(observation, settings, session, source)
+        if evidence is None or not _is_corroborated(evidence, observation, settings):
+            return ""
+        if not self._make_room(observation, settings, at):
+            return ""
+        self._drop_evidence(observation.scope, observation.evidence_key, observation.signature)
+        self.put(
+            Constraint(
+                id=id_,
+                kind="parameter_ban" if observation.point else "banned_strategy",
+                learn=observation.learn,
+                scope=observation.scope,
+                key=observation.key,
+                signature=observation.signature,
+                tool=observation.tool,
+                server=observation.server,
+                count=evidence.count,
+                learned_at=at,
+                confirmed_at=at,
+                taught_by=evidence.taught_by,
+                points=evidence.points,
+                direction=settings.direction,
+                label=observation.label,
+                error=observation.error,
+            )
+        )
+        return id_
+
+    def _make_room(self, observation: Observation, settings: LearnSettings, at: int | None) -> bool:
+        """Whether one more constraint has its place. What has expired gives up its own."""
+        held = self._in_scope.get(observation.scope, {})
+        if settings.max_constraints is not None and len(held) >= settings.max_constraints:
+            for id_ in tuple(held):
+                constraint = self.constraints[id_]
+                if constraint.learn == observation.learn and is_expired(
+                    constraint, settings.decay, at
+                ):
+                    self.remove(id_)
+            if len(self._in_scope.get(observation.scope, {})) >= settings.max_constraints:
+                return False
+        return (
+            constraint_id(observation) in self.constraints
+            or len(self.constraints) < self.max_constraints
+        )
+
+    def _add_evidence(
+        self, observation: Observation, settings: LearnSettings, session: str, source: str
+    ) -> Evidence | None:
+        """Count a failure; None where it is no observation of its own."""
+        pieces = self._touch_evidence((observation.scope, observation.evidence_key))
+        evidence = pieces.get(observation.signature)
+        if evidence is None:
+            evidence = pieces[observation.signature] = Evidence(
+                scope=observation.scope,
+                evidence_key=observation.evidence_key,
+                signature=observation.signature,
+            )
+            self.evidence_count += 1
+            if self.evidence_count > self.max_evidence:
+                self.forget_evidence(*next(iter(self._evidence)))
+        mended = evidence.session == session and evidence.seq <= observation.last_change
+        another = (
+            settings.same_error and evidence.error_fingerprint != observation.error_fingerprint
+        )
+        if not observation.point and ((settings.resets_on_change and mended) or another):
+            evidence.count, evidence.taught_by, evidence.batches = 0, (), ()
+        evidence.error_fingerprint = observation.error_fingerprint
+        evidence.session, evidence.seq = session, observation.seq
+        if observation.batch:
+            batch = f"{session}\x1f{observation.batch}"
+            if batch in evidence.batches:
+                return None
+            evidence.batches = (*evidence.batches, batch)[-MAX_SOURCES:]
+        evidence.count += 1
+        if len(evidence.taught_by) < MAX_SOURCES:
+            evidence.taught_by = (*evidence.taught_by, source)
+        if observation.point:
+            evidence.points = _add_point(evidence.points, observation.point, settings)
+        return evidence
+
+    def _drop_evidence(self, scope: str, evidence_key: str, signature: str) -> None:
+        pieces = self._evidence.get((scope, evidence_key), {})
+        if pieces.pop(signature, None) is not None:
+            self.evidence_count -= 1
+        if not pieces:
+            self.forget_evidence(scope, evidence_key)
+
+
+MAX_POINTS = 64
+"""Failing points that one parameter ban remembers."""
+
+
+def _add_point(
+    points: tuple[dict[str, Any], ...], point: dict[str, Any], settings: LearnSettings
+) -> tuple[dict[str, Any], ...]:
+    """The points and one more, at most `POINTS`, so that nothing banned becomes free.
+
+    A point fails as often as it takes to corroborate it by itself. Where there are too many, one
+    goes that lies beyond enough others: what it speaks against is banned without it. Where there
+    is none, the new one is not kept.
+    """
+    if points.count(point) >= settings.corroborate:
+        return points
+    points = (*points, point)
+    if len(points) <= MAX_POINTS:
+        return points
+    for place, one in enumerate(points):
+        others = points[:place] + points[place + 1 :]
+        if count_dominated(one, others, settings.direction) >= settings.corroborate:
+            return others
+    return points[:-1]
+
+
+def constraint_id(observation: Observation) -> str:
+    """The id of what a lesson teaches: the same on every process."""
+    text = "\x1f".join((observation.scope, observation.key, observation.signature))
+    return "k" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def _confirm(
+    known: Constraint, observation: Observation, settings: LearnSettings, at: int | None
+) -> Constraint:
+    points = (
+        _add_point(known.points, observation.point, settings) if observation.point else known.points
+    )
+    confirmed_at = known.confirmed_at if at is None else at
+    return msgspec.structs.replace(
+        known, count=known.count + 1, confirmed_at=confirmed_at, points=points
+    )
+
+
+def _is_corroborated(evidence: Evidence, observation: Observation, settings: LearnSettings) -> bool:
+    if observation.point:
+        return any(
+            count_dominated(point, evidence.points, settings.direction) >= settings.corroborate
+            for point in evidence.points
+        )
+    return evidence.count >= settings.corroborate

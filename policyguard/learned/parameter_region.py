@@ -1,0 +1,45 @@
+"""Parameter bans: the region beyond failing points, in all named parameters jointly.
+
+A depth of 24 with a batch of 64 ran out of memory: what is at least as large in *each* is banned,
+a deeper net with a smaller batch is not. Calls that give different parameters cannot be compared:
+what a call leaves out has a default that nobody knows here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from policyguard.model.constraint import Direction
+
+Point = Mapping[str, Any]
+
+
+def dominates(call: Point, failed: Point, direction: Direction) -> bool:
+    """Whether a call lies at a failing point, or beyond it in every parameter."""
+    return call.keys() == failed.keys() and all(
+        _reaches(call[name], value, direction) for name, value in failed.items()
+    )
+
+
+def count_dominated(call: Point, points: Iterable[Point], direction: Direction) -> int:
+    """How many failing points speak against a call."""
+    return sum(1 for failed in points if dominates(call, failed, direction))
+
+
+def drop_refuted(points: Iterable[Point], good: Point, direction: Direction) -> tuple[Point, ...]:
+    """The points that are left when a call at `good` has succeeded."""
+    return tuple(failed for failed in points if not dominates(good, failed, direction))
+
+
+def _reaches(value: Any, failed: Any, direction: Direction) -> bool:
+    numbers = _is_number(value) and _is_number(failed)
+    if direction == "up" and numbers:
+        return bool(value >= failed)
+    if direction == "down" and numbers:
+        return bool(value <= failed)
+    return value.__class__ is failed.__class__ and bool(value == failed)
+
+
+def _is_number(value: Any) -> bool:
+    return value.__class__ is int or value.__class__ is float

@@ -1,0 +1,80 @@
+"""How many targets one call may touch: fewer after failures, more again after successes."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RadiusSchedule(msgspec.Struct, frozen=True):
+    """One schedule of the policy's `radius`, compiled.
+
+    `steps` go from the widest to the narrowest, None is without limit. After `shrink_after`
+    failures with one error the next narrower step holds, after `widen_after` successes the next
+    wider (None: never). Failures count if one of `blame` is blamed, the harness never. At most
+    `most` different errors are told apart.
+    """
+
+    steps: tuple[int | None, ...]
+    shrink_after: int
+    widen_after: int | None
+    blame: frozenset[str]
+    max_errors: int
+
+
+class RadiusState:
+    """Where a session stands in a schedule: at `step`, and what has come of its calls since.
+
+    `failures` are counted by error, since the last success; `successes` since the last failure
+    or step. `batch` is that of the latest observation, and `failed` what it was.
+    """
+
+    __slots__ = ("batch", "failures", "last_failed", "step", "successes")
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.failures: dict[str, int] = {}
+        self.successes = 0
+        self.batch = ""
+        self.last_failed = False
+
+    def observe(
+        self,
+        schedule: RadiusSchedule,
+        *,
+        ok: bool,
+        blame: str = "",
+        error: str = "",
+        batch: str = "",
+    ) -> None:
+        """Take the outcome of a call with targets into account. `error` tells failures apart.
+
+        Of the parallel calls of one batch only the first failure counts, and a success only if
+        it is the first of all.
+        """
+        if not ok and (blame == "harness" or blame not in schedule.blame):
+            return
+        if batch and batch == self.batch and (ok or self.last_failed):
+            return
+        self.batch, self.last_failed = batch, not ok
+        if ok:
+            self._add_success(schedule)
+        else:
+            self._add_failure(schedule, error)
+
+    def _add_success(self, schedule: RadiusSchedule) -> None:
+        self.failures.clear()
+        if not self.step or schedule.widen_after is None:
+            return
+        self.successes += 1
+        if self.successes >= schedule.widen_after:
+            self.step -= 1
+            self.successes = 0
+
+    def _add_failure(self, schedule: RadiusSchedule, error: str) -> None:
+        self.successes = 0
+        count = self.failures[error] = self.failures.pop(error, 0) + 1
+        if count >= schedule.shrink_after:
+            self.step = min(self.step + 1, len(schedule.steps) - 1)
+            self.failures.clear()
+        elif len(self.failures) > schedule.max_errors:
+            del self.failures[next(iter(self.failures))]

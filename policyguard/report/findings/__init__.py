@@ -1,0 +1,1 @@
+"""Diagnostics and lint findings as text, JSON, SARIF, JUnit and GitHub annotations."""

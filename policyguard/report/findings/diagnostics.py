@@ -1,0 +1,133 @@
+"""Diagnostics as text with carets, and as JSON.
+
+The text of a policy is untrusted: whatever a terminal would not print as a letter is shown as an
+escape, and carets are placed by the width of what is shown.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from policyguard.model.diagnostic import Diagnostic, Span
+
+_TAB = 4
+_MAX_WIDTH = 160
+"""Columns of a source line that are shown."""
+_MAX_LEAD = 60
+"""Columns that are shown before the caret where a line is cut."""
+
+
+def render_text(diagnostics: Iterable[Diagnostic]) -> str:
+    """All diagnostics by file and place, each with its source lines; empty for none."""
+    return "\n".join(_text(diagnostic) for diagnostic in sort_unique(diagnostics))
+
+
+def render_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
+    """All diagnostics by file and place, as values that JSON has; lines and columns from 1."""
+    return [
+        {
+            "code": found.code,
+            "severity": found.severity,
+            "message": found.message,
+            "file": found.span.file,
+            "line": found.span.line,
+            "column": found.span.column,
+            "end_line": found.span.end_line,
+            "end_column": found.span.end_column,
+            "help": found.help,
+        }
+        for found in sort_unique(diagnostics)
+    ]
+
+
+def sort_unique(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Diagnostics by file and place, each of them once."""
+    return sorted(
+        dict.fromkeys(diagnostics), key=lambda found: (found.span, found.code, found.message)
+    )
+
+
+def _text(found: Diagnostic) -> str:
+    span = found.span
+    lines = [f"{found.severity}[{found.code}]: {_escape(found.message)}"]
+    gutter = " " * len(str(span.line + max(len(found.lines) - 1, 0)))
+    lines.append(f"{gutter}--> {_escape(span.file)}:{span.line}:{span.column}")
+    if any(line.strip() for line in found.lines):
+        lines.append(f"{gutter} |")
+        lines += source_excerpt(found.lines, span, len(gutter))
+    if found.help:
+        lines.append(f"{gutter} = help: {_escape(found.help)}  (policyguard explain {found.code})")
+    return "\n".join(lines) + "\n"
+
+
+def source_excerpt(lines: tuple[str, ...], span: Span, width: int) -> Iterator[str]:
+    """The first line with carets, and the last one where the span covers several.
+
+    `width` is that of the column with the numbers of the lines.
+    """
+    last = span.end_line - span.line
+    for offset, line in enumerate(lines):
+        if 0 < offset < last:
+            if offset == 1:
+                yield "..."
+            continue
+        start = span.column - 1 if offset == 0 else len(line) - len(line.lstrip())
+        end = span.end_column - 1 if offset == last else len(line.rstrip())
+        shown, before, carets = _mark(line, start, end)
+        yield f"{span.line + offset:>{width}} | {shown}".rstrip()
+        yield f"{'':>{width}} | {' ' * before}{'^' * carets}"
+    if last >= len(lines) > 0:
+        yield "..."
+
+
+def _mark(line: str, start: int, end: int) -> tuple[str, int, int]:
+    """The line as it is shown, and how many columns come before the carets, and how many carets."""
+    long = len(line) > _MAX_WIDTH or sum(_width(_cell(c, 0)) for c in line) > _MAX_WIDTH
+    first = max(0, start - _MAX_LEAD) if long else 0
+    shown = "…" if first else ""
+    columns = before = len(shown)
+    carets = 0
+    for place, character in enumerate(line[first:], first):
+        cell = _cell(character, columns) if not _is_command_bracket(line, place) else "\\x5b"
+        width = _width(cell)
+        if columns + width > _MAX_WIDTH:
+            shown += "…"
+            break
+        shown += cell
+        columns += width
+        if place < start:
+            before = columns
+        elif place < end:
+            carets += width
+    return shown, before, max(carets, 1)
+
+
+def _cell(character: str, column: int) -> str:
+    """How a character is shown that stands at `column`."""
+    if character.isprintable():
+        return character
+    if character == "\t":
+        return " " * (_TAB - column % _TAB)
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _is_command_bracket(text: str, place: int) -> bool:
+    """Whether the bracket of a command in the log of GitHub Actions stands there: see `escape`."""
+    return text[max(place - 2, 0) : place + 1] == "##["
+
+
+def _escape(text: str) -> str:
+    return "".join(_cell(character, 0) for character in text).replace("##[", "##\\x5b")
+
+
+def _width(cell: str) -> int:
+    if len(cell) > 1:
+        return len(cell)
+    if unicodedata.combining(cell):
+        return 0
+    return 2 if unicodedata.east_asian_width(cell) in "WF" else 1

@@ -1,5 +1,0 @@
-"""A replay's figures as one HTML page that needs nothing else: no network, no script."""
-
-from policyguard.report.html.page import render_html
-
-__all__ = ["render_html"]

@@ -1,0 +1,1 @@
+"""Policies as text: annotated with their sources, compared, or to start from."""

@@ -1,0 +1,92 @@
+"""What has changed from one policy to another, as text, as JSON and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Literal, NamedTuple
+
+from policyguard.report.escape import for_markdown, for_terminal, json_document
+
+NO_CHANGES = "no change in meaning"
+_SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": "~"}
+
+
+class PolicyChange(NamedTuple):
+    """One change of an entry, and where the new value stands (the old one, where it is gone).
+
+    `field` is the value in the entry that has changed, empty for the entry as a whole; `old` and
+    `new` are what stood and stands there. A `moved` entry of a first-match list is now asked before
+    or after another one. `direction` is empty where it cannot be told.
+    """
+
+    entry: str
+    what: Literal["added", "removed", "changed", "moved"]
+    field: str
+    old: str | None
+    new: str | None
+    direction: Literal["tighter", "looser", ""]
+    file: str
+    line: int
+
+
+def render_text(changes: list[PolicyChange]) -> str:
+    """For a person."""
+    return "\n".join(_text(changes)) if changes else NO_CHANGES
+
+
+def render_json(changes: list[PolicyChange]) -> str:
+    """A list of changes."""
+    return json_document([change._asdict() for change in changes])
+
+
+def render_markdown(changes: list[PolicyChange]) -> str:
+    """A table, for a comment on a pull request."""
+    if not changes:
+        return f"{NO_CHANGES[0].upper()}{NO_CHANGES[1:]}."
+    rows = ["| entry | was | is | |", "|---|---|---|---|"]
+    for change in changes:
+        name = f"{change.entry} {change.field}".strip()
+        cells = [_code(name), _code(change.old), _code(change.new), change.direction or "?"]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*rows, "", f"{summary(changes)[0].upper()}{summary(changes)[1:]}."])
+
+
+FORMATS: dict[str, Callable[[list[PolicyChange]], str]] = {
+    "text": render_text,
+    "json": render_json,
+    "markdown": render_markdown,
+}
+
+
+def summary(changes: list[PolicyChange]) -> str:
+    """How many, and in which direction."""
+    tighter = sum(change.direction == "tighter" for change in changes)
+    looser = sum(change.direction == "looser" for change in changes)
+    parts = [f"{tighter} tighter", f"{looser} looser"]
+    if rest := len(changes) - tighter - looser:
+        parts.append(f"{rest} of which it cannot be told")
+    noun = "change" if len(changes) == 1 else "changes"
+    return f"{len(changes)} {noun} in meaning: {', '.join(parts)}"
+
+
+def _text(changes: list[PolicyChange]) -> Iterator[str]:
+    for (entry, what), group in groupby(changes, key=lambda one: (one.entry, one.what)):
+        yield f"{_SIGNS[what]} {for_terminal(entry)}"
+        for change in group:
+            name = f"{for_terminal(change.field)}: " if change.field else ""
+            place = f"{for_terminal(change.file)}:{change.line}"
+            said = f"{change.direction}, {place}" if change.direction else place
+            yield f"    {name}{_from_to(change)}  ({said})"
+    yield ""
+    yield summary(changes)
+
+
+def _from_to(change: PolicyChange) -> str:
+    if change.old is None or change.new is None:
+        return for_terminal(change.new or change.old or "")
+    return f"{for_terminal(change.old)} → {for_terminal(change.new)}"
+
+
+def _code(text: str | None) -> str:
+    return f"<code>{for_markdown(text, 400)}</code>" if text is not None else ""

@@ -1,0 +1,1 @@
+"""Reports of a replay: figures as text, Markdown, JSON, JUnit and HTML."""

@@ -1,0 +1,75 @@
+"""What has changed since the baseline. Its shares stand beside the new ones, in the summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.report.replay import phrases
+from policyguard.report.replay.figures import BaselineFigures, ChangedCall, DirectionFigures
+from policyguard.report.replay.html.components import (
+    effect_label,
+    outcome_label,
+    policy_name,
+    section,
+    session_name,
+)
+from policyguard.report.replay.html.element import Element, code, element, untrusted
+
+
+def baseline_section(baseline: BaselineFigures) -> Element:
+    """How many sessions have changed, with examples."""
+    return section(
+        "compared",
+        "Compared with the baseline",
+        element("p", "The policy that stood before: ", policy_name(baseline.policy)),
+        *_direction("Newly refused", baseline.newly_refused),
+        *_direction("Newly allowed", baseline.newly_allowed),
+        element("h3", "Refused by both"),
+        element("p", _moved(baseline)),
+    )
+
+
+def _direction(title: str, told: DirectionFigures) -> Iterator[Element]:
+    yield element("h3", title)
+    yield element("p", phrases.direction(told) + ".")
+    if told.examples:
+        yield element(
+            "details",
+            element(
+                "summary", f"Examples: {len(told.examples):,}, those of successful sessions first"
+            ),
+            element("ul", *map(_example, told.examples), class_="examples"),
+            open="" if told.succeeded else None,
+        )
+
+
+def _example(example: ChangedCall) -> Element:
+    call = example.call
+    args = code(call.args, 241) if call.args is not None else "its arguments were not kept"
+    before = effect_label(call.baseline) if call.baseline is not None else None
+    return element(
+        "li",
+        element(
+            "p",
+            session_name(example.session, example.file),
+            " ",
+            outcome_label(example.success),
+            f", call {example.index + 1:,}: ",
+            before,
+            " → " if before is not None else None,
+            effect_label(call.effect),
+            element("span", " counterfactual", class_="faint") if call.counterfactual else None,
+        ),
+        element("p", code(call.tool, 60), " ", args),
+        element("p", code(example.rule or "", 100), ": ", untrusted(example.message or "", 241)),
+    )
+
+
+def _moved(baseline: BaselineFigures) -> str:
+    text = (
+        f"{phrases.count(baseline.earlier, 'session')} refused earlier than before, "
+        f"{baseline.later:,} later."
+    )
+    if baseline.unknown:
+        text += f" Of {phrases.count(baseline.unknown, 'session')} it is not known."
+    return text

@@ -1,0 +1,98 @@
+"""What the sections of the page are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from policyguard.report.replay import phrases
+from policyguard.report.replay.figures import Interval, PolicyFigures
+from policyguard.report.replay.html.charts import icon
+from policyguard.report.replay.html.element import Child, Element, code, element, untrusted
+
+
+class Column(NamedTuple):
+    """A column of a table; numbers stand at the right."""
+
+    head: str
+    number: bool = False
+
+
+def section(id_: str, title: str, *children: Child) -> Element:
+    """A part of the page, with its heading."""
+    heading = element("h2", title, id=f"{id_}-title")
+    return element("section", heading, *children, id=id_, aria_labelledby=f"{id_}-title")
+
+
+def table(
+    title: str, columns: Sequence[Column], rows: Iterable[Sequence[Child]], *, fold: bool = False
+) -> Element | None:
+    """A table that scrolls by itself where it is too wide. None where it has no rows.
+
+    The first cell of a row is its header. `fold`: only the title is seen until it is opened.
+    """
+    body = [_row(columns, cells) for cells in rows]
+    if not body:
+        return None
+    head = (element("th", one.head, scope="col", class_=_class(one)) for one in columns)
+    made = element(
+        "table",
+        element("thead", element("tr", *head)),
+        element("tbody", *body),
+        aria_label=title,
+    )
+    box = element("div", made, class_="scroll", tabindex="0", role="group", aria_label=title)
+    if fold:
+        return element("details", element("summary", title), box)
+    return element("div", element("h3", title), box)
+
+
+def effect_label(effect: str) -> Element:
+    """What a policy says, as a sign and a word."""
+    return element("span", icon(effect), effect, class_=f"verdict {effect}")
+
+
+def outcome_label(success: bool | None) -> Element:
+    """What came of a session."""
+    word = {True: "succeeded", False: "failed", None: "outcome not known"}[success]
+    return element("span", word, class_=f"outcome {word.split()[0]}")
+
+
+def session_name(id_: str, file: str) -> Element:
+    """A session's name, with its file's where that says more."""
+    return untrusted(phrases.session_name(id_[:400], file[-400:]), 90)
+
+
+def policy_name(told: PolicyFigures) -> Element:
+    """Which policy it is."""
+    return element("span", untrusted(told.name, 60), " ", code(told.digest[:12]))
+
+
+def percent(rate: float | None, interval: Interval | None) -> Element:
+    """A share with its interval, for the cell of a table."""
+    if rate is None:
+        return element("span", "not known", class_="faint")
+    if interval is None:
+        return element("span", f"{rate:.1%}")
+    ends = element("span", f"{interval[0]:.1%} to {interval[1]:.1%}", class_="faint")
+    return element("span", f"{rate:.1%} ", ends)
+
+
+def left_out(number: int, noun: str, where: str) -> Element | None:
+    """Says that something is not shown, and how to get it."""
+    if number <= 0:
+        return None
+    return element("p", f"{phrases.count(number, noun)} more: {where}.", class_="faint")
+
+
+def _row(columns: Sequence[Column], cells: Sequence[Child]) -> Element:
+    first, *others = zip(columns, cells, strict=True)
+    return element(
+        "tr",
+        element("th", first[1], scope="row", class_=_class(first[0])),
+        *(element("td", cell, class_=_class(column)) for column, cell in others),
+    )
+
+
+def _class(column: Column) -> str | None:
+    return "number" if column.number else None

@@ -1,0 +1,120 @@
+"""The sessions that the report lists, those that matter most first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from policyguard.report.replay import phrases
+from policyguard.report.replay.figures import Figures, RunFigures
+from policyguard.report.replay.html.components import (
+    Column,
+    left_out,
+    outcome_label,
+    section,
+    session_name,
+    table,
+)
+from policyguard.report.replay.html.element import Child, Element, code, element, untrusted
+
+_CHANGES = {
+    "newly_refused": "newly refused",
+    "newly_allowed": "newly allowed",
+    "same": "as before",
+    "unknown": "not known",
+}
+
+
+def sessions_section(figures: Figures, anchors: Mapping[int, str]) -> Element:
+    """Refused, unknown and untouched sessions. `anchors`: where a listed one's timeline stands."""
+    runs = list(enumerate(figures.sessions))
+    harmed = [place for place, run in runs if run.refused and run.success]
+    caught = [place for place, run in runs if run.refused and not run.success]
+    unknown = [run for _, run in runs if not run.refused and run.unknown]
+    untouched = [run for _, run in runs if not run.refused and not run.unknown]
+    changed = figures.baseline is not None
+    return section(
+        "sessions",
+        "Sessions",
+        element("p", _told(figures)),
+        _refused("although they succeeded", figures, harmed, anchors, fold=False),
+        _refused(
+            "and failed, or not known to have succeeded",
+            figures,
+            caught,
+            anchors,
+            fold=True,
+        ),
+        _others("Not known whether a call is refused", unknown, changed=changed),
+        _others("No call refused", untouched, changed=changed),
+        left_out(figures.left_out, "session", "--sessions lists more; all are counted"),
+    )
+
+
+def _told(figures: Figures) -> str:
+    listed = len(figures.sessions)
+    return (
+        f"With a refused call: {phrases.share(figures.refused)}. Listed here: {listed:,} of "
+        f"{phrases.count(listed + figures.left_out, 'session')}."
+    )
+
+
+def _refused(
+    which: str, figures: Figures, places: Sequence[int], anchors: Mapping[int, str], *, fold: bool
+) -> Element | None:
+    changed = figures.baseline is not None
+    columns = [
+        Column("Session"),
+        Column("Outcome"),
+        Column("First refused call", number=True),
+        Column("Tool"),
+        Column("Why"),
+        Column("Calls refused", number=True),
+        *([Column("Compared")] if changed else []),
+    ]
+    rows = (_cells(figures.sessions[place], anchors.get(place), changed) for place in places)
+    caption = f"Refused {which}: {phrases.count(len(places), 'session')}"
+    return table(caption, columns, rows, fold=fold)
+
+
+def _cells(run: RunFigures, anchor: str | None, changed: bool) -> Sequence[Child]:
+    name = session_name(run.id, run.file)
+    message = untrusted(run.first_message or "", 160)
+    return [
+        element("a", name, href=f"#{anchor}") if anchor else name,
+        outcome_label(run.success),
+        f"{(run.first_refusal or 0) + 1:,} of {run.calls:,}",
+        code(run.first_tool or "", 40),
+        element("span", code(run.first_rule or "", 80), " ", message, class_="why"),
+        f"{run.refused:,}",
+        *([_change(run)] if changed else []),
+    ]
+
+
+def _others(which: str, runs: Sequence[RunFigures], *, changed: bool) -> Element | None:
+    columns = [
+        Column("Session"),
+        Column("Outcome"),
+        Column("Calls", number=True),
+        Column("Advised", number=True),
+        Column("Unknown", number=True),
+        *([Column("Compared")] if changed else []),
+    ]
+    caption = f"{which}: {phrases.count(len(runs), 'session')}"
+    return table(caption, columns, _plain_rows(runs, changed=changed), fold=True)
+
+
+def _plain_rows(runs: Sequence[RunFigures], *, changed: bool) -> Iterator[Sequence[Child]]:
+    for run in runs:
+        yield [
+            session_name(run.id, run.file),
+            outcome_label(run.success),
+            f"{run.calls:,}",
+            f"{run.advised:,}",
+            f"{run.unknown:,}",
+            *([_change(run)] if changed else []),
+        ]
+
+
+def _change(run: RunFigures) -> str:
+    change = run.baseline.change if run.baseline is not None else "unknown"
+    return _CHANGES.get(change, change)

@@ -1,0 +1,94 @@
+"""A replay's figures as JUnit XML: a suite a trace file, a case a session.
+
+A case has failed where a run that succeeded would have had a call refused; it is skipped where that
+is not known.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from itertools import groupby
+
+from policyguard.report.escape import for_terminal
+from policyguard.report.policy_tests.junit import junit_document
+from policyguard.report.replay import phrases
+from policyguard.report.replay.figures import Figures, GateFigures, RunFigures
+
+
+def render_junit(figures: Figures) -> str:
+    """The sessions that the report lists, and a suite for `--fail-on` where there is one."""
+    root = ET.Element("testsuites")
+    if figures.gates:
+        suite = _suite(root, "--fail-on", len(figures.gates))
+        for gate in figures.gates:
+            _gate(suite, gate)
+        _counted(suite)
+    # Sessions of one file come together, but for those of an archive that holds one name twice.
+    for file, runs in groupby(figures.sessions, key=lambda run: run.file):
+        told = list(runs)
+        suite = _suite(root, file, len(told))
+        for run in told:
+            _case(suite, run)
+        _counted(suite)
+    notes = list(_notes(figures))
+    if notes:
+        suite = _suite(root, "what is not listed", 0)
+        ET.SubElement(suite, "system-out").text = "; ".join(notes)
+        _counted(suite)
+    for kind in ("tests", "failures", "skipped"):
+        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
+    root.set("errors", "0")
+    return junit_document(root)
+
+
+def _notes(figures: Figures) -> Iterator[str]:
+    if figures.partial or figures.left_out:
+        yield f"{phrases.count(figures.left_out, 'session')} without a case"
+    if figures.partial:
+        yield "interrupted: this is not all of it"
+    yield from (for_terminal(sentence) for sentence in phrases.absent_tools(figures, 6))
+    if figures.labels.unmatched:
+        yield phrases.unmatched_labels(figures.labels)
+
+
+def _suite(root: ET.Element, name: str, tests: int) -> ET.Element:
+    return ET.SubElement(root, "testsuite", name=for_terminal(name), tests=str(tests))
+
+
+def _counted(suite: ET.Element) -> None:
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("errors", "0")
+    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+
+
+def _gate(suite: ET.Element, gate: GateFigures) -> None:
+    case = ET.SubElement(suite, "testcase", classname="--fail-on")
+    case.set("name", for_terminal(gate.expression))
+    if gate.triggered is not False:
+        failure = ET.SubElement(case, "failure", type="fail-on")
+        failure.set("message", for_terminal(phrases.gate(gate)))
+
+
+def _case(suite: ET.Element, run: RunFigures) -> None:
+    case = ET.SubElement(suite, "testcase", classname=for_terminal(run.file))
+    case.set("name", for_terminal(run.id))
+    case.set("file", for_terminal(run.file))
+    told = [f"{phrases.count(run.calls, 'call')}, {run.refused} refused"]
+    if run.first_refusal is not None:
+        first = for_terminal(run.first_message or "", 400)
+        message = f"call {run.first_refusal + 1} (`{for_terminal(run.first_tool or '', 60)}`): "
+        told.append(f"{message}{first} [{for_terminal(run.first_rule or '', 100)}]")
+        if run.success:
+            failure = ET.SubElement(case, "failure", type=for_terminal(run.first_rule or "", 100))
+            failure.set("message", f"this run succeeded; {message}{first}")
+            failure.text = "\n".join(told)
+            return
+    elif run.unknown:
+        skipped = ET.SubElement(case, "skipped")
+        skipped.set(
+            "message",
+            f"not known: the answer to {phrases.count(run.unknown, 'call')} depends on what the "
+            "recording does not have",
+        )
+    ET.SubElement(case, "system-out").text = "\n".join(told)

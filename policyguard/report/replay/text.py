@@ -1,0 +1,215 @@
+"""A replay's figures as text for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.report.escape import for_terminal
+from policyguard.report.replay import phrases
+from policyguard.report.replay.figures import (
+    BaselineFigures,
+    ChangedCall,
+    DirectionFigures,
+    Figures,
+    RuleFigures,
+    RunFigures,
+)
+from policyguard.report.style import PLAIN, Style
+
+MAX_ITEMS = 12
+"""Refused sessions, skipped places, and errors that the text report lists one by one."""
+
+
+def render_text(figures: Figures, style: Style = PLAIN) -> str:
+    """The report that `policyguard simulate` prints."""
+    return "\n".join(_lines(figures, style))
+
+
+def _lines(figures: Figures, style: Style) -> Iterator[str]:
+    traces, policy = figures.traces, figures.policy
+    yield style.strong(f"policy {phrases.policy(policy)}, replayed in mode {policy.mode}")
+    formats = ", ".join(f"{name} {count}" for name, count in traces.formats.items())
+    yield (
+        f"read   {phrases.count(traces.files, 'file')}{f' ({formats})' if formats else ''}: "
+        f"{phrases.sessions(traces)}, {phrases.count(traces.calls, 'call')}; "
+        f"{phrases.count(traces.errors.explicit, 'recorded failure')}"
+    )
+    for caveat in phrases.caveats(figures):
+        yield f"       {style.warning(caveat)}"
+    yield ""
+    yield "what the policy says"
+    effects = figures.effects
+    said = [f"{name} {getattr(effects, name)}" for name in effects.__struct_fields__]
+    if traces.unknown:
+        said.append(f"unknown {traces.unknown}")
+    yield "  " + "   ".join(said)
+    yield from _rules(figures, style)
+    yield from _refused(figures, style)
+    yield from _untouched(figures)
+    yield ""
+    yield from _outcomes(figures, style)
+    yield from _errors(figures, style)
+    if figures.baseline is not None:
+        yield from _compared(figures, figures.baseline, style)
+    yield from _skipped(figures)
+    yield from _gates(figures, style)
+
+
+def _rules(figures: Figures, style: Style) -> Iterator[str]:
+    if figures.rules:
+        width = max(len(_rule(rule)) for rule in figures.rules)
+        yield ""
+        yield f"  {'by':<{width}}  {'effect':<7} {'hits':>6} {'sessions':>9}  share of sessions"
+        for rule in figures.rules:
+            yield (
+                f"  {_rule(rule):<{width}}  {rule.effect:<7} {rule.hits:>6} {rule.sessions:>9}  "
+                f"{style.bar(rule.rate or 0.0)} {phrases.rate(rule.rate, rule.ci95)}"
+            )
+    for sentence in phrases.absent_tools(figures, MAX_ITEMS // 2):
+        yield style.warning(f"  {for_terminal(sentence, 160)}")
+    if quiet := phrases.never_fired(figures, MAX_ITEMS // 2):
+        yield style.faint(f"  {for_terminal(quiet, 400)}")
+    for fault in figures.eval_errors:
+        where = "of the sessions" if fault.id == "tags" else "undecided"
+        hits = phrases.count(fault.hits, "time")
+        yield f"  {fault.id}: {hits} {where}: {for_terminal(fault.error, 100)}"
+
+
+def _rule(rule: RuleFigures) -> str:
+    return for_terminal(f"{rule.id} (observed)" if rule.observed else rule.id, 60)
+
+
+def _refused(figures: Figures, style: Style) -> Iterator[str]:
+    refused = phrases.sort_by_harm(figures.sessions)
+    if not refused:
+        return
+    yield ""
+    yield "refused (what follows a first refusal is counterfactual: the agent would have gone on"
+    yield "differently)"
+    for run in refused[:MAX_ITEMS]:
+        yield f"  {_named(run, style)}"
+        yield (
+            f"    call {(run.first_refusal or 0) + 1} of {run.calls}, "
+            f"`{for_terminal(run.first_tool or '', 60)}`: "
+            f"{for_terminal(run.first_message or '', 120)}"
+        )
+        after = run.calls_after_first_refusal
+        later = f", {phrases.count(after, 'recorded call')} after it" if after else ""
+        yield (
+            f"    by {for_terminal(run.first_rule or '', 60)}; "
+            f"{phrases.count(run.refused, 'call')} refused in all{later}"
+        )
+    left = figures.refused.count - len(refused[:MAX_ITEMS])
+    if left > 0:
+        yield f"  … and {phrases.count(left, 'more session', 'more sessions')} (see --format json)"
+
+
+def _named(run: RunFigures, style: Style) -> str:
+    text = for_terminal(phrases.session_name(run.id, run.file), 90) + phrases.outcome(run.success)
+    return style.bad(text) if run.success else text
+
+
+def _untouched(figures: Figures) -> Iterator[str]:
+    untouched = figures.refused.of - figures.refused.count
+    yield ""
+    of = figures.traces.sessions - figures.traces.without_calls
+    yield f"untouched: {untouched} of {phrases.count(of, 'session')} with a call"
+    runs = [run for run in figures.sessions if run.calls and not run.refused and not run.unknown]
+    if len(runs) <= MAX_ITEMS:
+        for run in runs:
+            name = for_terminal(phrases.session_name(run.id, run.file), 90)
+            yield f"  {name}{phrases.outcome(run.success)}, {phrases.count(run.calls, 'call')}"
+
+
+def _outcomes(figures: Figures, style: Style) -> Iterator[str]:
+    labels, harm, catch = figures.labels, figures.harm, figures.catch
+    if not harm.succeeded and not catch.failed:
+        yield "harm and catch: unknown, for no session has a known outcome (see --labels)"
+    else:
+        text = f"harm   {phrases.harm(harm)}"
+        yield style.bad(text) if harm.refused else text
+        yield f"catch  {phrases.catch(catch)}"
+    if labels.matched or labels.unmatched:
+        yield f"labels {phrases.labels(labels)}"
+
+
+def _errors(figures: Figures, style: Style) -> Iterator[str]:
+    coverage = figures.signatures
+    if not coverage.matched.of and not coverage.redacted:
+        return
+    yield ""
+    hidden = f"; of {coverage.redacted} more the text was not kept" if coverage.redacted else ""
+    yield f"errors known by a signature: {phrases.share(coverage.matched)}{hidden}"
+    for signature in coverage.signatures[:MAX_ITEMS]:
+        part = style.bar(signature.hits / coverage.matched.of)
+        yield f"  {part} {signature.hits:>6}  {for_terminal(signature.id, 60)}"
+    if coverage.unmatched:
+        yield f"most frequent of the {phrases.count(coverage.kinds, 'kind')} that none knows"
+    for kind in coverage.unmatched[:MAX_ITEMS]:
+        part = style.bar(kind.hits / coverage.matched.of)
+        tool = f"`{for_terminal(kind.tool, 30)}` " if kind.tool else ""
+        yield f"  {part} {kind.hits:>6}  {tool}{for_terminal(kind.error, 100)}"
+
+
+def _compared(figures: Figures, baseline: BaselineFigures, style: Style) -> Iterator[str]:
+    yield ""
+    yield style.strong(f"compared with {phrases.policy(baseline.policy)}")
+    for word, told in (
+        ("newly refused", baseline.newly_refused),
+        ("newly allowed", baseline.newly_allowed),
+    ):
+        text = f"  {word}  {phrases.direction(told)}"
+        yield style.bad(text) if told.succeeded and word == "newly refused" else text
+    yield f"  refused earlier in {baseline.earlier} of the sessions, later in {baseline.later}"
+    if baseline.unknown:
+        yield f"  not known of {phrases.count(baseline.unknown, 'session')}"
+    yield f"  harm   now {phrases.rate(figures.harm.rate, figures.harm.ci95)}"
+    yield f"         was {phrases.rate(baseline.harm.rate, baseline.harm.ci95)}"
+    yield f"  catch  now {phrases.rate(figures.catch.rate, figures.catch.ci95)}"
+    yield f"         was {phrases.rate(baseline.catch.rate, baseline.catch.ci95)}"
+    yield from _examples("newly refused, for example", baseline.newly_refused, style)
+    yield from _examples("newly allowed, for example", baseline.newly_allowed, style)
+
+
+def _examples(title: str, difference: DirectionFigures, style: Style) -> Iterator[str]:
+    if difference.examples:
+        yield f"  {title}"
+    for example in difference.examples:
+        yield from _example(example, style)
+
+
+def _example(example: ChangedCall, style: Style) -> Iterator[str]:
+    call = example.call
+    name = for_terminal(phrases.session_name(example.session, example.file), 90)
+    text = f"    {name}{phrases.outcome(example.success)}"
+    yield style.bad(text) if example.success else text
+    args = "its arguments were not kept" if call.args is None else for_terminal(call.args, 80)
+    yield f"      call {example.index + 1}, `{for_terminal(call.tool, 40)}` {args}"
+    counterfactual = style.faint(" (counterfactual)") if call.counterfactual else ""
+    yield (
+        f"      by {for_terminal(example.rule or '', 60)}: "
+        f"{for_terminal(example.message or '', 120)}{counterfactual}"
+    )
+
+
+def _skipped(figures: Figures) -> Iterator[str]:
+    traces = figures.traces
+    if not traces.skips:
+        return
+    yield ""
+    yield f"skipped: {traces.skipped}"
+    for skip in traces.skips[:MAX_ITEMS]:
+        place = f"{skip.file}:{skip.line}" if skip.line else skip.file
+        yield f"  {for_terminal(place)}: {for_terminal(skip.reason, 160)}"
+    left = traces.skipped - len(traces.skips[:MAX_ITEMS])
+    if left:
+        which = "all" if traces.skipped == len(traces.skips) else f"the first {len(traces.skips)}"
+        yield f"  … and {left:,} more ({which} are in --format json)"
+
+
+def _gates(figures: Figures, style: Style) -> Iterator[str]:
+    if figures.gates:
+        yield ""
+    for gate in figures.gates:
+        text = f"--fail-on {for_terminal(gate.expression, 160)}: {for_terminal(phrases.gate(gate))}"
+        yield text if gate.triggered is False else style.bad(text)

@@ -1,0 +1,62 @@
+"""A policy in a replay: the guards that judge under it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+
+from policyguard.compiler import CompiledPolicy
+from policyguard.guard import Guard
+from policyguard.model.event import Started
+from policyguard.report.replay.figures import PolicyFigures
+from policyguard.simulate.partial_evaluation import PartialEvaluator
+from policyguard.simulate.session_replay import SessionReplay
+from policyguard.simulate.shared_entries import find_shared_entries
+
+
+class ReplayedPolicy:
+    """One of the policies that a recording is replayed under.
+
+    Runs that have nothing to do with each other under the policy get a guard each, so that what is
+    said about one cannot depend on which others are replayed beside it.
+    """
+
+    def __init__(self, compiled: CompiledPolicy, *, observe: bool) -> None:
+        self._compiled = compiled
+        self._observe = observe
+        self._shared_guard = self._make_guard() if find_shared_entries(compiled) else None
+        self._default_tags = {
+            name: list(tag.default) if isinstance(tag.default, tuple) else tag.default
+            for name, tag in compiled.policy.tags.items()
+            if tag.default is not None
+        }
+        evaluator = compiled.evaluator
+        mode = "observe" if observe or evaluator.observe_only else "enforce"
+        self.policy = PolicyFigures(evaluator.name, evaluator.digest, mode)
+
+    def start_session(self, started: Started, parent: SessionReplay | None) -> SessionReplay:
+        """Begin a session, below the one of the agent that spawned it where that is known."""
+        guard = self._shared_guard or (parent.guard if parent is not None else self._make_guard())
+        missing = ""
+        if self._compiled.policy.tags:
+            declared = self._compiled.policy.tags
+            known = {name: value for name, value in started.tags.items() if name in declared}
+            tags = {**self._default_tags, **known}
+            try:
+                tags = self._compiled.evaluator.check_tags(tags)
+            except ValueError as error:
+                missing = str(error)
+            started = msgspec.structs.replace(started, tags=tags)
+        return SessionReplay(guard, started, self._get_partial_evaluator, missing)
+
+    def _make_guard(self) -> Guard:
+        # All times in a replay are the events'.
+        return Guard(self._compiled, observe=self._observe, clock=lambda: 0, replaying=True)
+
+    @cached_property
+    def _partial_evaluator(self) -> PartialEvaluator:
+        return PartialEvaluator(self._compiled)
+
+    def _get_partial_evaluator(self) -> PartialEvaluator:
+        return self._partial_evaluator

@@ -1,0 +1,84 @@
+"""Values in memory that change in steps, each of which can be undone."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class UndoLog:
+    """A lock, and how to undo what has been done since it was taken."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._is_active = False
+        self.actions: list[Callable[[], object]] = []
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Take the lock; an exception undoes what was noted in `undo` inside."""
+        with self._lock:
+            if self._is_active:
+                yield
+                return
+            try:
+                self._is_active = True
+                yield
+            except BaseException:
+                while self.actions:
+                    self.actions.pop()()
+                raise
+            finally:
+                self._is_active = False
+                self.actions.clear()
+
+
+class Table(Generic[K, V]):
+    """Values by key, the least recently used first, at most `cap`.
+
+    `moved` is told of each value that goes and each that comes, also where a step is undone.
+    """
+
+    def __init__(
+        self,
+        undo_log: UndoLog,
+        max_rows: int,
+        on_change: Callable[[V | None, V | None], None] | None = None,
+    ) -> None:
+        self.undo_log = undo_log
+        self._max_rows = max_rows
+        self._on_change = on_change
+        self.rows: OrderedDict[K, V] = OrderedDict()
+
+    def put(self, key: K, value: V) -> bool:
+        """Set a value; whether another had to go for it."""
+        with self.undo_log():
+            self._set(key, value)
+            crowded = len(self.rows) > self._max_rows
+            while len(self.rows) > self._max_rows:
+                self._set(next(iter(self.rows)), None)
+            return crowded
+
+    def delete(self, key: K) -> None:
+        """Remove a key, if it is there."""
+        with self.undo_log():
+            if key in self.rows:
+                self._set(key, None)
+
+    def _set(self, key: K, value: V | None) -> None:
+        self.undo_log.actions.append(partial(self._replace, key, self.rows.get(key)))
+        self._replace(key, value)
+
+    def _replace(self, key: K, value: V | None) -> None:
+        before = self.rows.pop(key, None)
+        if value is not None:
+            self.rows[key] = value
+        if self._on_change is not None:
+            self._on_change(before, value)

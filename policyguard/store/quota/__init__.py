@@ -1,0 +1,1 @@
+"""Shared budgets: exact counters over processes, charged through leases."""

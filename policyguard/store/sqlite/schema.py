@@ -1,0 +1,60 @@
+"""The tables of a store, and how they came to be.
+
+Triggers keep the number of rows (`counts`), as counting them grows with it. `used` is a number
+that grows with each use: the smallest is the least recently used.
+"""
+
+from __future__ import annotations
+
+from policyguard.store.sqlite.database import Migration
+
+APPLICATION_ID = 0x70677264
+"""The mark of our files ("pgrd"), as SQLite's `application_id`."""
+
+
+_COUNT_TRIGGERS: Migration = (
+    "INSERT INTO counts (name, number) VALUES ('{table}', 0)",
+    "CREATE TRIGGER {table}_more AFTER INSERT ON {table} BEGIN "
+    "UPDATE counts SET number = number + 1 WHERE name = '{table}'; END",
+    "CREATE TRIGGER {table}_fewer AFTER DELETE ON {table} BEGIN "
+    "UPDATE counts SET number = number - 1 WHERE name = '{table}'; END",
+    "CREATE INDEX {table}_used ON {table} (used)",
+)
+
+
+def _count_triggers(table: str) -> Migration:
+    return tuple(statement.format(table=table) for statement in _COUNT_TRIGGERS)
+
+
+_INITIAL: Migration = (
+    "CREATE TABLE counts (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    # `version` grows with each change of the constraints; `floor` is the last that removed one.
+    "INSERT INTO meta (name, value) VALUES ('version', 0), ('floor', 0)",
+    "CREATE TABLE anchors (session TEXT PRIMARY KEY, chain TEXT NOT NULL, count INTEGER NOT NULL, "
+    "hash TEXT NOT NULL, size INTEGER NOT NULL, used INTEGER NOT NULL) WITHOUT ROWID",
+    *_count_triggers("anchors"),
+    "CREATE TABLE constraints (id TEXT PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL, "
+    "state TEXT NOT NULL, updated_at INTEGER NOT NULL, payload BLOB NOT NULL, "
+    "revoked_by TEXT NOT NULL, version INTEGER NOT NULL, used INTEGER NOT NULL)",
+    "CREATE INDEX constraints_place ON constraints (scope, key)",
+    "CREATE INDEX constraints_version ON constraints (version)",
+    *_count_triggers("constraints"),
+    "CREATE TABLE evidence (scope TEXT NOT NULL, key TEXT NOT NULL, payload BLOB NOT NULL, "
+    "used INTEGER NOT NULL, PRIMARY KEY (scope, key)) WITHOUT ROWID",
+    *_count_triggers("evidence"),
+)
+
+_QUOTAS: Migration = (
+    # From `until` on nothing in the account counts any more. Amounts may be larger than SQLite's
+    # integers, so the account is JSON; those of shares are not.
+    "CREATE TABLE purses (budget TEXT NOT NULL, key TEXT NOT NULL, account BLOB NOT NULL, "
+    "until INTEGER, PRIMARY KEY (budget, key)) WITHOUT ROWID",
+    "CREATE TABLE shares (id INTEGER PRIMARY KEY, budget TEXT NOT NULL, key TEXT NOT NULL, "
+    "holder INTEGER NOT NULL, slot INTEGER NOT NULL UNIQUE, ceiling INTEGER NOT NULL, "
+    "moved INTEGER NOT NULL, count INTEGER NOT NULL, boot TEXT NOT NULL)",
+    "CREATE INDEX shares_place ON shares (budget, key)",
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS)
+"""In order; never changed once published, only added to."""

@@ -1,0 +1,18 @@
+"""Calls and values in the words of a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def format_call(call: Mapping[str, Mapping[str, Any] | str]) -> str:
+    """A call as a test writes it: `read_file {"path": "a"}`."""
+    ((tool, given),) = call.items()
+    return f"{tool} {json.dumps(given, ensure_ascii=False)}"
+
+
+def format_value(value: Any) -> str:
+    """A value as a test writes it; text in backticks."""
+    return f"`{value}`" if isinstance(value, str) else json.dumps(value)

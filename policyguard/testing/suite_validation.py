@@ -1,0 +1,131 @@
+"""What a tests file may have wrong that its schema cannot say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from policyguard.compiler.load.layer_validation import find_span
+from policyguard.engines.yaml_tree import Node, descend
+from policyguard.engines.yaml_tree import Path as TreePath
+from policyguard.model.diagnostic import Diagnostic, did_you_mean
+from policyguard.model.effect import Effect
+from policyguard.testing.clock import parse_instant
+from policyguard.testing.referenced_files import resolve_reference
+from policyguard.testing.suite import MAIN_SESSION, Step, Test
+
+_RESULT_KEYS = ("outcome", "text", "advice")
+"""Keys that say what must be of a call that has come back."""
+
+
+def validate(root: Node, tests: Iterable[Test]) -> Iterator[Diagnostic]:
+    """Everything wrong with tests that the schema has nothing against."""
+    names: set[str] = set()
+    for test in tests:
+        if test.name in names:
+            message = f"the name `{test.name}` stands here a second time"
+            yield _diagnostic(root, "reference/duplicate-id", message, (*test.path, "name"))
+        names.add(test.name)
+        yield from _validate_sessions(root, test)
+        for step in test.steps:
+            yield from _validate_step(root, test, step)
+        yield from _validate_returns(root, test)
+        yield from _validate_trace(root, test)
+
+
+def _validate_sessions(root: Node, test: Test) -> Iterator[Diagnostic]:
+    if test.session.at is not None and parse_instant(test.session.at) is None:
+        path = (*test.path, "session", "at")
+        yield _diagnostic(
+            root, "schema/value", f"`{test.session.at}` is no time that there is", path
+        )
+    before = [MAIN_SESSION]
+    for name, who in test.sessions.items():
+        path = (*test.path, "sessions", name)
+        if name == MAIN_SESSION:
+            message = f"`{MAIN_SESSION}` is the test's own session"
+            where = "describe it under `session`"
+            yield _diagnostic(root, "schema/conflict", message, path, hint=where, key=True)
+        if who.parent is not None and who.parent not in before:
+            message = f"no session `{who.parent}` stands before this one"
+            hint = did_you_mean(who.parent, before)
+            yield _diagnostic(root, "schema/value", message, (*path, "parent"), hint=hint)
+        before.append(name)
+
+
+def _validate_step(root: Node, test: Test, step: Step) -> Iterator[Diagnostic]:
+    if step.in_ != MAIN_SESSION and step.in_ not in test.sessions:
+        known = [MAIN_SESSION, *test.sessions]
+        hint = did_you_mean(step.in_, known) or f"add it to the test's `sessions`: {step.in_}: {{}}"
+        message = f"this test has no session `{step.in_}`"
+        yield _diagnostic(root, "schema/value", message, (*step.path, "in"), hint=hint)
+    if step.expect is not None and step.expect >= Effect.ASK:
+        for key in ("result", "running", "as", "release", *_RESULT_KEYS):
+            path = (*step.path, key)
+            if not descend(root, path)[1]:
+                message = f"a call that is answered with `{step.expect}` has no `{key}`"
+                hint = "it does not run"
+                yield _diagnostic(root, "schema/conflict", message, path, hint=hint, key=True)
+    if step.call is None and step.returns is None:
+        for key in ("result", *_RESULT_KEYS):
+            path = (*step.path, key)
+            if not descend(root, path)[1]:
+                message = f"`{key}` needs `call` or `returns` beside it"
+                yield _diagnostic(root, "schema/missing-key", message, path, key=True)
+    if step.result.ok and step.result.error is not None:
+        message = "`ok: true` and an `error` exclude each other"
+        yield _diagnostic(
+            root, "schema/conflict", message, (*step.path, "result", "error"), key=True
+        )
+
+
+def _validate_returns(root: Node, test: Test) -> Iterator[Diagnostic]:
+    """Every call that returns has been left running before, and returns once."""
+    running: Counter[str] = Counter()
+    for step in test.steps:
+        name = step.returns
+        if step.as_ is not None:
+            running[step.as_] += step.times
+        if name is None:
+            continue
+        if not running[name]:
+            message = f"no call is running as `{name}` here"
+            hint = did_you_mean(name, +running) or f"say `as: {name}` where it is made"
+            yield _diagnostic(root, "schema/value", message, (*step.path, "returns"), hint=hint)
+        running[name] -= 1
+
+
+def _validate_trace(root: Node, test: Test) -> Iterator[Diagnostic]:
+    if test.trace is None:
+        return
+    file = resolve_reference(root.source.file, test.trace)
+    if not file.is_file():
+        hint = did_you_mean(file.name, _sibling_names(file))
+        yield _diagnostic(
+            root, "load/not-found", f"no file `{file}`", (*test.path, "trace"), hint=hint
+        )
+    for number, item in enumerate(test.refused):
+        first, _, last = str(item).partition("-")
+        if last and int(first) > int(last):
+            message = f"`{item}` is from a later call to an earlier one"
+            hint = f"write `{last}-{first}`"
+            yield _diagnostic(
+                root, "schema/value", message, (*test.path, "refused", number), hint=hint
+            )
+
+
+def _sibling_names(file: Path) -> list[str]:
+    return [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
+
+
+def _diagnostic(
+    root: Node,
+    code: str,
+    message: str,
+    path: TreePath,
+    *,
+    hint: str | None = None,
+    key: bool = False,
+) -> Diagnostic:
+    return root.source.diagnostic(code, message, find_span(root, path, key=key), hint=hint)

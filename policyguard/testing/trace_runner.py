@@ -1,0 +1,188 @@
+"""A test over a recorded run: every call is admitted, but those that the test names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from policyguard.engines.yaml_tree import Path
+from policyguard.guard import Guard, Session
+from policyguard.model.decision import Decision
+from policyguard.model.event import Admitted, Approved, Closed, Event, Refused, Started
+from policyguard.model.outcome import Recorded
+from policyguard.report.policy_tests.results import Failure, Mismatch
+from policyguard.testing import session_fields
+from policyguard.testing.coverage import CoverageRecorder
+from policyguard.testing.decision_check import compare_decision
+from policyguard.testing.formatting import format_call
+from policyguard.testing.referenced_files import resolve_reference
+from policyguard.testing.suite import ExpectedCall, ExpectedDecision, Suite, Test
+from policyguard.traces import Reader, Skipped, TraceFile
+
+_OWN_FORMAT = "policyguard"
+"""The format in which every line is an event; of others, importers pass over what is no call."""
+
+
+def run_trace(suite: Suite, test: Test, coverage: CoverageRecorder) -> Iterator[Failure]:
+    """Replay a test's recording as `policyguard simulate` does, and yield what goes otherwise.
+
+    A refused call's result is not folded in, as it would never have come; nobody answers *ask*.
+    """
+    yield from _TraceRunner(suite, test, coverage).run()
+
+
+class _TraceRunner:
+    """One recording on its way through a guard.
+
+    `_left` are expectations that no call has met, `_lost` sessions that could not be opened.
+    """
+
+    def __init__(self, suite: Suite, test: Test, coverage: CoverageRecorder) -> None:
+        self._suite = suite
+        self._test = test
+        self._coverage = coverage
+        # All times in a replay are the events'.
+        self._guard = Guard(suite.compiled, clock=lambda: 0, replaying=True)
+        self._sessions: dict[str, Session] = {}
+        self._unopened: set[str] = set()
+        self._call_count = 0
+        self._session_call_counts: Counter[str] = Counter()
+        self._unmatched = list(test.expect)
+        self._refused_ranges = list(_parse_ranges(test.refused))
+
+    def run(self) -> Iterator[Failure]:
+        """Replay the whole recording."""
+        trace = Reader().read(resolve_reference(self._suite.file, self._test.trace or ""))
+        for item in trace:
+            if isinstance(item, Skipped):
+                yield from self._check_skipped(trace, item)
+            else:
+                yield from self._replay_event(item)
+        if self._unopened:
+            return
+        if not self._call_count and trace.format is not None:
+            yield self._trace_failure("trace", "a call in the recording", "none")
+        for call in self._unmatched:
+            text = f"a call {call.call}" + (f" of session `{call.in_}`" if call.in_ else "")
+            yield self._failure((*call.path, "call"), "", text, f"{self._call_count} calls in all")
+        for number, (_, last) in enumerate(self._refused_ranges):
+            if last > self._call_count:
+                path = (*self._test.path, "refused", number)
+                yield self._failure(path, "", f"a call {last}", f"{self._call_count} calls in all")
+
+    def _check_skipped(self, trace: TraceFile, item: Skipped) -> Iterator[Failure]:
+        if trace.format in (None, _OWN_FORMAT):
+            place = f"line {item.line}: " if item.line else ""
+            yield self._trace_failure("trace", "a recording", f"{place}{item.reason}")
+
+    def _replay_event(self, event: Event) -> Iterator[Failure]:
+        if event.session in self._unopened:
+            return
+        session = self._sessions.get(event.session)
+        if session is None:
+            started = event if isinstance(event, Started) else Started(event.session, event.at)
+            try:
+                session = self._guard._start_session(self._fill_in(started), isolated=True)
+            except ValueError as error:
+                self._unopened.add(event.session)
+                yield self._trace_failure("session", "a session", str(error))
+                return
+            self._sessions[event.session] = session
+        if isinstance(event, Admitted | Refused):
+            yield from self._replay_call(session, event)
+        elif not isinstance(event, Started | Approved):
+            recorded = session._replay(event)
+            if isinstance(recorded, Recorded):
+                self._coverage.record_result(recorded)
+            if isinstance(event, Closed):
+                del self._sessions[event.session]
+
+    def _fill_in(self, started: Started) -> Started:
+        """The start of a session, with what the test says where the recording says nothing."""
+        who, declared = self._test.session, self._suite.compiled.policy.tags
+        known = {name: value for name, value in started.tags.items() if name in declared}
+        return msgspec.structs.replace(
+            started,
+            agent=started.agent or who.agent,
+            user=started.user or who.user,
+            roles=started.roles or who.roles,
+            project=started.project or who.project,
+            cwd=started.cwd or who.cwd or "",
+            tags=self._suite.compiled.evaluator.check_tags({**who.tags, **known}),
+        )
+
+    def _replay_call(self, session: Session, event: Admitted | Refused) -> Iterator[Failure]:
+        self._call_count += 1
+        self._session_call_counts[event.session] += 1
+        path, expected, refused = self._find_expected(event)
+        said = f"call {self._call_count}"
+        if event.args is None:
+            found = "its arguments were not kept"
+            yield self._failure(path, said, "a call that can be judged", found)
+            return
+        said += f" (`{event.call}` of `{event.session}`): {format_call({event.tool: event.args})}"
+        decision = session._replay(event)
+        assert isinstance(decision, Decision)  # noqa: S101 - an attempt is answered by one
+        self._coverage.record_decision(decision, self._guard)
+        mismatches = tuple(
+            compare_decision(decision, expected, self._coverage.ids, refused=refused)
+        )
+        if mismatches:
+            yield self._failure(
+                path, said, decision=decision, session=session, mismatches=mismatches
+            )
+
+    def _find_expected(self, event: Admitted | Refused) -> tuple[Path, ExpectedDecision, bool]:
+        """What the test says of a call, where it says so, and whether the call must be refused."""
+        for call in self._unmatched:
+            if self._is_meant(call, event):
+                self._unmatched.remove(call)
+                expected = ExpectedDecision(effect=call.effect, by=call.by, says=call.says)
+                return call.path, expected, call.effect is None
+        for number, (first, last) in enumerate(self._refused_ranges):
+            if first <= self._call_count <= last:
+                return (*self._test.path, "refused", number), ExpectedDecision(), True
+        return (*self._test.path, "trace"), ExpectedDecision(), False
+
+    def _is_meant(self, call: ExpectedCall, event: Admitted | Refused) -> bool:
+        if call.in_ is not None and call.in_ != event.session:
+            return False
+        if isinstance(call.call, str):
+            return call.call == event.call
+        return call.call == (
+            self._call_count if call.in_ is None else self._session_call_counts[event.session]
+        )
+
+    def _trace_failure(self, key: str, expected: str, found: str) -> Failure:
+        return self._failure((*self._test.path, key), "", expected, found)
+
+    def _failure(
+        self,
+        path: Path,
+        said: str,
+        expected: str = "",
+        found: str = "",
+        *,
+        mismatches: tuple[Mismatch, ...] = (),
+        decision: Decision | None = None,
+        session: Session | None = None,
+    ) -> Failure:
+        span = self._suite.span_of(path)
+        known = session_fields.read_fields(self._guard, session) if session is not None else {}
+        return Failure(
+            span=span,
+            lines=self._suite.lines(span),
+            step=said or "the recording",
+            mismatches=mismatches or (Mismatch("trace", expected, found),),
+            decision=decision,
+            state=session_fields.format_fields(known),
+        )
+
+
+def _parse_ranges(items: Iterable[int | str]) -> Iterator[tuple[int, int]]:
+    """`7` and `5-20` as first and last."""
+    for item in items:
+        first, _, last = str(item).partition("-")
+        yield int(first), int(last or first)

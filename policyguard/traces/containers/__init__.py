@@ -1,0 +1,1 @@
+"""Files, compressed files and archives: how their contents are read within limits."""

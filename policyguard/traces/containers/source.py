@@ -1,0 +1,175 @@
+"""Untrusted content: how it is sampled for detection and read without surprises."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from policyguard.traces.containers.content import UNLIMITED, Content, read_bytes, too_large
+from policyguard.traces.containers.zip import ZipArchive
+from policyguard.traces.item import Skipped, UnreadableError
+from policyguard.traces.parsing.json_text import JsonError, decode
+
+_SAMPLED_LINES = 50
+"""How many lines a format is recognised by: some begin with pages of bookkeeping."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """The part of a file by which importers recognise their format.
+
+    `records` are the first values of a file of one JSON value a line, `document` the value of a
+    file that is one. A file of a single line is both; otherwise the other is empty or None.
+    `members` are the names in a zip archive, which has neither.
+    """
+
+    records: tuple[object, ...] = ()
+    document: object = None
+    members: tuple[str, ...] = ()
+
+
+class Source:
+    """One content, or one zip archive as a whole, and its sample.
+
+    `only` says which lines of a file of our own format are wanted; None for all.
+    Raises `UnreadableError` where no JSON can be had from it, `OSError`.
+    """
+
+    def __init__(
+        self, content: Content | ZipArchive, line_filter: Callable[[bytes], bool] | None = None
+    ) -> None:
+        self.path = content.path
+        self.file = str(content.path)
+        self.name = content.name
+        self.line_filter = line_filter
+        self._content = content
+        if isinstance(content, ZipArchive):
+            self.sample = Sample(members=content.names)
+        else:
+            self.sample = _take_sample(content)
+
+    def lines(self) -> Iterator[tuple[int, object] | Skipped]:
+        """Each line's number (from 1) and value; a line that is no JSON is Skipped.
+
+        So is the rest of a file that turns out to be broken. Raises `OSError`.
+        """
+        try:
+            for number, line in self.raw_lines():
+                try:
+                    value = decode(line)
+                except JsonError as error:
+                    yield Skipped(self.file, number, str(error))
+                else:
+                    yield number, value
+        except UnreadableError as error:
+            yield Skipped(self.file, None, str(error))
+
+    def raw_lines(self) -> Iterator[tuple[int, bytes]]:
+        """Each line's number (from 1) and bytes, blank lines left out; to be asked for once.
+
+        Raises `OSError`, `UnreadableError`.
+        """
+        if isinstance(self._content, ZipArchive):
+            return
+        with self._content.open() as file:
+            yield from _nonblank_lines(file, self._content.max_bytes)
+
+    def values(self) -> Iterator[tuple[int | None, object] | Skipped]:
+        """The items of a document that is a list, else the document itself, else each line."""
+        document = self.sample.document
+        if isinstance(document, list):
+            yield from ((None, value) for value in document)
+        elif document is not None:
+            yield None, document
+        else:
+            yield from self.lines()
+
+    def read_member(self, name: str) -> object:
+        """The JSON document in a member of the archive. Raises `UnreadableError`, `OSError`."""
+        if not isinstance(self._content, ZipArchive):
+            raise UnreadableError("no archive")
+        member = self._content.member(name)
+        return _decode_document(read_bytes(member.open(), member.max_bytes))
+
+
+def _take_sample(content: Content) -> Sample:
+    with content.open_preview() as file:
+        head = list(_first_lines(file, content.max_bytes))
+    if not head:
+        raise UnreadableError("empty")
+    if any(b"\0" in line for line in head):
+        raise UnreadableError("binary, or not UTF-8")
+    first = _decode_lines(head[:1])
+    if not first:
+        return _sample_document(content, head)
+    if len(head) == 1:
+        return Sample(records=first, document=first[0])
+    return Sample(records=_decode_lines(head))
+
+
+def _first_lines(file: BinaryIO, max_bytes: int) -> Iterator[bytes]:
+    """The first lines. Where the file is broken behind some, these; `lines` tells the reason."""
+    lines = 0
+    try:
+        for _, line in itertools.islice(_nonblank_lines(file, max_bytes), _SAMPLED_LINES):
+            lines += 1
+            yield line
+    except UnreadableError:
+        if not lines:
+            raise
+
+
+def _sample_document(content: Content, head: list[bytes]) -> Sample:
+    """A file whose first line is no JSON value: one document, or lines with a broken first."""
+    records = _decode_lines(head)
+    try:
+        return Sample(
+            document=_decode_document(read_bytes(content.open_preview(), content.max_bytes))
+        )
+    except UnreadableError as error:
+        if any(isinstance(record, dict) for record in records):
+            return Sample(records=records)
+        # A file that cannot be read to its end has no other reason.
+        if not isinstance(error.__cause__, JsonError) or head[0].lstrip()[:1] in (b"{", b"["):
+            raise
+        raise UnreadableError("no JSON") from None
+
+
+def _decode_document(data: bytes) -> object:
+    try:
+        return decode(data)
+    except JsonError as error:
+        raise UnreadableError(str(error)) from error
+
+
+def _nonblank_lines(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(_iter_lines(file, max_bytes), start=1):
+        text = (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).strip()
+        if text:
+            yield number, text
+
+
+def _iter_lines(file: BinaryIO, max_bytes: int) -> Iterable[bytes]:
+    return file if max_bytes == UNLIMITED else _bounded_lines(file, max_bytes)
+
+
+def _bounded_lines(file: BinaryIO, max_bytes: int) -> Iterator[bytes]:
+    while line := file.readline(max_bytes + 1):
+        if len(line) > max_bytes:
+            raise UnreadableError(too_large("a line", max_bytes))
+        yield line
+
+
+def _decode_lines(lines: list[bytes]) -> tuple[object, ...]:
+    return tuple(value for line in lines for value in _try_decode(line))
+
+
+def _try_decode(line: bytes) -> Iterator[object]:
+    try:
+        yield decode(line)
+    except JsonError:
+        return

@@ -1,0 +1,196 @@
+"""Tar archives, member by member, as they come: forward only, so that a packed one streams.
+
+Python's own reader takes the text of a long name or of a pax header into memory however long it
+claims to be, so that only its parser of single headers is used here.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from policyguard.traces.containers.compression import CHUNK_BYTES
+from policyguard.traces.containers.content import is_hidden, member_path
+from policyguard.traces.containers.expansion_limit import MAX_BUFFERED_BYTES
+from policyguard.traces.item import UnreadableError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+BLOCK_BYTES = tarfile.BLOCKSIZE
+
+_MAX_HEADER_BYTES = 1 << 20
+"""Bytes that a long name or a pax header may have."""
+
+_LONG_NAME_TYPES = (tarfile.GNUTYPE_LONGNAME,)
+_PAX_TYPES = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_SPARSE_PREFIX = "GNU.sparse"
+_IGNORED_HEADER_TYPES = (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE)
+
+TRUNCATED = "the tar archive ends too early"
+
+
+def is_tar(head: bytes) -> bool:
+    """Whether a file's first bytes are the header of a tar archive: its checksum tells."""
+    try:
+        _parse_header(head[:BLOCK_BYTES])
+    except UnreadableError:
+        return False
+    return True
+
+
+class TarMember:
+    """One file of an archive, to be read before the next is asked for."""
+
+    max_bytes = MAX_BUFFERED_BYTES
+
+    def __init__(self, path: Path, archive: BinaryIO, size: int) -> None:
+        self.path = path
+        self.name = path.name
+        self._archive = archive
+        self._remaining = size
+        self._is_past = False
+        self.preview = bytearray()
+
+    def open_preview(self) -> BinaryIO:
+        """From the beginning; what is seen is kept, for an archive cannot be read backwards."""
+        return io.BufferedReader(_MemberStream(self, keeps_preview=True), CHUNK_BYTES)
+
+    def open(self) -> BinaryIO:
+        """From the beginning, for the last time."""
+        return io.BufferedReader(_MemberStream(self, keeps_preview=False), CHUNK_BYTES)
+
+    def read_chunk(self, max_bytes: int) -> bytes:
+        """The next bytes of the archive that are this member's."""
+        if self._is_past:
+            raise UnreadableError("its archive was read on before it")
+        data = self._archive.read(min(max_bytes, self._remaining))
+        if not data and max_bytes and self._remaining:
+            raise UnreadableError(TRUNCATED)
+        self._remaining -= len(data)
+        return data
+
+    def skip_rest(self) -> None:
+        """Whatever has not been read is passed over."""
+        left = self._remaining > 0
+        while self._remaining:
+            self.read_chunk(CHUNK_BYTES)
+        self._is_past = left
+
+
+class _MemberStream(io.RawIOBase):
+    def __init__(self, member: TarMember, keeps_preview: bool) -> None:
+        self._member = member
+        self._keeps_preview = keeps_preview
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        seen = self._member.preview
+        if self._position < len(seen):
+            data = bytes(seen[self._position : self._position + len(view)])
+        else:
+            data = self._member.read_chunk(len(view))
+            if self._keeps_preview:
+                seen += data
+        self._position += len(data)
+        view[: len(data)] = data
+        return len(data)
+
+
+def iter_members(archive: BinaryIO, path: Path) -> Iterator[TarMember]:
+    """The regular files of an archive, hidden ones left out. Raises `UnreadableError`, `OSError`.
+
+    Links, folders and devices are left out: what they stand for is elsewhere.
+    """
+    name, pax = "", dict[str, str]()
+    while block := _read_exactly(archive, BLOCK_BYTES, allow_end=True):
+        if block == bytes(BLOCK_BYTES):
+            return
+        header = _parse_header(block)
+        if header.type in _LONG_NAME_TYPES:
+            name = _decode_text(_read_header_data(archive, header.size)).rstrip("\0")
+            continue
+        if header.type in _PAX_TYPES:
+            pax = _parse_pax(_read_header_data(archive, header.size))
+            continue
+        if header.type in _IGNORED_HEADER_TYPES:
+            _skip_bytes(archive, header.size + -header.size % BLOCK_BYTES)
+            continue
+        size = _member_size(pax, header)
+        name = pax.get("path") or name or header.name
+        if header.type == tarfile.GNUTYPE_SPARSE or any(
+            key.startswith(_SPARSE_PREFIX) for key in pax
+        ):
+            raise UnreadableError(f"member `{name}` is a sparse file: from it on nothing is read")
+        if header.isreg():
+            member = TarMember(member_path(path, name), archive, size)
+            if not is_hidden(name):
+                yield member
+            member.skip_rest()
+            _skip_bytes(archive, -size % BLOCK_BYTES)
+        elif header.type not in tarfile.SUPPORTED_TYPES:
+            _skip_bytes(archive, size + -size % BLOCK_BYTES)
+        name, pax = "", {}
+
+
+def _parse_header(block: bytes) -> tarfile.TarInfo:
+    try:
+        header = tarfile.TarInfo.frombuf(block, "utf-8", "replace")
+    except (tarfile.HeaderError, ValueError):
+        raise UnreadableError("a broken tar archive") from None
+    if header.size < 0:
+        raise UnreadableError("a broken tar archive")
+    return header
+
+
+def _member_size(pax: dict[str, str], header: tarfile.TarInfo) -> int:
+    told = pax.get("size", "")
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 20 else header.size
+
+
+def _read_header_data(archive: BinaryIO, size: int) -> bytes:
+    if size > _MAX_HEADER_BYTES:
+        raise UnreadableError(f"a header of {size} bytes in a tar archive")
+    data = _read_exactly(archive, size + -size % BLOCK_BYTES)
+    return data[:size]
+
+
+def _parse_pax(data: bytes) -> dict[str, str]:
+    """The records of a pax header: `length key=value`, the length that of the whole record."""
+    records: dict[str, str] = {}
+    start = 0
+    while start < len(data):
+        digits, space, _ = data[start : start + 20].partition(b" ")
+        if not space or not digits.isdigit() or int(digits) <= len(digits):
+            break
+        end = start + int(digits)
+        key, _, value = data[start + len(digits) + 1 : end].rstrip(b"\n").partition(b"=")
+        records[_decode_text(key)] = _decode_text(value)
+        start = end
+    return records
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _read_exactly(archive: BinaryIO, size: int, *, allow_end: bool = False) -> bytes:
+    data = archive.read(size)
+    if len(data) < size and not (allow_end and not data):
+        raise UnreadableError(TRUNCATED)
+    return data
+
+
+def _skip_bytes(archive: BinaryIO, size: int) -> None:
+    while size:
+        data = archive.read(min(size, CHUNK_BYTES))
+        if not data:
+            raise UnreadableError(TRUNCATED)
+        size -= len(data)

@@ -1,0 +1,101 @@
+"""One file on the disk → the contents in it that may be traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from policyguard.traces.containers.content import CompressedFile, Content, PlainFile
+from policyguard.traces.containers.expansion_limit import MAX_NESTING, ExpansionLimit
+from policyguard.traces.containers.tar import BLOCK_BYTES, is_tar, iter_members
+from policyguard.traces.containers.zip import ZipArchive
+from policyguard.traces.item import UnreadableError, cannot_read
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18")
+"""A frame; and a frame to be passed over, which some writers begin with."""
+_ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
+
+
+class UnreadableContent(msgspec.Struct, frozen=True):
+    """Something that cannot be looked into, and why."""
+
+    path: Path
+    reason: str
+
+
+UnpackedContent = Content | ZipArchive | UnreadableContent
+
+IsTraceArchive = Callable[[ZipArchive], bool]
+"""Whether a zip archive is one trace as a whole, not a folder of traces."""
+
+
+def unpack(path: Path, is_trace: IsTraceArchive) -> Iterator[UnpackedContent]:
+    """The contents of a file, each to be read before the next is asked for. Nothing is raised.
+
+    A file that is packed by itself is one content; an archive that is not `known` all its members,
+    hidden ones left out as they are in a folder.
+    """
+    try:
+        file = PlainFile(path)
+    except OSError as error:
+        yield UnreadableContent(path, cannot_read(error))
+    except UnreadableError as error:
+        yield UnreadableContent(path, str(error))
+    else:
+        yield from _Unpacker(is_trace, ExpansionLimit(file.size)).unpack(file, 0)
+
+
+class _Unpacker:
+    """Through one file. Goes no deeper than `DEEPEST_PACKING`."""
+
+    def __init__(self, is_trace: IsTraceArchive, limit: ExpansionLimit) -> None:
+        self._is_trace = is_trace
+        self._limit = limit
+
+    def unpack(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
+        try:
+            yield from self._unpack_opened(content, depth)
+        except OSError as error:
+            yield UnreadableContent(content.path, cannot_read(error))
+        except UnreadableError as error:
+            yield UnreadableContent(content.path, str(error))
+
+    def _unpack_opened(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
+        with content.open_preview() as file:
+            head = file.read(BLOCK_BYTES)
+        if not head.startswith((_GZIP_MAGIC, *_ZSTD_MAGICS, *_ZIP_MAGICS)) and not is_tar(head):
+            yield content
+        elif depth == MAX_NESTING:
+            raise UnreadableError(f"packed more than {MAX_NESTING} times over")
+        elif head.startswith(_GZIP_MAGIC):
+            yield from self.unpack(CompressedFile(content, "gzip", self._limit), depth + 1)
+        elif head.startswith(_ZSTD_MAGICS):
+            yield from self.unpack(CompressedFile(content, "zstd", self._limit), depth + 1)
+        elif head.startswith(_ZIP_MAGICS):
+            yield from self._unpack_zip(content, depth)
+        else:
+            with content.open() as archive:
+                yield from self._unpack_members(iter_members(archive, content.path), depth)
+
+    def _unpack_zip(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
+        archive = ZipArchive(content, self._limit)
+        try:
+            if self._is_trace(archive):
+                yield archive
+            else:
+                yield from self._unpack_members(archive.members(), depth)
+        finally:
+            archive.close()
+
+    def _unpack_members(self, contents: Iterable[Content], depth: int) -> Iterator[UnpackedContent]:
+        empty = True
+        for member in contents:
+            empty = False
+            yield from self.unpack(member, depth + 1)
+            if self._limit.is_exhausted:
+                raise UnreadableError("what follows in the archive is not read: it is too large")
+        if empty:
+            raise UnreadableError("an archive without files")

@@ -1,0 +1,158 @@
+"""Zip archives, member by member: stored, deflate, and zstd, which Python's own reader lacks."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from policyguard.traces.containers.compression import (
+    CHUNK_BYTES,
+    Chunks,
+    decompress_zstd,
+    open_stream,
+)
+from policyguard.traces.containers.content import Content, is_hidden, member_path, open_seekable
+from policyguard.traces.containers.expansion_limit import (
+    MAX_BUFFERED_BYTES,
+    ExpansionLimit,
+    StreamMeter,
+)
+from policyguard.traces.item import UnreadableError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_ZSTD = 93
+_SUPPORTED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTD)
+_ENCRYPTED = 0x1
+_LOCAL_HEADER = struct.Struct("<26xHH")
+"""Of a member's own header: the lengths of its name and its extra field, which end it."""
+
+_ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    ValueError,
+    OverflowError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What Python's reader raises over a damaged archive, besides `OSError`."""
+
+
+class ZipArchive:
+    """An archive and the names in it. Raises `UnreadableError`, `OSError`."""
+
+    def __init__(self, content: Content, limit: ExpansionLimit) -> None:
+        self.path = content.path
+        self.name = content.name
+        self._limit = limit
+        self._file = open_seekable(content)
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+        except _ZIP_ERRORS:
+            self._file.close()
+            raise UnreadableError("a broken zip archive") from None
+        # Of members with one name the last holds, as it does when an archive is unpacked.
+        infos = {info.filename: info for info in self._zip.infolist() if not info.is_dir()}
+        self._infos = {name: info for name, info in infos.items() if not is_hidden(name)}
+        self.names = tuple(self._infos)
+
+    def close(self) -> None:
+        """The archive is not read any more."""
+        self._zip.close()
+        self._file.close()
+
+    def members(self) -> Iterator[ZipMember]:
+        """All of them, in the archive's order, hidden ones left out."""
+        for name in self.names:
+            yield self.member(name)
+
+    def member(self, name: str) -> ZipMember:
+        """One of `names`."""
+        path = member_path(self.path, name)
+        return ZipMember(self._file, self._zip, self._infos[name], path, StreamMeter(self._limit))
+
+
+class ZipMember:
+    """One file of an archive, which stays open for as long as it is read."""
+
+    max_bytes = MAX_BUFFERED_BYTES
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        archive: zipfile.ZipFile,
+        info: zipfile.ZipInfo,
+        path: Path,
+        meter: StreamMeter,
+    ) -> None:
+        self.path = path
+        self.name = path.name
+        self._file = file
+        self._archive = archive
+        self._info = info
+        self._meter = meter
+
+    def open_preview(self) -> BinaryIO:
+        """From the beginning."""
+        return self.open()
+
+    def open(self) -> BinaryIO:
+        """From the beginning."""
+        return open_stream(self._read_chunks(), self._meter)
+
+    def _read_chunks(self) -> Chunks:
+        if self._info.flag_bits & _ENCRYPTED:
+            raise UnreadableError("encrypted")
+        if self._info.compress_type not in _SUPPORTED_METHODS:
+            raise UnreadableError(f"packed by zip method {self._info.compress_type}: not supported")
+        try:
+            yield from (
+                self._read_zstd() if self._info.compress_type == _ZSTD else self._read_inflated()
+            )
+        except _ZIP_ERRORS:
+            raise UnreadableError("a broken member of a zip archive") from None
+
+    def _read_inflated(self) -> Chunks:
+        with self._archive.open(self._info) as member:
+            while piece := member.read(CHUNK_BYTES):
+                yield piece
+
+    def _read_zstd(self) -> Chunks:
+        checksum = 0
+        self._file.seek(self._info.header_offset)
+        name, extra = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
+        start = self._info.header_offset + _LOCAL_HEADER.size + name + extra
+        slice_ = _FileSlice(self._file, start, self._info.compress_size)
+        for piece in decompress_zstd(io.BufferedReader(slice_, CHUNK_BYTES)):
+            checksum = zlib.crc32(piece, checksum)
+            yield piece
+        if checksum != self._info.CRC:
+            raise zipfile.BadZipFile
+
+
+class _FileSlice(io.RawIOBase):
+    """A part of a file that others read too."""
+
+    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
+        self._file = file
+        self._position = start
+        self._end = start + size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        self._file.seek(self._position)
+        data = self._file.read(min(len(view), self._end - self._position))
+        self._position += len(data)
+        view[: len(data)] = data
+        return len(data)

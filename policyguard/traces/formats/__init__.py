@@ -1,0 +1,1 @@
+"""Importers: one module or folder for each trace format."""

@@ -1,0 +1,169 @@
+"""ATIF, Harbor's interchange format for trajectories: one a JSON document, or one a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from policyguard.model.event import Started
+from policyguard.traces.containers.source import Sample, Source
+from policyguard.traces.formats.atif.results import match_results, parse_calls
+from policyguard.traces.importer import SeenIds
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.parsing import usage
+from policyguard.traces.parsing.json_shape import as_id, as_list, as_object, as_objects, as_string
+from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.timestamps import from_iso
+from policyguard.traces.session_builder import ImportedCall, SessionBuilder
+
+FORMAT = "atif"
+
+_VERSION_PREFIX = "ATIF-"
+
+
+def detect(sample: Sample) -> bool:
+    """A trajectory as document, in a list or on a line: its `schema_version` says what it is."""
+    held = (*sample.records, sample.document, *as_list(sample.document))
+    versions = (as_string(as_object(value).get("schema_version")) for value in held)
+    return any(version.startswith(_VERSION_PREFIX) for version in versions)
+
+
+def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+    """One session a trajectory, and one for each sub-agent's that stands inside it."""
+    file = _FileReader(source)
+    for entry in source.values():
+        if isinstance(entry, Skipped):
+            yield entry
+            continue
+        file.line, trajectory = entry
+        yield from file.read_trajectory(trajectory)
+
+
+class _FileReader:
+    """What the trajectories of a file share: the place in it, and the names that are taken."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._used_names: set[str] = set()
+        self._name_counter = count(1)
+        self.line: int | None = None
+
+    def read_trajectory(self, trajectory: object, parent: str = "") -> Iterator[Item]:
+        """The session of one trajectory."""
+        document = as_object(trajectory)
+        if not isinstance(document.get("steps"), list):
+            yield self.skip("no trajectory: an object with `steps`")
+            return
+        yield from _TrajectoryReader(self, document, self._unique_name(document), parent).items()
+
+    def new_builder(self, started: Started) -> SessionBuilder:
+        """A session of this file."""
+        return SessionBuilder(self._source.file, started)
+
+    def skip(self, reason: str) -> Skipped:
+        """Something that is passed over, with its place."""
+        return Skipped(self._source.file, self.line, reason)
+
+    def _unique_name(self, document: dict[str, Any]) -> str:
+        """The trajectory's own id, else its run's, which others may share; else the file's name."""
+        own = as_id(document.get("trajectory_id")) or as_id(document.get("session_id"))
+        name = own or self._source.name
+        while name in self._used_names:
+            name = f"{self._source.name}:{next(self._name_counter)}"
+        self._used_names.add(name)
+        return name
+
+
+class _TrajectoryReader:
+    """Follows the steps of one trajectory."""
+
+    def __init__(self, file: _FileReader, document: dict[str, Any], name: str, parent: str) -> None:
+        steps = list(enumerate(document["steps"]))
+        # A continuation begins with what the trajectory before it told already.
+        self._steps = [step for step in steps if not _is_copied(step[1])]
+        self._is_continuation = len(self._steps) < len(steps)
+        times = [from_iso(as_object(step).get("timestamp")) for _, step in self._steps]
+        self._times = [at for at in times if at is not None]
+        self._file = file
+        self._builder = file.new_builder(
+            Started(
+                session=name,
+                at=self._times[0] if self._times else None,
+                parent=parent,
+                agent=as_string(as_object(document.get("agent")).get("name")),
+            )
+        )
+        self._sub_agents = _index_by_id(as_list(document.get("subagent_trajectories")))
+        self._unmatched_results = 0
+
+    def items(self) -> Iterator[Item]:
+        """All of the session. A sub-agent works while the call that asked for it is open."""
+        events = self._builder
+        yield from events.start()
+        if self._is_continuation:
+            events.add_prompt(self._times[0] if self._times else None)
+        for place, step in self._steps:
+            yield from self._read_step(f"session `{events.session}`, step {place}", as_object(step))
+        for name in list(self._sub_agents):
+            yield from self._read_sub_agent(name)
+        if self._unmatched_results:
+            reason = f"{self._unmatched_results} observations of actions that are no tool calls"
+            yield self._file.skip(f"session `{events.session}`: {reason}")
+        yield from events.close(at=self._times[-1] if self._times else None)
+
+    def _read_step(self, position: str, step: dict[str, Any]) -> Iterator[Item]:
+        at = from_iso(step.get("timestamp"))
+        made: list[ImportedCall] = []
+        match step.get("source"):
+            case "agent":
+                metrics = as_object(step.get("metrics"))
+                cost = usage.read_cost(metrics.get("cost_usd"))
+                yield from self._builder.add_reply(usage.count_tokens(metrics), cost, at)
+                made = parse_calls(step, at)
+                yield from self._builder.add_calls(made)
+            case "user":
+                if as_text(step.get("message")).strip():
+                    self._builder.add_prompt(at)
+            case "system":
+                pass
+            case _:
+                yield self._file.skip(f"{position}: none of the agent, a user or the system")
+                return
+        yield from self._read_observation(position, step, made)
+
+    def _read_observation(
+        self, position: str, step: dict[str, Any], calls: list[ImportedCall]
+    ) -> Iterator[Item]:
+        told = as_list(as_object(step.get("observation")).get("results"))
+        listed = [*as_list(step.get("tool_calls")), *told]
+        odd = sum(not isinstance(entry, dict) for entry in listed)
+        if odd:
+            yield self._file.skip(f"{position}: {odd} calls or results that are no objects")
+        results = as_objects(told)
+        for result in results:
+            for reference in as_objects(result.get("subagent_trajectory_ref")):
+                yield from self._read_sub_agent(as_id(reference.get("trajectory_id")))
+        answered, left = match_results(calls, results)
+        for answer in answered:
+            yield from self._builder.add_result(answer, self._file.line)
+        # What the system or a user did is no call of the agent's.
+        self._unmatched_results += left if step.get("source") == "agent" else 0
+
+    def _read_sub_agent(self, name: object) -> Iterator[Item]:
+        """A sub-agent's trajectory, where it has not been told yet."""
+        if name in self._sub_agents:
+            yield from self._file.read_trajectory(self._sub_agents.pop(name), self._builder.session)
+
+
+def _is_copied(step: object) -> bool:
+    return as_object(step).get("is_copied_context") is True
+
+
+def _index_by_id(trajectories: list[Any]) -> dict[object, Any]:
+    """Each under its id; one without an id, or with one that was there before, by itself."""
+    found: dict[object, Any] = {}
+    for trajectory in trajectories:
+        name = as_id(as_object(trajectory).get("trajectory_id"))
+        found[name if name and name not in found else object()] = trajectory
+    return found

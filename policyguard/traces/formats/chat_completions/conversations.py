@@ -1,0 +1,155 @@
+"""Lists of messages, whatever they are wrapped in → one conversation a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from policyguard.traces.containers.source import Sample, Source
+from policyguard.traces.item import Skipped
+from policyguard.traces.parsing.json_shape import as_id, as_list, as_number, as_object
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+"""Who speaks in a message of the API."""
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """The messages of one session.
+
+    `line` is where it stands in a file of lines; `usage` and `cost` are those of the last message
+    alone, which is all that a log of requests has.
+    """
+
+    session: str
+    messages: list[Any]
+    line: int | None = None
+    is_tau_bench: bool = False
+    success: bool | None = None
+    usage: object = None
+    cost: object = None
+
+
+def has_conversations(sample: Sample) -> bool:
+    """Whether the document is a conversation, or most of its rows or lines are, or messages."""
+    if find_messages(sample.document) is not None or _has_message_lines(sample):
+        return True
+    rows = as_list(sample.document) or sample.records
+    return _is_majority(
+        [find_messages(row) is not None or _is_empty_run(row) for row in _without_headers(rows)]
+    )
+
+
+def _has_message_lines(sample: Sample) -> bool:
+    return _is_majority(
+        [as_object(line).get("role") in ROLES for line in _without_headers(sample.records)]
+    )
+
+
+def _is_empty_run(row: object) -> bool:
+    """Whether it is a row of tau-bench that ended before anything was said."""
+    return as_object(row).get("traj") == []
+
+
+def _without_headers(rows: Iterable[object]) -> list[object]:
+    return [row for row in rows if not _is_header(row)]
+
+
+def _is_majority(flags: list[bool]) -> bool:
+    return 2 * sum(flags) > len(flags)
+
+
+def find_messages(value: object) -> list[Any] | None:
+    """The messages in a list of them, in an object that holds one, or in a row of tau-bench.
+
+    The object may have them in its `request`.
+    """
+    holder = as_object(value)
+    holder = {**as_object(holder.get("request")), **holder}
+    held = value if isinstance(value, list) else holder.get("messages", holder.get("traj"))
+    if not isinstance(held, list):
+        return None
+    return held if any(as_object(message).get("role") in ROLES for message in held) else None
+
+
+def iter_conversations(source: Source) -> Iterator[Conversation | Skipped]:
+    """Those of a file, in its order. Raises `OSError`."""
+    taken: set[str] = set()
+    for row in _iter_rows(source):
+        if isinstance(row, Skipped):
+            yield row
+            continue
+        held = find_messages(row.value)
+        if held is not None:
+            conversation = _make_conversation(row, held)
+            # A file joined from several runs repeats their tasks and trials.
+            if conversation.session in taken:
+                conversation = msgspec.structs.replace(conversation, session=row.name)
+            taken.add(conversation.session)
+            yield conversation
+        elif not _is_header(row.value):
+            yield Skipped(source.file, row.line, f"session `{row.name}`: no messages")
+
+
+class _Row(msgspec.Struct, frozen=True):
+    name: str
+    line: int | None
+    value: object
+
+
+def _iter_rows(source: Source) -> Iterator[_Row | Skipped]:
+    document = source.sample.document
+    if find_messages(document) is not None:
+        yield _Row(source.name, None, document)
+    elif _has_message_lines(source.sample):
+        yield from _join_lines(source)
+    elif isinstance(document, list):
+        for index, value in enumerate(document):
+            yield _Row(f"{source.name}:{index}", None, value)
+    else:
+        for entry in source.lines():
+            if isinstance(entry, Skipped):
+                yield entry
+            else:
+                line, value = entry
+                yield _Row(f"{source.name}:{line - 1}", line, value)
+
+
+def _join_lines(source: Source) -> Iterator[_Row | Skipped]:
+    """All lines, of which each is a message."""
+    held: list[object] = []
+    for entry in source.lines():
+        if isinstance(entry, Skipped):
+            yield entry
+        else:
+            held += _without_headers(entry[1:])
+    yield _Row(source.name, None, held)
+
+
+def _make_conversation(row: _Row, messages: list[Any]) -> Conversation:
+    wrapping = as_object(row.value)
+    if "traj" in wrapping:
+        reward = as_number(wrapping.get("reward"))
+        task, trial = as_id(wrapping.get("task_id")), as_id(wrapping.get("trial"))
+        return Conversation(
+            f"{task}/{trial}" if task else row.name,
+            messages,
+            row.line,
+            is_tau_bench=True,
+            success=None if reward is None else reward >= 1,
+        )
+    response = as_object(wrapping.get("response"))
+    answers = [as_object(choice).get("message") for choice in as_list(response.get("choices"))]
+    return Conversation(
+        row.name,
+        [*messages, *answers[:1]],
+        row.line,
+        usage=response.get("usage"),
+        cost=wrapping.get("cost") if response else None,
+    )
+
+
+def _is_header(row: object) -> bool:
+    """The first line of some files says what the others are."""
+    return isinstance(row, dict) and set(row) == {"metadata"}

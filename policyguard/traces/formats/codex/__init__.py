@@ -1,0 +1,1 @@
+"""Codex CLI rollouts and items of the Responses API."""

@@ -1,0 +1,232 @@
+"""Codex CLI rollouts, and the items of OpenAI's Responses API that they are made of.
+
+A rollout is one JSON object a line, one session a file: `{timestamp, type, payload}`. Bare items
+stand one a line, in a list, or in an object under `items`, `output` or `input`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from policyguard.model.event import Started
+from policyguard.traces.containers.source import Sample, Source
+from policyguard.traces.formats.codex import forks
+from policyguard.traces.formats.codex.results import CallEnd, parse_end, parse_result
+from policyguard.traces.importer import SeenIds
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.parsing.arguments import as_arguments
+from policyguard.traces.parsing.json_shape import as_amount, as_id, as_list, as_object, as_string
+from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.timestamps import from_iso
+from policyguard.traces.session_builder import ImportedCall, SessionBuilder
+
+FORMAT = "codex"
+
+_ENVELOPE_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_BUILT_IN_TOOLS = {
+    "local_shell_call": "local_shell",
+    "shell_call": "shell",
+    "apply_patch_call": "apply_patch",
+    "computer_call": "computer",
+}
+"""The calls of tools that OpenAI defines and the client runs, and the tool of each."""
+
+_CALL_TYPES = ("function_call", "custom_tool_call", *_BUILT_IN_TOOLS)
+_OUTPUT_TYPES = tuple(f"{call}_output" for call in _CALL_TYPES)
+_HOSTED_CALL_TYPES = (
+    "web_search_call",
+    "file_search_call",
+    "code_interpreter_call",
+    "image_generation_call",
+    "mcp_call",
+)
+_NESTED_END_TYPES = ("mcp_tool_call_end", "patch_apply_end")
+"""What is told of the tools that a script calls: of that script there is one call in all."""
+_LIST_KEYS = ("items", "output", "input")
+
+_HARNESS_PREFIXES = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<permissions instructions>",
+    "<turn_aborted>",
+    "<subagent_notification>",
+    "<user_shell_command>",
+    "<INSTRUCTIONS>",
+    "<skill>",
+    "# AGENTS.md instructions",
+)
+"""How messages of role user begin that Codex writes and not the person."""
+
+
+def detect(sample: Sample) -> bool:
+    """A line in the envelope of a rollout, or a call or its output as a bare item."""
+    held = _listed_items(sample.document)
+    return any(_is_typical(as_object(line)) for line in (*sample.records, *as_list(held)))
+
+
+def _listed_items(document: object) -> object:
+    """The list of items in a document."""
+    if isinstance(document, list):
+        return document
+    return next((value for key in _LIST_KEYS if (value := as_object(document).get(key))), None)
+
+
+def _is_typical(line: dict[str, Any]) -> bool:
+    kind = as_string(line.get("type"))
+    if kind in _ENVELOPE_TYPES:
+        return isinstance(line.get("payload"), dict)
+    return kind in (*_CALL_TYPES, *_OUTPUT_TYPES) and "call_id" in line
+
+
+def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+    """The one session of a file."""
+    rollout = _RolloutReader(source)
+    for entry in forks.drop_parent_history(source.file, _lines(source)):
+        if isinstance(entry, Skipped):
+            yield entry
+        else:
+            yield from rollout.read_line(*entry)
+    yield from rollout.finish()
+
+
+def _lines(source: Source) -> Iterator[tuple[int | None, object] | Skipped]:
+    held = _listed_items(source.sample.document)
+    if isinstance(held, list):
+        yield from ((None, item) for item in held)
+    else:
+        yield from source.lines()
+
+
+class _RolloutReader:
+    """Follows the items, and tells the calls of one answer of the model when all are known."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._builder = SessionBuilder(source.file, Started(session=source.name, agent=FORMAT))
+        self._has_started = False
+        self._pending_calls: list[ImportedCall] = []
+        self._called_ids: set[str] = set()
+        self._end_events: dict[str, CallEnd] = {}
+        self._counted_tokens = 0
+        self._last_at: int | None = None
+
+    def read_line(self, number: int | None, line: object) -> Iterator[Item]:
+        """One line, or one bare item."""
+        entry = as_object(line)
+        at = from_iso(entry.get("timestamp"))
+        # A message may stand in a list of items as it does in chat completions.
+        kind = as_string(entry.get("type")) or ("message" if "role" in entry else "")
+        payload = entry.get("payload") if kind in _ENVELOPE_TYPES else {**entry, "type": kind}
+        if not isinstance(payload, dict) or not (kind or _is_old_header(entry)):
+            reason = "no line of a rollout and no item: an object with a `type`"
+            yield Skipped(self._source.file, number, reason)
+            return
+        self._last_at = at or self._last_at
+        if not self._has_started:
+            yield from self._start(payload, at)
+        if kind == "event_msg":
+            yield from self._read_event(payload, at, number)
+        elif kind not in ("session_meta", "turn_context", "compacted"):
+            yield from self._read_item(payload, at, number)
+
+    def finish(self) -> Iterator[Item]:
+        """The end of the file."""
+        if self._has_started:
+            yield from self._flush_calls()
+            yield from self._builder.close(at=self._last_at)
+
+    def _start(self, payload: dict[str, Any], at: int | None) -> Iterator[Item]:
+        self._has_started = True
+        started = Started(
+            session=self._source.name,
+            at=from_iso(payload.get("timestamp")) or at,
+            agent=FORMAT,
+            cwd=as_string(payload.get("cwd")),
+        )
+        self._builder = SessionBuilder(self._source.file, started)
+        yield from self._builder.start()
+
+    def _read_item(
+        self, item: dict[str, Any], at: int | None, number: int | None
+    ) -> Iterator[Item]:
+        kind = as_string(item.get("type"))
+        if kind in _CALL_TYPES:
+            call = _parse_call(item, at)
+            self._called_ids.add(call.id)
+            self._pending_calls.append(call)
+        elif kind in _OUTPUT_TYPES:
+            yield from self._flush_calls()
+            told = self._end_events.pop(as_id(item.get("call_id")), None)
+            yield from self._builder.add_result(parse_result(item, told, at), number)
+        elif kind == "message" and item.get("role") == "assistant":
+            yield from self._builder.add_reply()
+        elif kind == "message" and item.get("role") == "user":
+            text = as_text(item.get("content")).strip()
+            if text and not text.startswith(_HARNESS_PREFIXES):
+                yield from self._flush_calls()
+                self._builder.add_prompt(at)
+        elif kind.endswith(("_call", "_call_output")) and kind not in _HOSTED_CALL_TYPES:
+            yield Skipped(self._source.file, number, f"`{kind}`: no known kind of call")
+
+    def _read_event(
+        self, event: dict[str, Any], at: int | None, number: int | None
+    ) -> Iterator[Item]:
+        kind = as_string(event.get("type"))
+        if kind == "token_count":
+            used = self._new_tokens(as_object(event.get("info")))
+            if used:
+                yield from self._flush_calls()
+                yield from self._builder.add_reply(used, at=at)
+        elif kind == "user_message":
+            yield from self._flush_calls()
+            self._builder.add_prompt(at)
+        else:
+            outcome, call = parse_end(event), as_id(event.get("call_id"))
+            if outcome is not None and call in self._called_ids:
+                self._end_events[call] = outcome
+            elif outcome is not None and kind in _NESTED_END_TYPES:
+                yield Skipped(self._source.file, number, f"the end of no call: {kind} `{call}`")
+
+    def _new_tokens(self, info: dict[str, Any]) -> int:
+        """What was used since the last count: the same count is written several times.
+
+        A fork goes on counting from where its parent was.
+        """
+        total = as_amount(as_object(info.get("total_token_usage")).get("total_tokens"))
+        if total is None:
+            return 0
+        if not self._counted_tokens:
+            last = as_amount(as_object(info.get("last_token_usage")).get("total_tokens"))
+            self._counted_tokens = int(total) - int(total if last is None else last)
+        used, self._counted_tokens = int(total) - self._counted_tokens, int(total)
+        return max(used, 0)
+
+    def _flush_calls(self) -> Iterator[Item]:
+        calls, self._pending_calls = self._pending_calls, []
+        yield from self._builder.add_calls(calls)
+
+
+def _is_old_header(line: dict[str, Any]) -> bool:
+    """The oldest rollouts begin with an object of their instructions, and mark states."""
+    return "record_type" in line or "instructions" in line
+
+
+def _server_prefix(item: dict[str, Any]) -> str:
+    """What older versions write before the name of an MCP server's tool, and newer ones beside."""
+    server = as_string(item.get("namespace"))
+    return f"{server.removesuffix('__')}__" if server.startswith("mcp__") else ""
+
+
+def _parse_call(item: dict[str, Any], at: int | None) -> ImportedCall:
+    kind = item["type"]
+    if kind in _BUILT_IN_TOOLS:
+        tool = _BUILT_IN_TOOLS[kind]
+        keys = ("action", "operation", "actions")
+        args = next((item[key] for key in keys if item.get(key)), None)
+    else:
+        tool = _server_prefix(item) + as_string(item.get("name"))
+        args = item.get("arguments") if kind == "function_call" else item.get("input")
+    return ImportedCall(
+        as_id(item.get("call_id")) or as_id(item.get("id")), tool, as_arguments(args), at
+    )

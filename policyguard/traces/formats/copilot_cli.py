@@ -1,0 +1,174 @@
+"""GitHub Copilot CLI sessions: `events.jsonl`, one event a line, one session a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from policyguard.model.event import Started
+from policyguard.traces.containers.source import Sample, Source
+from policyguard.traces.importer import SeenIds
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.parsing.arguments import as_arguments
+from policyguard.traces.parsing.json_shape import as_amount, as_id, as_object, as_objects, as_string
+from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.timestamps import from_iso
+from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
+
+FORMAT = "copilot-cli"
+
+_KNOWN_TYPES = (
+    "session.start",
+    "tool.execution_start",
+    "tool.execution_complete",
+    "assistant.message",
+)
+
+_SHELL_SUFFIXES = ("bash", "powershell")
+"""How the names of the tools end that tell how a command ended: `bash`, `read_bash`."""
+
+_EXIT_CODE = re.compile(r"<(?:command with \w+: \S+ )?exited with exit code (-?\d{1,10})>\s*\Z")
+
+
+def detect(sample: Sample) -> bool:
+    """An event of a known type, with `data`."""
+    lines = (as_object(line) for line in sample.records)
+    return any(
+        line.get("type") in _KNOWN_TYPES and isinstance(line.get("data"), dict) for line in lines
+    )
+
+
+def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+    """The one session of a file."""
+    session = _SessionReader(source)
+    for entry in source.lines():
+        if isinstance(entry, Skipped):
+            yield entry
+            continue
+        number, line = entry
+        if isinstance(line, dict) and isinstance(line.get("type"), str):
+            yield from session.read_event(number, line)
+        else:
+            yield Skipped(source.file, number, "no event: an object with a `type`")
+    yield from session.finish()
+
+
+class _SessionReader:
+    """Follows the events of one file."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._name = source.name.removesuffix(".jsonl")
+        self._builder: SessionBuilder | None = None
+        self._started_calls: list[ImportedCall] = []
+        self._requested_calls: dict[str, ImportedCall] = {}
+        self._tool_names: dict[str, str] = {}
+        self._last_at: int | None = None
+
+    def read_event(self, number: int, line: dict[str, Any]) -> Iterator[Item]:
+        """One line of the file."""
+        data = as_object(line.get("data"))
+        at = from_iso(line.get("timestamp"))
+        self._last_at = at or self._last_at
+        if self._builder is None:
+            started = Started(
+                session=self._name,
+                at=from_iso(data.get("startTime")) or at,
+                agent=FORMAT,
+                cwd=as_string(as_object(data.get("context")).get("cwd")),
+            )
+            self._builder = SessionBuilder(self._source.file, started)
+            yield from self._builder.start()
+        match line["type"]:
+            case "user.message" if as_text(data.get("content")).strip():
+                self._builder.add_prompt(at)
+            case "assistant.message":
+                of_a_sub_agent = bool(data.get("parentToolCallId") or line.get("agentId"))
+                yield from self._read_message(self._builder, data, at, of_a_sub_agent)
+            case "tool.execution_start":
+                self._start_call(self._parse_call(data, at))
+            case "tool.execution_complete":
+                name = as_id(data.get("toolCallId"))
+                # Some versions tell the end of a call alone.
+                if name in self._requested_calls:
+                    self._start_call(self._requested_calls[name])
+                yield from self._flush_calls(self._builder)
+                result = _parse_result(data, at, self._tool_names.get(name, ""))
+                yield from self._builder.add_result(result, number)
+
+    def finish(self) -> Iterator[Item]:
+        """The end of the file."""
+        if self._builder is not None:
+            yield from self._flush_calls(self._builder)
+            yield from self._builder.close(at=self._last_at)
+
+    def _read_message(
+        self, builder: SessionBuilder, data: dict[str, Any], at: int | None, is_sub_agent: bool
+    ) -> Iterator[Item]:
+        yield from self._flush_calls(builder)
+        yield from builder.add_reply(int(as_amount(data.get("outputTokens")) or 0), at=at)
+        requests = [_parse_request(told, at) for told in as_objects(data.get("toolRequests"))]
+        fresh = [call for call in requests if call.id not in self._tool_names]
+        # A sub-agent's messages come while the call that it works for is open, and some messages
+        # behind the start of what they ask for.
+        if fresh and len(fresh) == len(requests) and not is_sub_agent:
+            yield from builder.abandon_open_calls()
+            self._requested_calls.clear()
+        self._requested_calls.update((call.id, call) for call in fresh)
+
+    def _start_call(self, call: ImportedCall) -> None:
+        self._requested_calls.pop(call.id, None)
+        self._tool_names[call.id] = call.tool
+        self._started_calls.append(call)
+
+    def _parse_call(self, data: dict[str, Any], at: int | None) -> ImportedCall:
+        name = as_id(data.get("toolCallId"))
+        asked = self._requested_calls.get(name)
+        return ImportedCall(
+            id=name,
+            tool=as_string(data.get("toolName")),
+            args=as_arguments(data.get("arguments")),
+            at=at,
+            server=as_string(data.get("mcpServerName")) or (asked.server if asked else ""),
+        )
+
+    def _flush_calls(self, builder: SessionBuilder) -> Iterator[Item]:
+        """The calls that were started together, before anything else happened."""
+        asked, self._started_calls = self._started_calls, []
+        batch = builder.new_batch() if len(asked) > 1 else ""
+        for call in asked:
+            yield from builder.add_call(call, batch)
+
+
+def _parse_request(told: dict[str, Any], at: int | None) -> ImportedCall:
+    return ImportedCall(
+        id=as_id(told.get("toolCallId")),
+        tool=as_string(told.get("name")),
+        args=as_arguments(told.get("arguments")),
+        at=at,
+        server=as_string(told.get("mcpServerName")),
+    )
+
+
+def _parse_result(data: dict[str, Any], at: int | None, tool: str) -> ImportedResult:
+    ok = data.get("success")
+    error = data.get("error")
+    said = as_string(as_object(error).get("message")) or as_text(error)
+    content = data.get("result")
+    if isinstance(content, dict):
+        content = content.get("content", content)
+    text = as_text(content) or said
+    exited = _EXIT_CODE.search(text) if tool.endswith(_SHELL_SUFFIXES) else None
+    code = int(exited[1]) if exited else None
+    told = isinstance(ok, bool) or code is not None
+    return ImportedResult(
+        call=as_id(data.get("toolCallId")),
+        text=text,
+        # Copilot's own success is that the command was run, however it ended.
+        ok=ok is not False and not code if told else None,
+        known="explicit" if told else "unknown",
+        at=at,
+        error=said or None,
+        exit_code=code,
+    )

@@ -1,0 +1,166 @@
+"""OpenTelemetry traces of agents: the GenAI conventions, OpenInference, Traceloop, Google's ADK.
+
+A document of spans, or a line for each span or each export; one session a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from policyguard.traces.containers.source import Sample, Source
+from policyguard.traces.formats.otel import call_content
+from policyguard.traces.formats.otel.call_content import first_value
+from policyguard.traces.formats.otel.raw_spans import RawSpan, find_spans
+from policyguard.traces.importer import SeenIds
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.parsing import spans
+from policyguard.traces.parsing.json_shape import as_amount, as_id, as_string
+from policyguard.traces.parsing.spans import Span
+from policyguard.traces.session_builder import ImportedCall, ImportedResult
+
+FORMAT = "otel"
+
+_AGENT_PREFIXES = (
+    "gen_ai.",
+    "openinference.",
+    "traceloop.",
+    "gcp.vertex.agent.",
+    "llm.",
+    "ai.toolCall.",
+)
+"""How the keys of attributes begin that only an agent's spans have."""
+
+_SHARED_KEYS = ("gen_ai.conversation.id", "gen_ai.task.id")
+"""Attributes that are handed on to whatever runs in a conversation."""
+
+_TOOL_KEYS = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
+_CALL_ID_KEYS = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
+_NAME_PREFIXES = ("execute_tool ", "running tool: ")
+"""How the names of spans begin whose rest is the tool's."""
+
+_MERGED_TOOLS = "(merged tools)"
+"""Google's ADK writes one more span over calls that ran together."""
+
+_TOKEN_KEYS = (
+    ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"),
+    ("gen_ai.usage.prompt_tokens", "gen_ai.usage.completion_tokens"),
+    ("llm.token_count.prompt", "llm.token_count.completion"),
+    ("llm.usage.total_tokens",),
+)
+
+
+def detect(sample: Sample) -> bool:
+    """Spans, in any of their wrappings."""
+    values = (sample.document, *sample.records)
+    return any(next(find_spans(value), None) is not None for value in values)
+
+
+def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+    """The traces in which an agent left spans, each when the file has been read."""
+    traces: dict[str, list[Span]] = {}
+    agents: set[str] = set()
+    for entry in source.values():
+        if isinstance(entry, Skipped):
+            yield entry
+            continue
+        line, value = entry
+        empty = True
+        for raw in find_spans(value):
+            empty = False
+            traces.setdefault(raw.trace_id, []).append(_parse_span(raw))
+            if _is_agent_span(raw.attributes):
+                agents.add(raw.trace_id)
+        if empty and value is not source.sample.document:
+            yield Skipped(source.file, line, "no span")
+    for trace, told in traces.items():
+        if trace in agents:
+            yield from spans.build_session(source.file, f"{source.name}:{trace}", told)
+    if agents and not any(span.call for trace in agents for span in traces[trace]):
+        reason = f"no span that is known to be a tool's, in {len(agents)} traces of agents"
+        yield Skipped(source.file, None, reason)
+    others = len(traces) - len(agents)
+    if others:
+        yield Skipped(source.file, None, f"{others} traces without a span of an agent")
+
+
+def _is_agent_span(attributes: dict[str, Any]) -> bool:
+    return any(key.startswith(_AGENT_PREFIXES) and key not in _SHARED_KEYS for key in attributes)
+
+
+def _parse_span(raw: RawSpan) -> Span:
+    attributes = raw.attributes
+    tool = _tool_name(raw)
+    call = result = None
+    if tool:
+        args = call_content.parse_arguments(raw)
+        call = ImportedCall(
+            as_id(first_value(attributes, _CALL_ID_KEYS)) or raw.id, tool, args, raw.start
+        )
+        result = _parse_result(raw, call) if raw.has_ended else None
+    return Span(
+        id=raw.id,
+        parent=raw.parent,
+        start=raw.start,
+        end=raw.end,
+        agent=as_string(attributes.get("gen_ai.agent.name")),
+        call=call,
+        result=result,
+        is_mcp="mcp.method.name" in attributes,
+        tokens=_count_tokens(attributes),
+        cost=float(_amount(attributes.get("llm.cost.total"))),
+    )
+
+
+def _tool_name(raw: RawSpan) -> str:
+    """The tool, where the span is one of a tool that ran."""
+    attributes = raw.attributes
+    operation = attributes.get("gen_ai.operation.name")
+    is_tool = (
+        operation == "execute_tool"
+        or as_string(attributes.get("openinference.span.kind")).upper() == "TOOL"
+        or as_string(attributes.get("traceloop.span.kind")).lower() == "tool"
+        or "ai.toolCall.name" in attributes
+        or (
+            operation is None
+            and ("gen_ai.tool.name" in attributes or raw.name.startswith(_NAME_PREFIXES))
+        )
+    )
+    if not is_tool:
+        return ""
+    name = raw.name
+    for beginning in _NAME_PREFIXES:
+        name = name.removeprefix(beginning)
+    tool = as_string(first_value(attributes, _TOOL_KEYS)) or name
+    return "" if tool == _MERGED_TOOLS else tool
+
+
+def _parse_result(raw: RawSpan, call: ImportedCall) -> ImportedResult:
+    text, answered = call_content.parse_result(raw)
+    ok = call_content.parse_success(raw, answered)
+    took = None
+    if raw.start is not None and raw.end is not None:
+        took = max(raw.end - raw.start, 0) / 1_000_000_000
+    return ImportedResult(
+        call.id,
+        text,
+        ok,
+        "unknown" if ok is None else "explicit",
+        raw.end,
+        error=(call_content.parse_error(raw) or None) if ok is False else None,
+        duration=took,
+    )
+
+
+def _count_tokens(attributes: dict[str, Any]) -> int:
+    for keys in _TOKEN_KEYS:
+        if any(key in attributes for key in keys):
+            return sum(int(_amount(attributes.get(key))) for key in keys)
+    return 0
+
+
+def _amount(value: object) -> int | float:
+    """An amount; integers stand as text in OTLP's JSON."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
+        value = int(value)
+    return as_amount(value) or 0

@@ -1,0 +1,76 @@
+"""Which SWE-agent observations are failures.
+
+The format has no error flag. What can be inferred are the fixed texts of SWE-agent's own tools and
+environment, and ends that no successful command has: each is looked for at the start or the end of
+the observation only, because the middle may be any file that the agent looks at.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TOOL_ERROR_PREFIXES = (
+    "Your proposed edit has introduced new syntax error(s).",
+    "Your edit was not applied (file not modified):",
+    "Your search and replace strings are the same.",
+    "No file open. Use the",
+    "No file opened. Either",
+    "Error: ",
+)
+"""How SWE-agent's own tools begin when they refuse."""
+
+_EDITOR_TOOL = "str_replace_editor"
+_EDITOR_ERROR = re.compile(
+    r"No replacement was performed[,.] "
+    r"|File already exists at: .*\. Cannot overwrite files using command `create`"
+    r"|The path .* (?:does not exist\. Please provide a valid path"
+    r"|is a directory and only the `view` command can be used"
+    r"|is not an absolute path, it should start with `/`)"
+)
+"""How the editor of SWE-agent 1 begins when it refuses."""
+
+_ENVIRONMENT_ERROR_PREFIXES = (
+    "EXECUTION TIMED OUT",
+    "EXECUTION FAILED OR COMMAND MALFORMED",
+    "COMMAND FAILED TO EXECUTE. RESTARTING PROCESS.",
+    "BROKEN PIPE ERROR. RESTARTING PROCESS.",
+    "PLEASE REFINE YOUR RUNNING COMMAND SO IT WILL PRODUCE OUTPUT IN THE SPECIFIED TIME FRAME.",
+)
+"""How the environment begins the line that it adds at the end."""
+
+_SHELL_ERROR_SUFFIXES = (
+    "No such file or directory",
+    "Is a directory",
+    "Not a directory",
+    "Permission denied",
+    "command not found",
+)
+"""How a complaint of the shell, or of a program it ran, ends."""
+
+_TRACEBACK = "\nTraceback (most recent call last):\n"
+_EXCEPTION_LINE = re.compile(
+    r"\w*(?:Error|Exception|Interrupt|Exit)(?::|$)|(?:\w+\.)+[A-Z]\w*(?::|$)"
+)
+
+
+def is_failure(tool: str, observation: str) -> bool:
+    """Whether the observation says that the call failed. False is no claim that it succeeded."""
+    text = observation.replace("\r\n", "\n").strip()
+    first, last = text.split("\n", 1)[0], text.rsplit("\n", 1)[-1]
+    return (
+        text.startswith((*_TOOL_ERROR_PREFIXES, f"Usage: {tool} <"))
+        or (tool == _EDITOR_TOOL and _EDITOR_ERROR.match(first) is not None)
+        or (first.startswith("The command '") and "' was cancelled because it took more" in text)
+        or (first.startswith("/bin/bash: line ") and ": syntax error" in first)
+        or (first == text and _is_shell_error(text))
+        or last.startswith(_ENVIRONMENT_ERROR_PREFIXES)
+        or (_TRACEBACK in f"\n{text}" and _EXCEPTION_LINE.match(last) is not None)
+    )
+
+
+def _is_shell_error(line: str) -> bool:
+    """Whether one line, being all of the observation, says that something is not there."""
+    who = line.split(" ", 1)[0]
+    return (who.endswith(":") and line.endswith(_SHELL_ERROR_SUFFIXES)) or (
+        who in ("Directory", "File") and line.endswith(" not found")
+    )

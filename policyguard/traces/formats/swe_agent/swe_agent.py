@@ -1,0 +1,81 @@
+"""SWE-agent `.traj` files: one JSON document, one session of one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from policyguard.model.event import Started
+from policyguard.traces.containers.source import Sample, Source
+from policyguard.traces.formats.swe_agent.failures import is_failure
+from policyguard.traces.importer import SeenIds
+from policyguard.traces.item import Item, Skipped
+from policyguard.traces.parsing.json_shape import as_amount, as_list, as_object, as_objects
+from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
+
+FORMAT = "swe-agent"
+
+
+def detect(sample: Sample) -> bool:
+    """A document with a `trajectory` of steps, its own or of an attempt, or a demonstration's."""
+    document = as_object(sample.document)
+    runs = (document, *as_objects(document.get("attempts")))
+    history = as_objects(document.get("history"))
+    return any(_has_steps(run) for run in runs) or any(
+        "action" in entry and "agent" in entry for entry in history
+    )
+
+
+def _has_steps(run: dict[str, Any]) -> bool:
+    steps = as_objects(run.get("trajectory"))
+    return any("action" in step and "observation" in step for step in steps)
+
+
+def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+    """The steps of the trajectory; each step with an action is a call and its result."""
+    document = as_object(source.sample.document)
+    attempts = len(as_list(document.get("attempts")))
+    if attempts:
+        read = "the chosen one" if "trajectory" in document else "none, for none is chosen"
+        yield Skipped(source.file, None, f"{attempts} attempts at one task: read is {read}")
+    elif "trajectory" not in document:
+        reason = "a demonstration: it has a history and no trajectory, so no steps to read"
+        yield Skipped(source.file, None, reason)
+    if "trajectory" not in document:
+        return
+    started = Started(session=source.name.removesuffix(".traj"), agent=FORMAT)
+    events = SessionBuilder(source.file, started)
+    yield from events.start()
+    events.add_prompt()
+    for index, step in enumerate(as_list(document["trajectory"])):
+        if isinstance(step, dict) and isinstance(step.get("action"), str):
+            yield from _read_step(events, step)
+        else:
+            yield Skipped(source.file, None, f"step {index}: no action")
+    yield from events.close()
+
+
+def _read_step(builder: SessionBuilder, step: dict[str, Any]) -> Iterator[Item]:
+    action = step["action"]
+    words = action.split(maxsplit=1)
+    if not words:
+        yield from builder.add_reply()
+        return
+    tool = words[0]
+    yield from builder.add_calls([ImportedCall("", tool, {"command": action})])
+    if step.get("observation") is not None:
+        yield from builder.add_result(_parse_result(tool, step))
+
+
+def _parse_result(tool: str, step: dict[str, Any]) -> ImportedResult:
+    text = as_text(step["observation"])
+    took = as_amount(step.get("execution_time"))
+    bad = is_failure(tool, text)
+    return ImportedResult(
+        call="",
+        text=text,
+        ok=False if bad else None,
+        known="inferred" if bad else "unknown",
+        duration=None if took is None else float(took),
+    )

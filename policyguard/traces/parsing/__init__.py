@@ -1,0 +1,1 @@
+"""Parsers that several importers share: untrusted JSON, message content, times, usage, spans."""

@@ -1,0 +1,79 @@
+"""What the checker finds, and where. The cases stand in `mistakes.txt`, to be read and added to.
+
+A case is an expression, on one line or more, and below it a line for each problem: carets (tildes
+for a warning) under the code points that it points at, then the code, the message, and after a bar
+the help. An expression without such lines has no problem.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.cel.world import SAMPLE_DECLARATIONS
+
+from policyguard import cel
+
+CASES = Path(__file__).with_name("mistakes.txt")
+MARKERS = re.compile(r"( *)([\^~]+) (\S.*)")
+
+
+def cases() -> list[tuple[str, str]]:
+    """Pairs of an expression and what is expected below it."""
+    text = "\n".join(
+        line for line in CASES.read_text("utf-8").splitlines() if not line.startswith("#")
+    )
+    result = []
+    for block in re.split(r"\n\n+", text.strip("\n")):
+        lines = block.split("\n")
+        source = [line for line in lines if not MARKERS.fullmatch(line)]
+        result.append(("\n".join(source), block))
+    return result
+
+
+def problems(source: str) -> tuple[cel.Problem, ...]:
+    try:
+        return cel.compile(source, SAMPLE_DECLARATIONS, expect=cel.BOOL).warnings
+    except cel.CelError as error:
+        return error.problems
+
+
+def report(source: str) -> str:
+    """The case as it stands in the file: each line of `source`, and below it its problems."""
+    found = problems(source)
+    lines = []
+    for number, line in enumerate(source.split("\n"), start=1):
+        lines.append(line)
+        for problem in (problem for problem in found if problem.line == number):
+            same_line = problem.end_line == number
+            end = problem.end_column if same_line else len(line) + 1
+            sign = "^" if problem.severity == "error" else "~"
+            marks = " " * (problem.column - 1) + sign * max(1, end - problem.column)
+            help_ = f" | {problem.help}" if problem.help else ""
+            lines.append(f"{marks} {problem.code}: {problem.message}{help_}")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(("source", "expected"), cases(), ids=[source for source, _ in cases()])
+def test_the_problems_of(source: str, expected: str) -> None:
+    assert report(source) == expected
+
+
+def test_messages_follow_the_style() -> None:
+    for source, _ in cases():
+        for problem in problems(source):
+            text = problem.message
+            assert "\n" not in text
+            assert not text.endswith(".")
+            assert text[0] == text[0].lower() or text.startswith("RE2")
+            assert re.fullmatch(r"[a-z-]+", problem.code)
+
+
+def test_every_code_is_shown_by_a_case() -> None:
+    package = Path(cel.__file__).parent
+    text = "".join(path.read_text("utf-8") for path in package.glob("*.py"))
+    raised = set(re.findall(r"(?:error|warning|report|broken|counted)\(\s*\"([a-z-]+)\"", text))
+    shown = {problem.code for source, _ in cases() for problem in problems(source)}
+    elsewhere = {"too-long", "too-deep", "wrong-type"}  # in test_bounds.py and test_program.py
+    assert raised - elsewhere <= shown

@@ -1,0 +1,274 @@
+"""How layers lie over one another (POLICY_LANGUAGE §8), and where merged values come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard.compiler.frontend import FrontendResult, read_policy
+from policyguard.engines.yaml_tree import to_plain
+from policyguard.model.diagnostic import Diagnostic
+
+
+@pytest.fixture
+def merged(tmp_path, monkeypatch):
+    """A policy of layers, the first at the bottom, each given as what stands below its head."""
+    monkeypatch.chdir(tmp_path)
+
+    def merge(*layers: str) -> FrontendResult:
+        for number, text in enumerate(layers):
+            extends = f"extends: [layer{number - 1}.yaml]\n" if number else ""
+            head = f"policyguard: 1\nname: layer{number}\n{extends}"
+            Path(f"layer{number}.yaml").write_text(head + text)
+        return read_policy(f"layer{len(layers) - 1}.yaml", environ={})
+
+    return merge
+
+
+def errors(made: FrontendResult) -> list[tuple[str, str]]:
+    return [(found.code, source(found)) for found in made.diagnostics]
+
+
+def source(found: Diagnostic) -> str:
+    """The text under the caret."""
+    return found.lines[0][found.span.column - 1 : found.span.end_column - 1]
+
+
+def test_a_policy_without_extends_inherits_nothing(merged):
+    policy = merged("").policy
+    assert (policy.rules, policy.signatures, policy.limits) == ((), (), {})
+    assert policy.classify.classes == ()
+
+
+def test_scalars_are_replaced_where_they_are_given(merged):
+    policy = merged(
+        "mode: observe\nowner: a\ndescription: one\non_internal_error: allow", "owner: b"
+    ).policy
+    assert (policy.name, policy.mode, policy.owner) == ("layer1", "observe", "b")
+    assert (policy.description, policy.on_internal_error) == ("one", "allow")
+
+
+def test_an_entry_with_the_same_id_is_replaced_as_a_whole(merged):
+    policy = merged(
+        "rules: {a: {tools: [x], effect: halt, message: stop}, b: {tools: [y]}}",
+        "rules: {c: {tools: [z]}, a: {tools: [w]}}",
+    ).policy
+    assert [rule.id for rule in policy.rules] == ["a", "b", "c"]
+    (first, *_) = policy.rules
+    assert (first.tools.items, first.effect, first.message) == (("w",), "block", None)
+
+
+def test_of_ban_and_key_the_upper_layer_s_takes_the_place_of_the_other(merged):
+    learn = merged("learn: {key: call.tool, scope: agent}", "learn: {ban: tool}").policy.learn
+    assert (learn.key, learn.ban, learn.scope) == (None, "tool", "agent")
+    learn = merged("learn: {ban: target}", "learn: {key: call.tool}").policy.learn
+    assert (learn.key, learn.ban) == ("call.tool", "call")
+    learn = merged("learn: {key: call.tool}", "learn: {scope: session}").policy.learn
+    assert learn.key == "call.tool"
+    base = "classify: {targets: [p]}\nlearn: {ban: target, except: [r]}"
+    for upper, spared in (
+        ("ban: call", None),
+        ("key: call.tool", None),
+        ("ban: target", ("r",)),
+        ("except: [w], ban: target", ("w",)),
+    ):
+        learn = merged(base, f"learn: {{{upper}}}").policy.learn
+        assert learn.except_ == spared
+
+
+def test_in_a_first_match_list_known_ids_stay_and_new_ones_come_first(merged):
+    policy = merged(
+        "signatures: [{id: a, pattern: a}, {id: b, pattern: b, blame: agent}]",
+        "signatures: [{id: x, pattern: x}, {id: b, pattern: b2}, {id: y, pattern: y}]",
+    ).policy
+    found = [(signature.id, signature.pattern) for signature in policy.signatures]
+    assert found == [("x", "x"), ("y", "y"), ("a", "a"), ("b", "b2")]
+    assert policy.signatures[3].blame == "unknown"
+
+
+def test_classes_have_no_id_and_come_first(merged):
+    policy = merged(
+        "classify: {classes: [{class: a, tools: [x]}, {class: b, tools: [y]}]}",
+        "classify: {classes: [{class: b, tools: [z]}, {class: b, words: [w]}]}",
+    ).policy
+    found = [(entry.class_, entry.tools) for entry in policy.classify.classes]
+    assert found == [("b", ("z",)), ("b", None), ("a", ("x",)), ("b", ("y",))]
+
+
+def test_sections_are_merged_key_by_key_and_plain_lists_replaced(merged):
+    policy = merged(
+        "classify: {targets: [a, b], shell: {arguments: [sh]}, fingerprint:"
+        " {ignore: [i], fold: [f], tolerance: {x: 0.1, y: 0.1}}}\nbounds: {sessions: 5}",
+        "classify: {targets: [c], fingerprint: {ignore: [j], tolerance: {y: 0.2}}}\n"
+        "bounds: {plans: 7}",
+    ).policy
+    classify = policy.classify
+    assert (classify.targets, classify.shell.arguments) == (("c",), ("sh",))
+    assert (classify.fingerprint.ignore, classify.fingerprint.fold) == (("j",), ("f",))
+    assert classify.fingerprint.tolerance == {"x": 0.1, "y": 0.2}
+    assert (policy.bounds.sessions, policy.bounds.plans) == (5, 7)
+
+
+def test_limits_are_replaced_by_level_and_kind(merged):
+    policy = merged(
+        "limits: {default: {repeat: {max: 3, window: 5}, cycle: {max: 2}},"
+        " tools: {a*: {repeat: {max: 9}, cycle: {max: 9}}}}",
+        "limits: {default: {repeat: {max: 4}}, tools: {a*: {repeat: none}, b: {cycle: {max: 1}}}}",
+    ).policy
+    default, some, other = (policy.limits[key] for key in ("default", "tools:a*", "tools:b"))
+    assert (default.repeat.max, default.repeat.window, default.cycle.max) == (4, 10, 2)
+    assert (some.repeat, some.cycle.max) == ("none", 9)
+    assert (other.repeat, other.cycle.max) == (None, 1)
+
+
+def test_named_lists_are_replaced_or_changed(merged):
+    policy = merged(
+        "lists: {a: [x, y], b: [x, y], c: [1, 2]}",
+        "lists: {a: [z], b: {add: [z, y], remove: [x]}, c: {remove: [1]}}",
+    ).policy
+    assert policy.lists == {"a": ("z",), "b": ("y", "z"), "c": (2,)}
+
+
+def test_a_list_that_is_not_inherited_cannot_be_changed(merged):
+    made = merged("lists: {known: [true]}", "lists: {new: {add: [x]}, known: {remove: [1]}}")
+    assert errors(made) == [("reference/unknown-list", "new"), ("reference/not-in-list", "1")]
+
+
+def test_disable_takes_inherited_entries_away(merged):
+    made = merged(
+        """
+rules: {a: {tools: [x]}, b: {tools: [x]}}
+budgets: {a: {calls: 1}, c: {calls: 1}}
+signatures: [{id: s, pattern: x}, {id: t, pattern: y}]
+classify: {classes: [{class: k, tools: [x]}, {class: l, tools: [y]}, {class: k, words: [y]}]}
+limits:
+  default: {repeat: {max: 3}, cycle: {max: 3}}
+  classes: {k: {repeat: {max: 2}}}
+  tools: {a_*: {repeat: {max: 2}, cycle: {max: 2}}, b: {repeat: {max: 1}}}
+""",
+        """
+disable:
+  rules/a: this one
+  c: a trailing part is enough
+  signatures/s: gone
+  classes/k: all entries of the class
+  limits/classes:k: the whole level
+  default/repeat: a kind
+  limits/tools:a_*/cycle: a kind of a tool
+""",
+    )
+    policy = made.policy
+    assert errors(made) == []
+    assert [rule.id for rule in policy.rules] == ["b"]
+    assert [budget.id for budget in policy.budgets] == ["a"]
+    assert [signature.id for signature in policy.signatures] == ["t"]
+    assert [entry.class_ for entry in policy.classify.classes] == ["l"]
+    assert sorted(policy.limits) == ["default", "tools:a_*", "tools:b"]
+    assert policy.limits["default"].repeat is None
+    assert policy.limits["default"].cycle.max == 3
+    assert policy.limits["tools:a_*"].cycle is None
+
+
+def test_an_entry_can_be_disabled_and_written_anew(merged):
+    made = merged(
+        "signatures: [{id: a, pattern: x}, {id: b, pattern: x}]",
+        "disable: {signatures/b: goes first now}\nsignatures: [{id: b, pattern: y}]",
+    )
+    assert [(one.id, one.pattern) for one in made.policy.signatures] == [("b", "y"), ("a", "x")]
+
+
+def test_an_entry_of_the_layer_itself_is_not_inherited(merged):
+    made = merged("", "rules: {a: {tools: [x]}}\ndisable: {rules/a: why}")
+    assert errors(made) == [("reference/unknown-id", "rules/a")]
+
+
+def test_an_id_of_two_entries_must_be_written_in_full(merged):
+    made = merged("rules: {a: {tools: [x]}}\nbudgets: {a: {calls: 1}}", "disable: {a: why}")
+    assert errors(made) == [("reference/ambiguous-id", "a")]
+
+
+def test_what_is_broken_below_can_still_be_disabled(merged):
+    made = merged("rules: {a: {effect: ask}}", "disable: {rules/a: why}")
+    assert errors(made) == [("schema/missing-key", "a")]
+
+
+def test_disable_is_not_inherited_itself(merged):
+    made = merged("rules: {a: {tools: [x]}}", "disable: {rules/a: why}", "rules: {a: {tools: [y]}}")
+    assert [rule.id for rule in made.policy.rules] == ["a"]
+
+
+def test_the_same_id_twice_in_one_layer_is_an_error(merged):
+    made = merged(
+        "signatures: [{id: a, pattern: x}]",
+        "signatures: [{id: a, pattern: y}, {id: a, pattern: z}, {id: b, pattern: z}]",
+    )
+    assert errors(made) == [("reference/duplicate-id", "a")]
+    assert made.diagnostics[0].span.file == "layer1.yaml"
+
+
+def test_every_value_knows_its_layer(merged):
+    merged = merged(
+        "rules: {a: {when: call.tool == 'x'}, b: {tools: [x]}}\nlists: {l: [p, q]}\n"
+        "signatures: [{id: s, pattern: x}]",
+        "rules: {c: {tools: [$l]}}\nsignatures: [{id: n, pattern: y}]\nlists: {l: {add: [r]}}",
+    ).merged
+    origin = merged.origin
+    assert origin(("rules", "a", "when")) == "layer0.yaml"
+    assert origin(("rules", "c")) == "layer1.yaml"
+    assert [origin(("signatures", n, "pattern")) for n in (0, 1)] == ["layer1.yaml", "layer0.yaml"]
+    assert [origin(("lists", "l", n)) for n in (0, 1, 2)] == [
+        "layer0.yaml",
+        "layer0.yaml",
+        "layer1.yaml",
+    ]
+    # The items of a list stand where the list was written.
+    assert origin(("rules", "c", "tools", 0)) == "layer0.yaml"
+    span = merged.span_within(("rules", "a", "when"), 1, 6, 1, 10)
+    assert merged.lines(span)[0][span.column - 1 : span.end_column - 1] == "tool"
+    key = merged.span_of(("rules", "c"), key=True)
+    assert merged.lines(key)[0][key.column - 1 : key.end_column - 1] == "c"
+    # A default has the place of what is around it.
+    assert merged.span_of(("rules", "b", "effect")) == merged.span_of(("rules", "b"))
+    assert not merged.has(("rules", "b", "effect"))
+    assert to_plain(merged.node(("lists", "l"))) == ["p", "q", "r"]
+
+
+def test_broken_entries_are_known_and_hide_nothing(merged):
+    made = merged(
+        "rules: {a: {tools: [x], effect: stop}, b: {effct: ask}}\nlists: {l: 5}\n"
+        "signatures: [{id: s, pattern: [x]}]\nclassify: {classes: [{class: k}]}",
+        "rules: {c: {classes: [k], tools: [$l]}}\n"
+        "limits: {default: {failures: {max: 1, signature: s}}}",
+    )
+    assert {code for code, _ in errors(made)} == {
+        "schema/value",
+        "schema/unknown-key",
+        "schema/missing-key",
+        "schema/type",
+    }
+    assert {("rules", "a"), ("rules", "b"), ("lists", "l")} <= made.merged.broken_entries
+    assert made.merged.broken_names("classes") == {"k"}
+    assert made.merged.broken_names("signatures") == {"s"}
+    # What is left is there to be checked further.
+    assert [rule.id for rule in made.policy.rules] == ["a", "c"]
+
+
+def test_the_digest_tells_policies_apart(merged, tmp_path):
+    digests = {
+        merged(*layers).policy.digest
+        for layers in (
+            ("owner: a",),
+            ("owner: b",),
+            ("owner: a", ""),
+            ("", "owner: a"),
+            ("owner: a # why",),
+        )
+    }
+    assert len(digests) == 5
+    text = "params: {calls: {default: 3, env: CALLS}}"
+    merged(text)
+    values = [{}, {"CALLS": "4"}, {"CALLS": "5"}, {"OTHER": "5"}]
+    found = [read_policy("layer0.yaml", environ=environ).policy.digest for environ in values]
+    assert found[0] == found[3]
+    assert len(set(found)) == 3

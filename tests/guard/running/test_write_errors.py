@@ -1,0 +1,85 @@
+"""Calls whose end cannot be written down: who called gets what came of it, and it is logged."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.guard.running.world import Open
+
+from policyguard import Session
+from policyguard.journal.errors import JournalError
+from policyguard.journal.journal_file import JournalFile
+
+
+class Disk:
+    """A disk that may become full."""
+
+    def __init__(self, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.session = session
+        self._monkeypatch = monkeypatch
+
+    def fill(self) -> None:
+        def append(writer: JournalFile, *_: object) -> None:
+            raise JournalError(writer.path, "cannot be written: it is full", "make room")
+
+        self._monkeypatch.setattr(JournalFile, "append", append)
+
+
+@pytest.fixture
+def disk(opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(opened(store=tmp_path / "state" / "store.db"), monkeypatch)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_who_is_interrupted_is_interrupted(
+    disk: Disk, kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fn() -> None:
+        disk.fill()
+        raise kind
+
+    with pytest.raises(kind) as error:
+        disk.session.run("untimed", {}, fn)
+    assert "the release of `untimed` (c1) failed" in error.value.__notes__[0]
+    assert "it is full; make room" in caplog.text
+
+
+@pytest.mark.parametrize("tool", ["untimed", "quick"])
+def test_who_is_cancelled_is_cancelled(disk: Disk, tool: str) -> None:
+    async def fn() -> None:
+        disk.fill()
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        task = asyncio.create_task(disk.session.arun(tool, {}, fn))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_result_that_cannot_be_written_is_returned_and_logged(
+    disk: Disk, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    @disk.session.guard.tool
+    def quick() -> str:
+        disk.fill()
+        if fails:
+            raise ZeroDivisionError
+        return "done"
+
+    with disk.session:
+        if fails:
+            with pytest.raises(ZeroDivisionError):
+                quick()
+        else:
+            assert quick() == "done"
+    (told,) = caplog.records
+    assert (told.levelname, told.name) == ("WARNING", "policyguard")
+    assert told.getMessage().startswith("`quick` (c1), journal: ")

@@ -1,0 +1,365 @@
+"""A session with a store is written down, verifies, and is rebuilt where it was left."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from policyguard import Guard, PolicyError
+from policyguard.cli import main
+from policyguard.store.errors import SessionBusyError
+
+POLICY = """
+policyguard: 1
+name: journalled
+classify:
+  classes: [{class: edit, tools: [edit]}, {class: look, tools: ["*"]}]
+  state_changing: [edit]
+signatures: [{id: wrong, pattern: wrong, blame: agent}]
+limits: {default: {repeat: {max: 3, same: call_and_result}}}
+budgets: {calls: {calls: 6}, spend: {cost: 1.0}}
+learn: {corroborate: 2, scope: session}
+"""
+
+
+def _guard(folder: Path, more: str = "") -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY + more)
+    return Guard.load(file, store=folder / "state" / "store.db")
+
+
+def test_a_session_goes_on_where_another_process_left_it(tmp_path: Path) -> None:
+    first = _guard(tmp_path)
+    session = first.session("s", agent="a")
+    for _ in range(2):
+        session.record(session.check("read", {"path": "x"}), result="same", cost=0.2)
+    session.record(session.check("build", {}), error="wrong way")
+    before = session.guard._state.engine_state.sessions["s"].cel_session
+    first._open_sessions.remove("s")  # as the death of the process would
+    first._journal.close()
+
+    second = _guard(tmp_path).session("s")
+    after = second.guard._state.engine_state.sessions["s"].cel_session
+    assert {**after, "running": 0} == {**before, "running": 0}
+    assert second.check("read", {"path": "x"}).id == "c4"
+    second.record("c4", result="same")
+    assert second.check("read", {"path": "x"}).violations[0].reason == "repeat"
+    second.record(second.check("build", {}), error="wrong way")
+    refused = second.check("build", {})
+    assert refused.violations[0].reason == "learned"
+    assert second.check("other", {}).allowed
+    assert second.check("another", {}).violations[0].id == "budgets/calls"
+
+
+def test_a_session_belongs_to_one_process(tmp_path: Path) -> None:
+    first = _guard(tmp_path)
+    session = first.session("s")
+    with pytest.raises(SessionBusyError):
+        _guard(tmp_path).session("s")
+    session.close()
+    assert _guard(tmp_path).session("s").check("x").id == "c1"
+
+
+def test_what_is_written_verifies_hides_arguments_and_can_be_simulated(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, "journal: {args: hash, results: drop}\n")
+    session = guard.session("s")
+    session.record(session.check("read", {"path": "/home/ann/secret"}), result="the secret")
+    session.turn()
+    session.close()
+    (file,) = (tmp_path / "state" / "journal").iterdir()
+    assert "secret" not in file.read_text()
+    assert '"effect"' not in file.read_text()  # as always
+    assert file.stat().st_mode & 0o777 == 0o600
+    run = CliRunner()
+    store = ["--store", str(tmp_path / "state" / "store.db")]
+    assert run.invoke(main, ["verify", str(file), *store]).exit_code == 0
+    simulated = run.invoke(main, ["simulate", str(file), "--policy", "core", "--format", "json"])
+    report = json.loads(simulated.stdout)
+    assert report["traces"]["calls"] == 1
+    assert report["traces"]["hidden"] == {"args": 1, "results": 1}
+    file.write_text(file.read_text().replace('"read"', '"rEad"'))
+    assert run.invoke(main, ["verify", str(file), *store]).exit_code == 1
+
+
+def test_a_constraint_is_anchored_at_once_and_evidence_with_what_follows(tmp_path: Path) -> None:
+    guard = _guard(tmp_path)
+    session = guard.session("s")
+    file = guard._journal.path_of("s")
+
+    def unanchored() -> int:
+        known = guard._constraint_sync.store.anchors.get("s")
+        return len(file.read_bytes().splitlines()) - (known.count if known is not None else 0)
+
+    session.turn()
+    assert unanchored() == 0
+    assert not session.record(session.check("build", {}), error="wrong way").learned
+    assert unanchored() == 2
+    assert session.record(session.check("build", {}), error="wrong way").learned
+    assert unanchored() == 0
+    session.record(session.check("read", {"path": "x"}), result="fine")
+    assert unanchored() == 2
+
+
+@pytest.mark.parametrize("chars", ["", "result_chars: 4"])
+def test_what_is_hashed_is_told_by_fingerprints(tmp_path: Path, chars: str) -> None:
+    head = POLICY.replace("classify:", f"classify:\n  fingerprint: {{ignore: [at], {chars}}}")
+    (tmp_path / "policy.yaml").write_text(head)
+    guard = Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
+    session = guard.session("s")
+    for place, (path, result) in enumerate([("x", "same"), ("x", "same as this"), ("y", "same")]):
+        decision = session.check("read", {"path": path, "at": place})
+        session.record(decision, result=result)
+    lines = [json.loads(line) for line in guard._journal.path_of("s").read_text().splitlines()]
+    calls = [line for line in lines if line["event"] == "admitted"]
+    assert [call["args"] for call in calls] == [{"#": f"#{call['fingerprint']}"} for call in calls]
+    assert calls[0]["args"] == calls[1]["args"] != calls[2]["args"]
+    texts = [line["text"] for line in lines if line["event"] == "completed"]
+    assert texts[0] == texts[2] != texts[1]
+    assert len({line["result_fingerprint"] for line in lines if "text" in line}) == 2 - bool(chars)
+
+
+def test_what_is_learned_hides_arguments_too(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("""
+policyguard: 1
+name: hidden
+classify: {targets: [path]}
+signatures:
+  - {id: lost, pattern: lost, blame: agent, learn: {ban: target, corroborate: 1}}
+  - {id: oom, pattern: oom, blame: agent}
+limits: {default: {repeat: {max: 5, same: target}}}
+budgets: {each: {calls: 5, per: [session, call.args.path]}}
+learn: {corroborate: 1, scope_key: call.args.where, parameters: {oom: {of: [size], direction: up}}}
+""")
+    guard = Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
+    session = guard.session("s")
+    session.record(
+        session.check("read", {"path": "my-secret", "size": 1, "where": "my-place"}),
+        error="lost my-secret",
+    )
+    session.record(
+        session.check("fit", {"path": "my-other", "size": 424242, "where": "my-place"}), error="oom"
+    )
+    assert not session.check("read", {"path": "my-secret", "where": "my-place"}).allowed
+    assert not session.check("fit", {"path": "x", "size": 500000, "where": "my-place"}).allowed
+    assert session.check("fit", {"path": "x", "size": 500000, "where": "elsewhere"}).allowed
+    assert {one.label for one in guard.constraints()} == {"my-secret", ""}
+    session.close()
+    (file,) = (tmp_path / "state" / "journal").iterdir()
+    written = file.read_text()
+    for hidden in ("my-secret", "my-other", "424242", "my-place"):
+        assert hidden not in written
+    guard.close()
+    assert b"my-place" not in (tmp_path / "state" / "store.db").read_bytes()
+
+
+@pytest.mark.parametrize("args", ["keep", "mask", "hash", "drop"])
+@pytest.mark.parametrize(
+    ("learn", "plain"),
+    [
+        ("ban: call", True),
+        ("ban: tool", True),
+        ("ban: target", False),
+        ("key: call.args.path", False),
+        ("ban: tool, scope_key: call.args.path", False),
+        ("parameters: {lost: {of: [n], direction: up}}", False),
+    ],
+)
+@pytest.mark.parametrize("error", ["lost", None])
+def test_what_is_not_there_any_more_teaches_nothing(
+    tmp_path: Path, args: str, learn: str, plain: bool, error: str | None
+) -> None:
+    (tmp_path / "policy.yaml").write_text(f"""
+policyguard: 1
+name: hidden
+classify: {{targets: [path]}}
+signatures: [{{id: lost, pattern: lost, blame: agent}}]
+journal: {{args: {args}}}
+learn: {{corroborate: 1, {learn}}}
+""")
+
+    def opened() -> Guard:
+        return Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
+
+    with opened() as guard:
+        session = guard.session("s")
+        session.record(session.check("move", {"path": "b", "n": 9}), error="lost")
+        decision = session.check("read", {"path": "a", "n": 1})
+        known = len(guard.constraints())
+    with opened() as guard:
+        session = guard.session("s")
+        recorded = session.record(decision.id, result="found", error=error)
+        assert recorded.counted
+        taught = error is not None and (plain or args == "keep")
+        assert len(guard.constraints()) == known + taught
+        said = [fault.error for fault in recorded.errors]
+        assert [bool(one) for one in said] == ([] if plain or args == "keep" else [True])
+        assert all("the journal did not keep them" in one for one in said)
+        assert session.check("read", {"path": "a", "n": 1}).allowed is not taught
+
+
+def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:
+    guard = _guard(tmp_path, "journal: {args: keep, results: keep}\n")
+    session = guard.session("s")
+    for _ in range(3):
+        session.record(session.check("read", {"path": "x"}), result="same")
+    session.check("read", {"path": "x"})
+    session.close()
+    simulated = CliRunner().invoke(
+        main,
+        ["simulate", str(tmp_path / "state" / "journal"), "--policy", str(tmp_path / "policy.yaml"),
+         "--format", "json"],
+    )  # fmt: skip
+    (run,) = json.loads(simulated.stdout)["sessions"]
+    assert (run["id"], run["calls"], run["first_refusal"]) == ("s", 4, 3)
+
+
+@pytest.mark.parametrize(("mode", "allowed"), [("block", False), ("allow", True)])
+def test_a_journal_that_cannot_be_written_is_answered_as_the_policy_says(
+    tmp_path: Path, mode: str, allowed: bool
+) -> None:
+    guard = _guard(tmp_path, f"on_internal_error: {mode}\n")
+    session = guard.session("s")
+    assert guard._journal is not None
+    guard._journal.close()
+    path = guard._journal.path_of("s")
+    aside = path.rename(path.with_suffix(".aside"))
+    path.mkdir()  # what stands in the way of the file
+    decision = session.check("read", {"path": "x"})
+    assert decision.allowed is allowed
+    assert decision.errors[-1].id == "journal"
+    assert str(path) in decision.errors[-1].error
+    path.rmdir()
+    aside.rename(path)
+    assert [session.check("free", {"n": n}).allowed for n in range(5)] == [True] * 5
+
+
+def test_a_number_that_no_line_has_is_not_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = _guard(tmp_path)
+    session = guard.session("s")
+    session.record(session.check("read", {"n": 1}))
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", _full)
+        assert session.check("read", {"n": 2}).id == "c2"
+    session.record(session.check("read", {"n": 3}))
+    guard.close()
+    assert _guard(tmp_path).session("s").check("read", {"n": 4}).id == "c4"
+
+
+@pytest.mark.parametrize("odd", [os.fsdecode(b"caf\xe9"), "a\x1fb", "a\x1eb"], ids=ascii)
+@pytest.mark.parametrize("per", ["agent", "user", "project", "session", "turn"])
+def test_what_somebody_with_an_odd_name_has_used_is_known_again(
+    tmp_path: Path, per: str, odd: str
+) -> None:
+    """A folder's name may be no UTF-8: Python has halves of surrogate pairs for its bytes."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(f"policyguard: 1\nname: odd\nbudgets: {{all: {{calls: 2, per: {per}}}}}\n")
+    allowed = []
+    for number in range(3):
+        with Guard.load(file, store=tmp_path / "store.db") as guard:
+            session = guard.session(odd, agent=odd, user=odd, project=odd)
+            allowed.append(session.check("read", {"n": number}).allowed)
+    assert allowed == [True, True, False]
+
+
+def _full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_killed_at_any_moment_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
+    _guard(tmp_path)
+    script = """
+import os, sys
+from policyguard import Guard
+session = Guard.load(sys.argv[1], store=sys.argv[2]).session("s")
+for number in range(1000):
+    decision = session.check("read", {"n": number})
+    if not decision.allowed:
+        os.kill(os.getpid(), 9)
+    print(decision.id, flush=True)
+"""
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    done = subprocess.run(
+        [sys.executable, "-c", script, policy, store], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -9, done.stderr
+    admitted = done.stdout.split()
+    assert len(admitted) == 6
+    session = _guard(tmp_path).session("s")
+    assert session.check("read", {"n": -1}).violations[0].id == "budgets/calls"
+
+
+def test_more_sessions_than_the_process_may_open_files(tmp_path: Path) -> None:
+    _guard(tmp_path)
+    script = """
+import os, resource, sys
+from policyguard import Guard
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+guard = Guard.load(sys.argv[1], store=sys.argv[2])
+sessions = [guard.session(f"s{number}") for number in range(100)]
+for turn in range(2):
+    decisions = [session.check("read", {"n": turn}) for session in sessions]
+    assert all(decision.allowed for decision in decisions), decisions
+for number in range(20):
+    os.dup(0)  # the host has files of its own
+"""
+    policy, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
+    done = subprocess.run(
+        [sys.executable, "-c", script, policy, store], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_journals_go_when_they_have_been_kept_long_enough(tmp_path: Path) -> None:
+    kept = "journal: {keep_for: 30d}\n"
+    for name in ("old", "new"):
+        session = _guard(tmp_path, kept).session(name)
+        session.check("x")
+        session.close()
+    (old,) = (tmp_path / "state" / "journal").glob("old-*")
+    os.utime(old, (0, 0))
+    _guard(tmp_path, kept)
+    assert [file.name[:3] for file in (tmp_path / "state" / "journal").iterdir()] == ["new"]
+
+
+def test_journals_do_not_go_by_how_many_sessions_are_held_in_memory(tmp_path: Path) -> None:
+    rest = "journal: {keep_for: 30d}\nbounds: {sessions: 3}\n"
+    guard = _guard(tmp_path, rest)
+    for number in range(8):
+        session = guard.session(f"run-{number}")
+        session.check("x")
+        session.close()
+    guard.close()
+    guard = _guard(tmp_path, rest)
+    files = sorted((tmp_path / "state" / "journal").iterdir())
+    assert len(files) == 8
+    files[0].unlink()
+    files[2].write_bytes(files[2].read_bytes().splitlines(keepends=True)[0])
+    store = str(tmp_path / "state" / "store.db")
+    done = CliRunner().invoke(main, ["verify", "--store", store])
+    assert done.exit_code == 1
+    assert "journal/missing-file" in done.stdout
+    assert "journal/cut-tail" in done.stdout
+
+
+def test_a_pattern_to_redact_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match="no pattern is named `secret_`"):
+        _guard(tmp_path, "patterns: {secrets: key}\njournal: {redact: [secret_]}\n")
+    guard = _guard(
+        tmp_path,
+        "patterns: {secrets: 'sk-[a-z]+'}\njournal: {args: keep, results: keep, redact: [sec*]}\n",
+    )
+    session = guard.session("s")
+    session.record(session.check("x", {"token": "sk-abc"}), result="got sk-abc back")
+    session.close()
+    (file,) = (tmp_path / "state" / "journal").iterdir()
+    assert "sk-abc" not in file.read_text()
+    assert "[secrets]" in file.read_text()

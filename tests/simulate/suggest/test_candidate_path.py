@@ -1,0 +1,76 @@
+"""Candidates in order, found from what each option refuses."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.simulate.suggest.candidate_path import ExploredSpace, build_path
+
+BITS = 12
+
+
+@st.composite
+def explorations(draw: st.DrawFn) -> ExploredSpace:
+    masks = st.lists(st.integers(0, 2**BITS - 1), min_size=1, max_size=5)
+    good = draw(st.integers(0, 2**BITS - 1))
+    return ExploredSpace(
+        masks=draw(st.lists(masks, max_size=4)),
+        refused_elsewhere=draw(st.integers(0, 3)),
+        succeeded=good,
+        failed=2**BITS - 1 - good,
+    )
+
+
+@given(explorations(), st.integers(0, 5))
+def test_candidates_harm_no_more_than_is_allowed_or_as_little_as_can_be(
+    explored: ExploredSpace, most: int
+) -> None:
+    found = build_path(explored, most)
+    harms = [explored.harm(explored.refused(one)) for one in found]
+    assert found
+    assert max(harms) <= most or len(found) == 1
+
+
+@given(explorations(), st.integers(0, 5))
+def test_they_go_from_the_tamest_to_the_boldest(explored: ExploredSpace, most: int) -> None:
+    found = build_path(explored, most)
+    assert len(set(found)) == len(found)
+    base = (0,) * len(explored.masks)
+    if base in found:
+        bolder = [explored.catch(explored.refused(one)) for one in found[found.index(base) :]]
+        assert bolder == sorted(set(bolder))
+
+
+@given(explorations(), st.integers(0, 5))
+def test_the_policy_as_it_stands_is_among_them_if_it_may_be(
+    explored: ExploredSpace, most: int
+) -> None:
+    base = (0,) * len(explored.masks)
+    allowed = explored.harm(explored.refused(base)) <= most
+    masks = {explored.refused(one) for one in build_path(explored, most)}
+    assert not allowed or explored.refused(base) in masks
+
+
+def test_small_steps_first_and_those_at_the_edge_of_harm_last() -> None:
+    """Axis 0 catches two in two safe steps; one step beyond axis 1's lies harm."""
+    explored = ExploredSpace(
+        masks=[[0, 0b0001, 0b0011, 0b0111], [0, 0b1000, 0b11000]],
+        refused_elsewhere=0,
+        succeeded=0b10000,
+        failed=0b01111,
+    )
+    assert build_path(explored, 0) == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
+
+
+def test_a_policy_that_harms_is_loosened_until_it_does_not() -> None:
+    explored = ExploredSpace(
+        masks=[[0b111, 0b011, 0b001]], refused_elsewhere=0, succeeded=0b110, failed=0b001
+    )
+    assert build_path(explored, 0) == [(2,)]
+    assert build_path(explored, 1) == [(2,), (1,)]
+
+
+def test_what_no_setting_mends_is_all_there_is() -> None:
+    explored = ExploredSpace(masks=[[0b1, 0b1]], refused_elsewhere=0b1, succeeded=0b1, failed=0b10)
+    assert build_path(explored, 0) == [(0,)]

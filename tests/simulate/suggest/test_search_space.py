@@ -1,0 +1,97 @@
+"""What can be turned about a policy, and that every setting of it is a policy in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard.lint import lint_paths
+from policyguard.simulate import load
+from policyguard.simulate.suggest.override_layer import compile_layer, render_layer
+from policyguard.simulate.suggest.search_space import Axis, build_search_space
+from tests.simulate.recording import policy
+
+CALLS = {"session": [5, 7, 9, 30], "turn": [5, 7, 9, 20]}
+
+
+def _axes(policies: str | Path) -> dict[str, Axis]:
+    return {axis.id: axis for axis in build_search_space(load(policies), CALLS)}  # type: ignore[arg-type]
+
+
+def test_core_can_be_turned_at_its_limits_and_gets_budgets() -> None:
+    found = _axes("core")
+    assert set(found) >= {
+        "limits/default/repeat",
+        "limits/default/cycle",
+        "limits/default/failures",
+        "limits/classes:waiting/polling",
+        "budgets/calls-per-session",
+        "budgets/calls-per-turn",
+    }
+    assert [dict(one.setting) for one in found["budgets/calls-per-turn"].options][:2] == [
+        {},
+        {"calls": 40, "per": "turn"},
+    ]
+    thresholds = {dict(one.setting)["max"] for one in found["limits/default/failures"].options}
+    assert thresholds == {2, 3, 4, 6, 8, 9, 12, 18}
+
+
+@pytest.mark.parametrize("pack", ["core", "strict", "loop-brake", "sentinel", "reasoning-loop"])
+def test_every_setting_compiles_and_lints_clean(tmp_path: Path, pack: str) -> None:
+    before = {found.message for found in lint_paths([_written(tmp_path, pack, [])]).diagnostics}
+    turned = _axes(pack).values()
+    for place in range(1, max(len(axis.options) for axis in turned)):
+        chosen = [(axis, axis.options[place]) for axis in turned if place < len(axis.options)]
+        for axis, option in chosen:
+            assert option.setting != axis.options[0].setting
+        # The one for a turn is idle where the one for the session is no larger; see `path`.
+        written = [(a.path, o.entry) for a, o in chosen if a.id != "budgets/calls-per-turn"]
+        file = _written(tmp_path, pack, written)
+        found = lint_paths([file]).diagnostics
+        assert [one for one in found if one.message not in before] == [], file.read_text()
+        made = compile_layer(file.read_text())
+        assert made is not None
+        again = {axis.id: axis.options[0] for axis in build_search_space(made, {})}
+        for axis, option in chosen:
+            if axis.id in again:
+                assert again[axis.id].setting[:1] == option.setting[:1]
+
+
+def _written(directory: Path, pack: str, entries: list) -> Path:
+    file = directory / "layer.yaml"
+    file.write_text(render_layer("x", [pack], entries))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("steps", "at", "moved"),
+    [
+        ("advise_at: 3", 2, {"advise_at": 2}),
+        ("advise_at: 3", 8, {"advise_at": 3}),
+        ("advise_at: 4, halt_at: 9", 2, {"advise_at": 2, "halt_at": 7}),
+        ("advise_at: 3, ask_at: 4", 2, {"ask_at": 2}),
+    ],
+)
+def test_steps_move_with_their_limit(
+    tmp_path: Path, steps: str, at: int, moved: dict[str, int]
+) -> None:
+    text = f"limits: {{default: {{failures: {{max: 4, same: error, {steps}}}}}}}"
+    axis = _axes(policy(tmp_path / "p.yaml", text))["limits/default/failures"]
+    entry = next(one.entry for one in axis.options if dict(one.setting)["max"] == at)
+    assert entry == {"max": at, "same": "error", **moved}
+
+
+def test_a_budget_of_all_calls_is_turned_and_not_doubled(tmp_path: Path) -> None:
+    text = "budgets: {all: {calls: 40, per: session}, web: {tools: [web], calls: 8, per: session}}"
+    found = _axes(policy(tmp_path / "p.yaml", text))
+    assert set(found) == {"budgets/all", "budgets/web", "budgets/calls-per-turn"}
+    assert found["budgets/web"].options[1].entry == {"tools": ["web"], "calls": 6, "per": "session"}
+
+
+def test_what_is_switched_off_or_observed_stays_so(tmp_path: Path) -> None:
+    text = "limits: {default: {repeat: none, failures: {max: 4, mode: observe}}}"
+    assert set(_axes(policy(tmp_path / "p.yaml", text))) == {
+        "budgets/calls-per-session",
+        "budgets/calls-per-turn",
+    }

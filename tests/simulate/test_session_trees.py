@@ -1,0 +1,231 @@
+"""A session and its sub-agents' are replayed together, whichever files they stand in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policyguard import Guard
+from policyguard.report.replay.figures import Figures
+from policyguard.report.replay.phrases import caveats
+from policyguard.simulate.job import Job, JobInputs
+from policyguard.simulate.workers import run_parallel
+from policyguard.traces import expand, interleaving
+from tests.simulate.recording import START, lines, policy, read, write
+
+FIVE = "budgets: {all: {calls: 5}}"
+
+
+def _figures(folder: Path, text: str = FIVE, *, workers: int = 1, labels: str = "") -> Figures:
+    """A replay of all files of `folder/t`."""
+    if labels:
+        (folder / "labels.jsonl").write_text(labels)
+    job = Job(
+        policies=(str(policy(folder / "p.yaml", text)),),
+        files=tuple(expand([folder / "t"])),
+        labels=folder / "labels.jsonl" if labels else None,
+    )
+    return run_parallel(workers, job, JobInputs.load(job), lambda done, events: None)
+
+
+def _refused(figures: Figures) -> dict[str, int]:
+    return {run.id: run.refused for run in figures.sessions}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "t").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize(("workers", "tag"), [(1, ""), (2, ""), (1, "long" * 30_000)])
+def test_a_replay_of_journals_says_what_was_said_live(
+    tmp_path: Path, workers: int, tag: str
+) -> None:
+    """A journal has a file for each session, and a child's may come before its parent's."""
+    text = f"{FIVE}\njournal: {{args: keep, results: keep}}\nbounds: {{argument_bytes: 1000000}}\n"
+    text += "tags: {t: {type: string, default: ''}}\n"
+    guard = Guard.load(policy(tmp_path / "live.yaml", text), store=tmp_path / "t" / "state.db")
+    above = guard.session("main", tags={"t": tag})
+    below = guard.session("child", parent=above)
+    live = {"main": 0, "child": 0}
+    for session, calls in ((above, 4), (below, 4), (above, 1)):
+        for number in range(calls):
+            decision = session.check("read", {"path": f"/{number}"})
+            live[session.id] += not decision.allowed
+            if decision.allowed:
+                session.record(decision, result="text")
+    above.close()
+    below.close()
+    guard.close()
+    assert live == {"main": 1, "child": 3}
+    figures = _figures(tmp_path, workers=workers)
+    assert _refused(figures) == live
+    assert figures.traces.orphans == 0
+
+
+def _spoken(kind: str, at: int, content: Any, **message: Any) -> str:
+    told = {"role": kind, "content": content, **message}
+    time = f"2026-03-01T10:00:{at:02d}Z"
+    return json.dumps({"type": kind, "timestamp": time, "sessionId": "x", "message": told})
+
+
+def _transcript(times: list[int]) -> Iterator[str]:
+    yield _spoken("user", times[0], "go on")
+    for at in times:
+        call = {"type": "tool_use", "id": f"c{at}", "name": "Read", "input": {"path": f"/{at}"}}
+        yield _spoken("assistant", at, [call], id=f"m{at}")
+        result = {"type": "tool_result", "tool_use_id": f"c{at}", "content": "text"}
+        yield _spoken("user", at, [result])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_sub_agent_of_claude_code_draws_on_its_main_session(folder: Path, packed: bool) -> None:
+    main = write(folder / "t" / "main.jsonl", _transcript([1, 2, 8, 9]))
+    if packed:
+        main.with_name("main.jsonl.gz").write_bytes(gzip.compress(main.read_bytes()))
+        main.unlink()
+    below = folder / "t" / "main" / "subagents"
+    below.mkdir(parents=True)
+    write(below / "agent-1.jsonl", _transcript([3, 4]))
+    write(below / "agent-2.jsonl", _transcript([5]))
+    figures = _figures(folder)
+    refusals = {run.id: run.first_refusal for run in figures.sessions}
+    assert refusals == {"main.jsonl": 2, "agent-1.jsonl": None, "agent-2.jsonl": None}
+    assert figures.traces.files == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_parent_that_is_nowhere_is_told(folder: Path, workers: int) -> None:
+    write(folder / "t" / "a.jsonl", lines("child", [read("/a")] * 6, parent="main"))
+    write(folder / "t" / "b.jsonl", lines("other", [read("/a")] * 6))
+    figures = _figures(folder, workers=workers)
+    assert _refused(figures) == {"child": 1, "other": 1}
+    assert figures.traces.orphans == 1
+    assert any(told.startswith("1 sub-agent without a parent") for told in caveats(figures))
+
+
+@pytest.mark.parametrize("timed", [(True, False), (False, True), (False, False)])
+def test_where_a_time_is_missing_a_child_follows_its_parent_s_start(
+    folder: Path, timed: tuple[bool, bool]
+) -> None:
+    write(folder / "t" / "a.jsonl", lines("c", [read("/a")] * 3, parent="main", timed=timed[0]))
+    write(folder / "t" / "b.jsonl", lines("main", [read("/a")] * 3, timed=timed[1]))
+    assert _refused(_figures(folder)) == {"c": 0, "main": 1}
+
+
+def test_which_of_two_parents_it_is_is_not_guessed(folder: Path) -> None:
+    for name in ("one", "two"):
+        (folder / "t" / name).mkdir()
+        write(folder / "t" / name / "m.jsonl", lines("main", [read("/a")] * 3))
+    child = list(lines("child", [read("/a")] * 3, parent="main"))
+    write(folder / "t" / "c.jsonl", child)
+    assert _figures(folder).traces.orphans == 1
+    write(folder / "t" / "one" / "c.jsonl", child)  # here its own folder has one
+    figures = _figures(folder)
+    assert (figures.traces.orphans, figures.refused.count) == (1, 1)
+    (folder / "t" / "one" / "m.jsonl").unlink()  # now there is only one of all
+    assert _figures(folder).traces.orphans == 0
+
+
+@pytest.mark.parametrize("names", ["aa", "ab ba", "ab bc ca", "ab ba ca dc"])
+def test_files_that_name_each_other_in_a_circle_are_read_by_themselves(
+    folder: Path, names: str
+) -> None:
+    for own, parent in names.split():
+        write(folder / "t" / f"{own}.jsonl", lines(own, [read("/a")], parent=parent))
+    figures = _figures(folder)
+    assert figures.traces.calls == figures.traces.orphans == len(names.split())
+
+
+def test_sessions_of_one_id_in_two_files_of_a_family_stay_two(folder: Path) -> None:
+    write(
+        folder / "t" / "main.jsonl",
+        lines("main", [read("/a")], closed=False),
+        lines("x", [read("/a")] * 5, closed=False),
+    )
+    write(
+        folder / "t" / "sub.jsonl",
+        lines("sub", [read("/a")], parent="main", closed=False),
+        lines("x", [read("/a")] * 5),
+    )
+    assert _refused(_figures(folder)) == {"main": 0, "sub": 0, "x": 0, "x#1": 0}
+
+
+def test_more_files_than_may_be_open_are_all_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interleaving, "MOST", 3)
+    write(folder / "t" / "main.jsonl", lines("main", [read("/a")] * 3))
+    for number in range(9):
+        write(folder / "t" / f"{number}.jsonl", lines(f"c{number}", [read("/a")], parent="main"))
+    figures = _figures(folder, "budgets: {all: {calls: 11}}")
+    assert (figures.traces.calls, figures.effects.block, figures.traces.skipped) == (12, 1, 0)
+
+
+def test_a_label_of_a_file_is_its_only_session_s(folder: Path) -> None:
+    write(folder / "t" / "a.jsonl", lines("child", [read("/a")], parent="main"))
+    write(folder / "t" / "m.jsonl", lines("main", [read("/a")]), lines("more", [read("/a")]))
+    labels = '{"file": "a.jsonl", "success": true}\n{"file": "m.jsonl", "success": true}\n'
+    figures = _figures(folder, labels=labels)
+    assert {run.id: run.success for run in figures.sessions} == {
+        "child": True, "main": None, "more": None,
+    }  # fmt: skip
+
+
+def test_what_cannot_be_read_is_named_once_and_with_its_place(folder: Path) -> None:
+    write(folder / "t" / "a.jsonl", lines("child", [read("/a")], parent="main"), ["broken"])
+    write(folder / "t" / "m.jsonl", lines("main", [read("/a")]))
+    (skip,) = _figures(folder).traces.skips
+    assert (skip.file, skip.line) == (str(folder / "t" / "a.jsonl"), 5 + 1)
+
+
+TIMES = st.lists(st.integers(0, 50), min_size=1, max_size=6)
+TEXT = "budgets: {all: {calls: 6}, turns: {calls: 4, per: turn}}\nlearn: {scope: session}\n"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sessions=st.lists(st.tuples(st.integers(0, 5), TIMES), min_size=1, max_size=6),
+    files=st.permutations(range(6)),
+)
+def test_it_is_the_same_in_one_file_as_in_many(
+    tmp_path_factory: pytest.TempPathFactory,
+    sessions: list[tuple[int, list[int]]],
+    files: list[int],
+) -> None:
+    """Each session names an earlier one, or (here: itself) none; none ends before all have."""
+    folder = tmp_path_factory.mktemp("families")
+    told: list[list[dict[str, Any]]] = []
+    for number, (parent, times) in enumerate(sessions):
+        above = {"parent": f"s{parent % (number + 1)}"} if parent % (number + 1) < number else {}
+        events: list[dict[str, Any]] = [
+            {"event": "started", **above},
+            *({"event": "admitted", "call": f"c{n}", "tool": "read", "args": {"n": n}}
+              for n in range(len(times))),
+        ]  # fmt: skip
+        # Times are in order, those of two sessions never equal, and the first those of the starts.
+        at = [number, *(100 + 10 * time + number for time in sorted(times))]
+        told.append(
+            [
+                {**event, "session": f"s{number}", "at": START + time}
+                for event, time in zip(events, at, strict=True)
+            ]
+        )
+    found = []
+    for name, parts in (("one", [[event for one in told for event in one]]), ("many", told)):
+        place = folder / name / "t"
+        place.mkdir(parents=True)
+        for file, events in zip(files, parts, strict=False):
+            ordered = sorted(events, key=lambda event: event["at"])
+            write(place / f"{file}.jsonl", map(json.dumps, ordered))
+        runs = _figures(folder / name, TEXT).sessions
+        found.append({run.id: (run.refused, run.first_refusal, run.first_rule) for run in runs})
+    assert found[0] == found[1]

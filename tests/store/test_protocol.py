@@ -1,0 +1,261 @@
+"""What both stores promise: the same story in memory and in SQLite."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from policyguard.store.errors import SessionBusyError
+from policyguard.store.memory.store import MemoryStore
+from policyguard.store.protocol import REVOKED, Anchor, Caps, ConstraintRecord, Store
+from policyguard.store.sqlite.store import SqliteStore
+
+CAPS = Caps(constraints=4, evidence=4, anchors=4)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made: Store = (
+        MemoryStore(caps=CAPS)
+        if request.param == "memory"
+        else SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
+    )
+    yield made
+    made.close()
+
+
+def constraint(id_: str, *, key: str = "k", state: str = "active", at: int = 0) -> ConstraintRecord:
+    return ConstraintRecord(id=id_, scope="p", key=key, state=state, updated_at=at, payload=b"{}")
+
+
+def ids(store: Store) -> list[str]:
+    return [record.id for record in store.constraints.list()]
+
+
+def test_the_key_is_long_random_and_stays(store: Store, tmp_path: Path) -> None:
+    assert len(store.fingerprint_key) == 32
+    assert store.fingerprint_key == store.fingerprint_key
+    assert store.fingerprint_key != MemoryStore(caps=CAPS).fingerprint_key
+    assert (
+        store.fingerprint_key
+        != SqliteStore(tmp_path / "other" / "store.db", caps=CAPS).fingerprint_key
+    )
+
+
+def test_an_anchor_is_kept_replaced_and_forgotten(store: Store) -> None:
+    anchors = store.anchors
+    assert anchors.get("s") is None
+    anchors.put(Anchor("s", "c", 1, "h1", 10))
+    anchors.put(Anchor("s", "c", 2, "h2", 20))
+    anchors.put(Anchor("", "c", 1, "h", 10))
+    assert anchors.get("s") == Anchor("s", "c", 2, "h2", 20)
+    assert [anchor.session for anchor in anchors.all()] == ["", "s"]
+    anchors.delete("s")
+    anchors.delete("never there")
+    assert anchors.get("s") is None
+
+
+def test_anchors_that_had_to_go_are_counted(store: Store) -> None:
+    for number in range(6):
+        store.anchors.put(Anchor(str(number), "c", 1, "h", 10))
+    store.anchors.put(Anchor("5", "c", 2, "h", 20))
+    assert store.anchors.count_evicted() == 2
+    store.anchors.delete("4")
+
+    def fail() -> None:
+        with store.transaction():
+            store.anchors.put(Anchor("7", "c", 1, "h", 10))
+            store.anchors.put(Anchor("8", "c", 1, "h", 10))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert store.anchors.count_evicted() == 2
+    assert [anchor.session for anchor in store.anchors.all()] == ["2", "3", "5"]
+
+
+def test_a_constraint_is_found_by_scope_and_key(store: Store) -> None:
+    held = constraint("b"), constraint("a"), constraint("c", key="other")
+    assert all(store.constraints.put(one) for one in held)
+    assert store.constraints.find("p", "k") == (held[1], held[0])
+    assert store.constraints.find("p", "nothing") == ()
+    assert store.constraints.get("c") == held[2]
+    assert store.constraints.get("d") is None
+    moved = constraint("b", key="other")
+    store.constraints.put(moved)
+    assert store.constraints.find("p", "k") == (held[1],)
+    assert store.constraints.find("p", "other") == (moved, held[2])
+
+
+def test_constraints_are_listed_by_scope_and_state(store: Store) -> None:
+    store.constraints.put(constraint("a"))
+    store.constraints.put(constraint("b", state="weak"))
+    assert [one.id for one in store.constraints.list(state="weak")] == ["b"]
+    assert [one.id for one in store.constraints.list("p", "active")] == ["a"]
+    assert store.constraints.list("other") == ()
+    assert ids(store) == ["a", "b"]
+
+
+def test_what_is_revoked_stays_so_whoever_writes_an_old_copy(store: Store) -> None:
+    stale = constraint("a")
+    store.constraints.put(stale)
+    revoked = store.constraints.revoke("a", by="ana", at=7)
+    assert revoked is not None
+    assert (revoked.state, revoked.revoked_by, revoked.updated_at) == (REVOKED, "ana", 7)
+    assert store.constraints.get("a") == revoked
+    assert store.constraints.put(stale) is False
+    assert store.constraints.get("a") == revoked
+    assert store.constraints.put(stale, revive=True) is True
+    assert store.constraints.get("a") == stale
+    assert store.constraints.revoke("nobody", by="ana", at=7) is None
+
+
+def test_changes_tell_what_happened_since(store: Store) -> None:
+    constraints = store.constraints
+    assert constraints.version() == 0
+    assert constraints.changes(0).records == ()
+    constraints.put(constraint("a"))
+    constraints.put(constraint("b"))
+    before = constraints.version()
+    assert constraints.changes(before).records == ()
+    constraints.put(constraint("c"))
+    constraints.revoke("a", by="ana", at=1)
+    since = constraints.changes(before)
+    assert [(one.id, one.state) for one in since.records] == [("a", REVOKED), ("c", "active")]
+    assert not since.is_complete
+    assert since.version == constraints.version() > before
+    constraints.delete("b")
+    after_removal = constraints.changes(since.version)
+    assert after_removal.is_complete
+    assert [one.id for one in after_removal.records] == ["a", "c"]
+    assert constraints.changes(0).records == after_removal.records
+    assert not constraints.changes(after_removal.version).is_complete
+    assert constraints.changes(10**9).is_complete  # another store's version
+
+
+def test_reading_changes_no_version(store: Store) -> None:
+    store.constraints.put(constraint("a"))
+    version = store.constraints.version()
+    store.constraints.find("p", "k")
+    store.constraints.touch(["a", "nobody"])
+    store.constraints.delete("nobody")
+    store.constraints.revoke("nobody", by="ana", at=1)
+    store.evidence.put("p", "k", b"1")
+    store.anchors.put(Anchor("s", "c", 1, "h", 1))
+    assert store.constraints.version() == version
+
+
+def test_evidence_is_kept_replaced_and_forgotten(store: Store) -> None:
+    evidence = store.evidence
+    assert evidence.get("p", "k") is None
+    evidence.put("p", "k", b"1")
+    evidence.put("p", "k", b"\x00\xff2")
+    evidence.put("p", "l", b"3")
+    evidence.put("q", "k", b"")
+    assert evidence.get("p", "k") == b"\x00\xff2"
+    assert evidence.get("q", "k") == b""
+    assert evidence.list("p") == (("p", "k", b"\x00\xff2"), ("p", "l", b"3"))
+    evidence.delete("p", "k")
+    assert [key for _, key, _ in evidence.list()] == ["l", "k"]
+    evidence.delete("p")
+    assert evidence.list() == (("q", "k", b""),)
+
+
+def test_the_least_recently_used_go_first(store: Store) -> None:
+    for name in "abcd":
+        store.constraints.put(constraint(name))
+        store.evidence.put("p", name, b"")
+        store.anchors.put(Anchor(name, "c", 1, "h", 1))
+    store.constraints.touch(["a"])
+    version = store.constraints.version()
+    store.evidence.put("p", "b", b"again")
+    store.anchors.put(Anchor("c", "c", 2, "h", 1))
+    store.constraints.put(constraint("e"))
+    store.evidence.put("p", "e", b"")
+    store.anchors.put(Anchor("e", "c", 1, "h", 1))
+    assert ids(store) == ["a", "c", "d", "e"]
+    assert [key for _, key, _ in store.evidence.list()] == ["b", "c", "d", "e"]
+    assert [anchor.session for anchor in store.anchors.all()] == ["b", "c", "d", "e"]
+    assert store.constraints.find("p", "k") == store.constraints.list()
+    assert store.constraints.changes(version).is_complete  # whoever held `b` must let it go
+
+
+def test_a_transaction_that_fails_has_not_happened(store: Store) -> None:
+    store.constraints.put(constraint("a"))
+    store.evidence.put("p", "k", b"1")
+    before = store.constraints.list(), store.evidence.list()
+    version = store.constraints.version()
+
+    def fail() -> None:
+        with store.transaction():
+            store.evidence.put("p", "k", b"2")
+            store.evidence.put("p", "l", b"3")
+            with store.transaction():
+                store.constraints.put(constraint("b"))
+                store.constraints.put(constraint("a", key="moved"))
+                store.constraints.delete("a")
+            store.anchors.put(Anchor("s", "c", 1, "h", 1))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (store.constraints.list(), store.evidence.list()) == before
+    assert store.constraints.find("p", "k") == before[0]
+    assert store.constraints.find("p", "moved") == ()
+    assert store.anchors.get("s") is None
+    store.constraints.put(constraint("c"))
+    assert [one.id for one in store.constraints.changes(version).records][-1] == "c"
+
+
+def test_a_transaction_is_one_step_to_threads(store: Store) -> None:
+    def learn() -> None:
+        for _ in range(100):
+            with store.transaction():
+                count = int(store.evidence.get("p", "k") or b"0")
+                store.evidence.put("p", "k", str(count + 1).encode())
+
+    threads = [threading.Thread(target=learn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.evidence.get("p", "k") == b"400"
+
+
+def test_a_session_is_leased_to_one_unless_all_share_it(store: Store) -> None:
+    lease = store.lock_session("s")
+    assert lease.is_held
+    with pytest.raises(SessionBusyError, match="session 's' is held by another guard"):
+        store.lock_session("s")
+    with pytest.raises(SessionBusyError):
+        store.lock_session("s", shared=True)
+    with store.lock_session("other"):
+        pass
+    store.lock_session("other").release()
+    lease.release()
+    lease.release()
+    assert not lease.is_held
+    with store.lock_session("s", shared=True), store.lock_session("s", shared=True) as second:
+        with pytest.raises(SessionBusyError):
+            store.lock_session("s")
+        assert second.is_held
+    with store.lock_session("s"):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "a\x00b", "𝕊 'quoted' \"–\" ; DROP TABLE", "\ud800"])
+def test_any_text_is_a_name(store: Store, text: str) -> None:
+    store.evidence.put(text, text, b"1")
+    assert store.evidence.get(text, text) == b"1"
+    store.anchors.put(Anchor(text, "c", 1, "h", 1))
+    found = store.anchors.get(text)
+    assert found is not None
+    assert found.count == 1
+    store.constraints.put(
+        ConstraintRecord(id=text, scope=text, key=text, state="", updated_at=-1, payload=b"")
+    )
+    assert len(store.constraints.find(text, text)) == 1
+    store.lock_session(text).release()

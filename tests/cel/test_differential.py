@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
-from tests.cel.opinions import TYPED, UNTYPED, CelPy, EngineResult, Oracle, evaluate
 
 from policyguard import cel
 from tests.cel.expressions import Expressions, data
+from tests.cel.reference_engines import TYPED, UNTYPED, CelPy, EngineResult, Oracle, evaluate
 
 SHORT, LONG = range(1_000), range(1_000, 21_000)
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cel.opinions import TYPED, UNTYPED
-from tests.cel.world import SAMPLE_DECLARATIONS
 
 from policyguard import cel
 from tests.cel.expressions import VARIABLES, Expressions, data
+from tests.cel.reference_engines import TYPED, UNTYPED
+from tests.cel.sample_declarations import SAMPLE_DECLARATIONS
 
 FRAGMENTS = (
     *("call", "session", ".", "tool", "args", "urls", "x", "(", ")", "[", "]", "{", "}", ",", ":"),

@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.cel.world import SAMPLE_DECLARATIONS
 
 from policyguard import cel
+from tests.cel.sample_declarations import SAMPLE_DECLARATIONS
 
 CASES = Path(__file__).with_name("mistakes.txt")
 MARKERS = re.compile(r"( *)([\^~]+) (\S.*)")

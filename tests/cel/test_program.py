@@ -10,10 +10,10 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.cel.world import SAMPLE_DECLARATIONS
 
 from policyguard import cel
 from policyguard.cel import BOOL, DYN, INT, STANDARD, STRING, Declarations, Function, record
+from tests.cel.sample_declarations import SAMPLE_DECLARATIONS
 
 CALL = {"tool": "bash", "class": "search", "args": {"n": 1}, "typed": {}, "urls": [], "parts": []}
 

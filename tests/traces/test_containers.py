@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.traces.packing import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
 from policyguard.model.event import Completed
 from policyguard.traces import Item, Reader, Skipped, TraceFile
@@ -25,6 +24,7 @@ from policyguard.traces.containers.compression import decompress_gzip, decompres
 from policyguard.traces.containers.tar import iter_members
 from policyguard.traces.formats.inspect_ai import attachments
 from policyguard.traces.item import UnreadableError
+from tests.traces.archives import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
 HERE = Path(__file__).parent
 ROOT = Path(os.environ.get("POLICYGUARD_TRACES", HERE.parents[2] / "shared" / "traces"))

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import zstandard
-from tests.traces.packing import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
 from policyguard.traces import Reader, Skipped
 from policyguard.traces.containers.content import CompressedFile
@@ -26,6 +25,7 @@ from policyguard.traces.containers.expansion_limit import (
     StreamMeter,
     TooLargeError,
 )
+from tests.traces.archives import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
 LINES = (b" " * 1023 + b"\n") * 1024
 

@@ -211,6 +211,6 @@ _ALL: Final = (
     Function("during", TIMESTAMP, (STRING,), BOOL, schedules.is_during, schedules.Schedule),
 )
 STANDARD: Final[tuple[Function, ...]] = tuple(
-    msgspec.structs.replace(function, checked=True) for function in _ALL
+    msgspec.structs.replace(function, checks_operands=True) for function in _ALL
 )
 """CEL's standard functions, its string extension, and those that policies need."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guard.running.world import POLICY, Open, Told
 
 from policyguard import Guard, Session
+from tests.guard.running.time_limits import POLICY, Open, Told
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ import asyncio
 from contextvars import ContextVar
 
 import pytest
-from tests.guard.running.world import (
+
+from policyguard import CallRefused, Session, ToolTimeoutError
+from policyguard.model.event import Admitted, Completed, Ended, Released
+from tests.guard.running.time_limits import (
     PATIENCE,
     E,
     Open,
     Told,
 )
-
-from policyguard import CallRefused, Session, ToolTimeoutError
-from policyguard.model.event import Admitted, Completed, Ended, Released
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 

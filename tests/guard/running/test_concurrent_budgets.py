@@ -6,10 +6,10 @@ import asyncio
 import threading
 
 import pytest
-from tests.guard.running.world import PATIENCE, Open, Told, stuck
 
 from policyguard import ToolTimeoutError
 from policyguard.model.event import Ended
+from tests.guard.running.time_limits import PATIENCE, Open, Told, stuck
 
 
 def test_a_call_that_goes_on_keeps_its_place_until_it_ends(

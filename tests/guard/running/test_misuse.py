@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.guard.running.world import (
-    Told,
-)
 
 from policyguard import Session
 from policyguard.model.event import Admitted, Completed
+from tests.guard.running.time_limits import (
+    Told,
+)
 
 
 def generator() -> Iterator[int]:

@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.guard.running.world import (
+
+from policyguard import Session, ToolTimeoutError
+from policyguard.model.event import Completed, Ended, Released
+from tests.guard.running.time_limits import (
     PATIENCE,
     POLICY,
     Open,
@@ -23,9 +26,6 @@ from tests.guard.running.world import (
     workers,
     workers_become,
 )
-
-from policyguard import Session, ToolTimeoutError
-from policyguard.model.event import Completed, Ended, Released
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 

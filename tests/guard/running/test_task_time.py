@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.guard.running.world import (
+
+from policyguard import CallRefused, ToolTimeoutError
+from policyguard.model.event import Completed
+from tests.guard.running.time_limits import (
     Open,
     Told,
     stuck,
 )
-
-from policyguard import CallRefused, ToolTimeoutError
-from policyguard.model.event import Completed
 
 
 @pytest.mark.parametrize("tool", ["quick", "other"])

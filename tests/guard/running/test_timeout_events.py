@@ -7,16 +7,16 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.guard.running.world import (
+
+from policyguard import CallRefused, Session, ToolTimeoutError
+from policyguard.journal.format import decode
+from policyguard.model.event import Completed, Ended
+from tests.guard.running.time_limits import (
     PATIENCE,
     Open,
     Told,
     stuck,
 )
-
-from policyguard import CallRefused, Session, ToolTimeoutError
-from policyguard.journal.format import decode
-from policyguard.model.event import Completed, Ended
 
 
 def test_the_errors_can_go_to_another_process(opened: Open, gate: threading.Event) -> None:

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from tests.guard.running.world import (
-    Told,
-    stuck,
-)
 
 from policyguard import Session, ToolTimeoutError
 from policyguard.model.event import Admitted, Completed
+from tests.guard.running.time_limits import (
+    Told,
+    stuck,
+)
 
 
 def generator() -> Iterator[int]:

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.guard.running.world import Open
 
 from policyguard import Session
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal_file import JournalFile
+from tests.guard.running.time_limits import Open
 
 
 class Disk:

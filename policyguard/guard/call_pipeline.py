@@ -177,7 +177,7 @@ class CallPipeline:
             elif isinstance(error, StoreError):  # it is written, and not anchored
                 self._journal_reversal([released])
             refused = decisions.internal_error(attempt, error, allow=False)
-            verdict = replace(refused, faults=(fault,))
+            verdict = replace(refused, errors=(fault,))
             return decisions.build_decision(self._state.id, verdict, attempt, observe=False)
         return replace(decision, errors=(*decision.errors, fault))
 

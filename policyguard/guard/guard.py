@@ -62,7 +62,7 @@ class Guard:
         now = validate.clock_time(clock)
         if approver is not None:
             check_approver(approver)
-        if store is not None and not callable(getattr(store, "lease", None)):
+        if store is not None and not callable(getattr(store, "lock_session", None)):
             raise TypeError(f"`store` is the path of a SQLite file or a store, not {store!r:.40}")
         key = _read_key(journal_key, store) if journal_key is not None else None
         self._fingerprinter = compiled.fingerprinter

@@ -84,7 +84,7 @@ class Redaction:
         if args is event.args and targets is event.targets and like is event.loose_fingerprint:
             return event
         return msgspec.structs.replace(
-            event, args=args, targets=targets, like=like, numbers=numbers
+            event, args=args, targets=targets, loose_fingerprint=like, numbers=numbers
         )
 
     def _redact_targets(self, targets: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ class Redaction:
         if same and lessons == event.observations:
             return event
         return msgspec.structs.replace(
-            event, text=text, error=error, meta=meta or {}, lessons=lessons
+            event, text=text, error=error, meta=meta or {}, observations=lessons
         )
 
     def _redact_end(self, event: Ended) -> Event:

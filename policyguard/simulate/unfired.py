@@ -59,7 +59,7 @@ def find_unfired(
             [] if any(name in used_tools for name in entry.absent_tools) else entry.absent_tools
         )
         if entry.id not in fired and (absent or not entry.id.endswith("/timeout")):
-            yield msgspec.structs.replace(entry, absent=absent)
+            yield msgspec.structs.replace(entry, absent_tools=absent)
 
 
 def _own_entries(

@@ -69,7 +69,7 @@ class LogicWriter(ABC):
                 piece = self.write_condition(operand)
             if not before or not pending:
                 writer.insert(before)
-                pending.append(replace(piece, safe=piece.is_safe and not before))
+                pending.append(replace(piece, is_safe=piece.is_safe and not before))
                 continue
             # The statements that this operand needs must run only if the operand does.
             holds_name = writer.new_name("holds")

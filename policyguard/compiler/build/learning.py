@@ -70,7 +70,7 @@ def build_learn_entries(policy: Policy, expressions: Expressions) -> dict[str, L
         made[signature_id] = replace(
             base,
             name=signature_id,
-            teaching=replace(base.settings, direction=parameters.direction),
+            settings=replace(base.settings, direction=parameters.direction),
             parameters={signature_id: parameters.of},
         )
     return made

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from policyguard import CallRefused, Guard
 from policyguard.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -34,18 +35,21 @@ def test_the_policy_is_right_and_its_tests_pass(tmp_path: Path) -> None:
 
 
 def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "policyguard.yaml").write_text(_blocks("yaml")[0])
     monkeypatch.chdir(tmp_path)
-    told: list[str] = []
-    names: dict[str, Any] = {
-        "run_the_tool": lambda: "ten results",
-        "tell_the_model": told.append,
-        "Guard": Guard,
-        "CallRefused": CallRefused,
-    }
+    names: dict[str, Any] = {"TOOLS": {"read_file": lambda path: Path(path).read_text()}}
     for block in _blocks("python"):
         exec(block, names)  # noqa: S102 - our own README
-    assert not told
+    missing = [names["call_tool"]("read_file", {"path": "gone"}) for _ in range(3)]
+    assert all("No such file" in text for text in missing)
+    assert ["was not run" in text for text in missing] == [False, False, True]
+
+
+def test_the_loop_that_it_shows_is_refused() -> None:
+    script = ROOT / "docs" / "demo" / "refused_loop.py"
+    shown = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert shown.stdout.count("\u2192 read_file") == 3
+    assert "was not run" in shown.stdout
+    assert "was&#160;not&#160;run" in script.with_suffix(".svg").read_text()
 
 
 def test_the_error_that_it_shows_is_the_one_that_is_printed(

@@ -20,6 +20,7 @@ CALL = ("read_file", {"path": "config.yml"})
 
 
 def main() -> None:
+    """Run the agent; with --svg, draw what it printed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--svg", type=Path, metavar="FILE")
     svg = parser.parse_args().svg

@@ -8,6 +8,7 @@ Prints the calls and what the model gets to read; with --svg also draws them.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -40,6 +41,7 @@ def main() -> None:
             console.print(Text(f"✗ {decision.message}", "red"))
     if svg is not None:
         drawn = console.export_svg(title="an agent under policyguard's defaults")
+        drawn = re.sub(r"@font-face \{.*?\}\n", "", drawn, flags=re.DOTALL)  # fonts of another host
         svg.write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n")
 
 

@@ -1,6 +1,6 @@
-"""The event log: one chain of events a session, one event a line.
+"""The event log: one hash chain of events per session, one event per line.
 
 Its format is policyguard's own trace format (`format`), so `policyguard simulate` replays it.
-`journal` writes, `reading` gives the events back, `verify` tells whether anybody has been at them.
-Names are imported from the modules, so that who only reads a trace loads nothing else.
+`journal` writes, `reader` reads events back, `verify` detects tampering. Import names from the
+modules, so that a program that only reads traces loads nothing else.
 """

@@ -1,8 +1,8 @@
-"""Anchors in a file of their own: taken elsewhere, they are evidence against everyone.
+"""Exported anchors: kept elsewhere, they are evidence against everyone.
 
-One anchor a line, as JSON. Whoever can write journal and store, but not this file, cannot change
-what was written before it was exported. A file may hold what was exported at several times: none
-of its anchors takes the place of an earlier one, which the same somebody may not have liked.
+A file holds one anchor per line, as JSON. An attacker who can write journal and store, but not this
+file, cannot change what was written before the export. A file may hold several exports: none of its
+anchors replaces an earlier one, which the attacker may have wanted to hide.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _decoder = msgspec.json.Decoder(Anchor)
 
 
 def anchor_lines(anchors: Iterable[Anchor]) -> Iterable[str]:
-    """Each anchor as a line of JSON, without its line feed."""
+    """Return each anchor as a line of JSON, without line feed."""
     return (for_json(msgspec.json.encode(anchor).decode()) for anchor in anchors)
 
 
 def read_anchors(path: Path) -> list[Anchor]:
-    """All exported anchors of a file, at least one; several may be of one session.
+    """Read the anchors of a file, at least one; a session may have several.
 
     Raises `JournalError`.
     """
@@ -43,10 +43,10 @@ def read_anchors(path: Path) -> list[Anchor]:
             anchors.append(_decoder.decode(line))
         except (msgspec.DecodeError, UnicodeError):
             raise JournalError(
-                path, f"line {number} is no anchor", "export it anew: policyguard journal anchors"
+                path, f"line {number} is not an anchor", "export again: policyguard journal anchors"
             ) from None
     if not anchors:
         raise JournalError(
-            path, "holds no anchor", "export it anew: policyguard journal anchors -o FILE"
+            path, "contains no anchor", "export again: policyguard journal anchors -o FILE"
         )
     return anchors

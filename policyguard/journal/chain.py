@@ -1,14 +1,13 @@
-"""The chain: each line is hashed with all its bytes, among them the hash of the one before.
+"""The hash chain: a line's hash covers all its bytes, among them the previous line's hash.
 
-What a journal adds to an event stands at the end of its line, in this order:
+A journal appends its fields to an event's line, in this order:
 
     …,"seq":0,"chain":"<random id>","key_id":"<id of the key>","prev":"…","masked":true,"hash":"…"}
 
-`seq` counts the lines from 0. `chain` stands in the first line only, `key_id` there too and only
-where the hashes are made with a key. `prev` is the hash of the line before; in the first line it
-is derived from the session and the chain's id, so that no line of another chain fits. `masked`
-says that arguments or results stand there otherwise than they were. `hash` is the SHA-256 (with a
-key: HMAC-SHA-256, RFC 2104) of all the line's bytes before `,"hash"`.
+`seq` counts the lines from 0. `chain` is in the first line only, as is `key_id`, which needs a key.
+`prev` is the previous line's hash; in the first line it is derived from the session and the chain's
+id, so that no line of another chain fits. `masked` marks redacted arguments or results. `hash` is
+the SHA-256 (with a key: HMAC-SHA-256, RFC 2104) of all the line's bytes before `,"hash"`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hashlib import sha256
 import msgspec
 
 CHAIN_FIELDS = ("seq", "chain", "key_id", "prev", "masked", "hash")
-"""The names that a journal adds, in the order in which they stand."""
+"""The fields that a journal appends, in order."""
 
 _CHAIN_SUFFIX = re.compile(
     rb',"seq":(?P<seq>0|[1-9][0-9]{0,17})'
@@ -32,14 +31,14 @@ _CHAIN_SUFFIX = re.compile(
 )
 _SUFFIX_START = b',"seq":'
 HASH_BYTES = len(b'"hash":"') + 64 + len(b'"}\n')
-"""How many bytes at the end of a line, its line feed included, hold its hash."""
+"""The bytes at the end of a line that hold its hash, line feed included."""
 
 
 class ChainLink(msgspec.Struct, frozen=True):
-    """What a line says of its place in a chain.
+    """A line's chain fields.
 
-    `chain` and `key` (its id) are empty but in a first line. `event` is where the event ends in
-    the line's bytes, `hashed` where what is hashed does.
+    `chain` and `key_id` are empty except in a first line. In the line's bytes, the event ends at
+    `event_end`, and the hashed part at `hashed_end`.
     """
 
     seq: int
@@ -53,33 +52,32 @@ class ChainLink(msgspec.Struct, frozen=True):
 
 
 class Hasher:
-    """How lines are hashed: anybody can (no key), or only who has the key."""
+    """The hash function of a chain: open to anyone, or keyed."""
 
     def __init__(self, key: bytes | None = None) -> None:
         self.new_hash = sha256 if key is None else partial(hmac.new, key, digestmod="sha256")
-        """What takes bytes and has their hash (`hexdigest`)."""
+        """Returns a hash object of bytes (`hexdigest`)."""
         self.key_id = "" if key is None else self.digest(b"policyguard journal key\0")[:16]
-        """Tells keys apart and nothing about them; empty without one."""
+        """Identifies the key without revealing it; empty without a key."""
 
     def digest(self, data: bytes) -> str:
-        """The hash of bytes, in hex."""
+        """Return the hash of bytes, in hex."""
         return self.new_hash(data).hexdigest()
 
     def genesis(self, session: str, chain: str) -> str:
-        """What a chain's first line has in place of the hash of the line before."""
+        """Return the `prev` of a chain's first line."""
         name = session.encode("utf-8", "surrogatepass")
         return self.digest(b"policyguard journal 1\0%b\0%b" % (chain.encode(), name))
 
     def matches(self, line: bytes, link: ChainLink) -> bool:
-        """Whether a line is as it was when it was hashed."""
+        """Return whether a line matches its hash."""
         return hmac.compare_digest(self.digest(line[: link.hashed_end]), link.hash)
 
 
 class Chain:
-    """A chain that is being written: each line follows the one before.
+    """The writing end of a chain: its random id, its number of lines, and the last line's hash.
 
-    `id` is its random id, `count` how many lines it has, `hash` the last one's hash (of none, the
-    genesis).
+    Of an empty chain, `hash` is the genesis.
     """
 
     __slots__ = ("_key_id", "_new_hash", "count", "hash", "id")
@@ -92,35 +90,34 @@ class Chain:
         self.hash = hash
 
     def seal(self, event: str, masked: bool) -> bytes:
-        """The line for an event's JSON, given without its last brace, with its line feed."""
+        """Return the line of an event, given as JSON without its closing brace."""
         seq = self.count
-        begins = "" if seq else self._first_line_fields()
+        first = "" if seq else self._first_line_fields()
         mask = ',"masked":true' if masked else ""
-        data = f'{event},"seq":{seq}{begins},"prev":"{self.hash}"{mask}'.encode()
+        data = f'{event},"seq":{seq}{first},"prev":"{self.hash}"{mask}'.encode()
         self.count = seq + 1
         self.hash = digest = self._new_hash(data).hexdigest()
         return data + f',"hash":"{digest}"}}\n'.encode()
 
     def _first_line_fields(self) -> str:
-        """What stands in the first line only."""
         key = f',"key_id":"{self._key_id}"' if self._key_id else ""
         return f',"chain":"{self.id}"{key}'
 
 
 def parse_link(line: bytes) -> ChainLink | None:
-    """What a line (without its line feed) says of its place; None where it says nothing."""
-    # Inside a string the quotes would be escaped, so the last of these is an object's own key.
-    begins = line.rfind(_SUFFIX_START)
-    found = _CHAIN_SUFFIX.fullmatch(line, begins) if begins > 0 else None
-    if found is None:
+    """Parse the chain fields of a line (without line feed); return None if it has none."""
+    # Quotes inside a string are escaped, so the last match is a key of the line's object.
+    start = line.rfind(_SUFFIX_START)
+    match = _CHAIN_SUFFIX.fullmatch(line, start) if start > 0 else None
+    if match is None:
         return None
     return ChainLink(
-        int(found["seq"]),
-        (found["chain"] or b"").decode(),
-        (found["key"] or b"").decode(),
-        found["prev"].decode(),
-        found["masked"] is not None,
-        found["hash"].decode(),
-        begins,
-        found.start("end"),
+        int(match["seq"]),
+        (match["chain"] or b"").decode(),
+        (match["key"] or b"").decode(),
+        match["prev"].decode(),
+        match["masked"] is not None,
+        match["hash"].decode(),
+        start,
+        match.start("end"),
     )

@@ -1,14 +1,14 @@
-"""How far a chain has been followed, and the one step that follows it further."""
+"""Following a chain line by line."""
 
 from __future__ import annotations
 
 import msgspec
 
-from policyguard.journal.chain import ChainLink, Hasher, parse_link
+from policyguard.journal.chain import Hasher, parse_link
 
 
 class ChainPosition(msgspec.Struct, frozen=True):
-    """After `count` lines of `size` bytes, the last of which has `hash`. `chain`: see `chain`."""
+    """The position after `count` lines of `size` bytes, the last with `hash`."""
 
     chain: str = ""
     count: int = 0
@@ -17,7 +17,7 @@ class ChainPosition(msgspec.Struct, frozen=True):
 
 
 class BrokenChainError(Exception):
-    """A line does not follow; the message says in which way."""
+    """A line does not follow the chain; the message says why."""
 
 
 class _SessionField(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ _session_decoder = msgspec.json.Decoder(_SessionField)
 
 
 def decode_session(line: bytes) -> str | None:
-    """The session that a line speaks of; None where it is no event."""
+    """Return the session of a line; None if it is not an event."""
     try:
         return _session_decoder.decode(line).session
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -36,19 +36,16 @@ def decode_session(line: bytes) -> str | None:
 
 
 def advance(hasher: Hasher, session: str, at: ChainPosition, line: bytes) -> ChainPosition:
-    """The position after one more line (without its line feed). Raises `BrokenError`."""
+    """Follow one more line (without line feed). Raises `BrokenChainError`."""
     link = parse_link(line)
     if link is None:
-        raise BrokenChainError("is no line of a journal")
+        raise BrokenChainError("is not a journal line")
     if not hasher.matches(line, link):
-        raise BrokenChainError("is not as it was written")
+        raise BrokenChainError("was edited")
     if decode_session(line) != session:
-        raise BrokenChainError("is of another session")
+        raise BrokenChainError("belongs to another session")
     chain = at.chain or link.chain
-    if link.seq != at.count or link.prev != _expected_prev(hasher, session, at, link):
-        raise BrokenChainError("does not follow the one before")
+    prev = at.hash if at.count else hasher.genesis(session, link.chain)
+    if link.seq != at.count or link.prev != prev:
+        raise BrokenChainError("does not follow the previous line")
     return ChainPosition(chain, at.count + 1, link.hash, at.size + len(line) + 1)
-
-
-def _expected_prev(hasher: Hasher, session: str, at: ChainPosition, link: ChainLink) -> str:
-    return at.hash if at.count else hasher.genesis(session, link.chain)

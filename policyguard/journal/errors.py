@@ -1,4 +1,4 @@
-"""What may go wrong with a journal."""
+"""Errors of journals."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 class JournalError(Exception):
-    """An event was not written down, or a journal cannot be read.
+    """An event was not written, or a journal cannot be read; nothing of the event is in the file.
 
-    The message names the place and says what to do. Nothing of the event is left in the file.
+    The message names the path and the remedy.
     """
 
     def __init__(self, path: Path, reason: str, remedy: str) -> None:
@@ -19,4 +19,11 @@ class JournalError(Exception):
 
 
 class AlteredError(JournalError):
-    """A journal is not as it was left: it takes no more events, and no state is rebuilt from it."""
+    """A journal was altered: it accepts no events, and no state is rebuilt from it."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            path,
+            f"was altered: {reason}",
+            "check it with `policyguard verify --store STORE`, or use another session id",
+        )

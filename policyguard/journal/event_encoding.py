@@ -1,4 +1,4 @@
-"""Events that a line can hold: whatever a caller passed, what is written can be read again."""
+"""Encode events within bounds, so that whatever a caller passed can be read back."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from policyguard.model.event import Event, Refused
 from policyguard.model.text import escape_surrogates
 
 _ENCODE_ERRORS = (TypeError, ValueError, OverflowError, RecursionError)
-"""What an encoder raises: UnicodeError is a ValueError, JSON knows no objects and no cycles."""
+"""The errors of encoders; UnicodeError is a ValueError."""
 
 
 def encode_bounded(event: Event, max_bytes: int) -> tuple[bytes, bool]:
-    """An event's JSON; and whether something of it had to be left out.
+    """Encode an event as JSON; also return whether anything was omitted.
 
-    `largest` bounds each field: bytes of an object, characters of a text. Arguments that are not
-    JSON, too large or nested too deep become None, such metadata and tags empty; longer texts are
-    cut, and halves of surrogate pairs written as escapes.
+    `max_bytes` bounds each field: the bytes of an object, the characters of a text. Arguments that
+    are not JSON, too large or too deep become None, such metadata and tags empty; longer texts are
+    cut, and lone surrogates escaped.
     """
     try:
         line = encode(event)
@@ -31,22 +31,21 @@ def encode_bounded(event: Event, max_bytes: int) -> tuple[bytes, bool]:
     if size > max_bytes or (size > ALWAYS_SHALLOW_BYTES and is_too_deep(line)):
         return _encode_reduced(event, max_bytes)
     if event.__class__ is Refused and not event.fingerprint and _to_json(event.args) is None:
-        return _encode_reduced(event, max_bytes)  # arguments that were not judged may be NaN
+        return _encode_reduced(event, max_bytes)  # unchecked arguments may be NaN
     return line, False
 
 
 def _encode_reduced(event: Event, max_bytes: int) -> tuple[bytes, bool]:
-    """The same, field by field."""
-    reduced = {
+    fields = {
         name: _reduce(getattr(event, name), max_bytes, default=None if name == "args" else {})
         for name in event.__struct_fields__
     }
-    cut = msgspec.structs.replace(event, **reduced)
-    return encode(cut), cut != event
+    reduced = msgspec.structs.replace(event, **fields)
+    return encode(reduced), reduced != event
 
 
 def _to_json(value: object) -> Any:
-    """A value of plain types, as JSON can hold it; None for what it cannot: NaN, as one."""
+    """Convert a value to plain JSON types; return None if JSON cannot represent it, such as NaN."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except _ENCODE_ERRORS:
@@ -57,10 +56,10 @@ def _reduce(value: Any, max_bytes: int, *, default: object) -> Any:
     if isinstance(value, str):
         text = value if value.isascii() else escape_surrogates(value)
         if len(text) > max_bytes:
-            return f"{text[:max_bytes]}… [{len(text) - max_bytes} characters left out]"
+            return f"{text[:max_bytes]}… [{len(text) - max_bytes} characters omitted]"
         return value if text == value else text
     if isinstance(value, dict):
-        plain = _to_json(value)  # enums and other subclasses of text and numbers are none
+        plain = _to_json(value)  # without enums and other subclasses
         return plain if plain is not None and _is_small(plain, max_bytes) else default
     if isinstance(value, tuple):
         return value if _is_small(value, max_bytes) else ()

@@ -1,4 +1,4 @@
-"""The name of a session's journal file."""
+"""The names of journal files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ SUFFIX = ".jsonl"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _PREFIX_CHARACTERS = 40
-"""Letters of the session's id that stand in the name, for whoever looks into the folder."""
+"""The length of the readable prefix."""
 _JOURNAL_NAME = re.compile(r"(?:.*-)?[0-9a-f]{32}\.jsonl")
 
 
 def file_name(session: str) -> str:
-    """A name that is the session's alone, and no path, whatever its id is.
+    """Return a name unique to the session, and never a path, whatever its id is.
 
-    A readable prefix, and a hash of the whole id: two ids that look alike have two files.
+    It is a readable prefix and a hash of the whole id, so that similar ids have different files.
     """
     digest = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    readable = _UNSAFE.sub("_", session)[:_PREFIX_CHARACTERS].strip("._-")
-    return f"{readable}-{digest}{SUFFIX}" if readable else f"{digest}{SUFFIX}"
+    prefix = _UNSAFE.sub("_", session)[:_PREFIX_CHARACTERS].strip("._-")
+    return f"{prefix}-{digest}{SUFFIX}" if prefix else f"{digest}{SUFFIX}"
 
 
 def is_journal_name(file: Path) -> bool:
-    """Whether a file is named as journals are."""
+    """Return whether a file has the name of a journal."""
     return _JOURNAL_NAME.fullmatch(file.name) is not None

@@ -1,4 +1,4 @@
-"""What `verify` finds, and what opening a journal has to report: each kind once, as a value."""
+"""The findings of `verify` and of opening a journal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policyguard.model.diagnostic import Severity
 
 
 class VerifyFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. `line` counts from 1; None speaks of the whole file. `help`: what to do."""
+    """One finding. `line` counts from 1; None means the whole file. `help` says what to do."""
 
     code: str
     severity: Severity
@@ -20,9 +20,7 @@ class VerifyFinding(msgspec.Struct, frozen=True, kw_only=True):
     help: str
 
 
-_INVESTIGATE = (
-    "compare with a backup or an exported anchor; take what follows as told by whoever did it"
-)
+_INVESTIGATE = "compare with a backup or exported anchor; distrust later lines"
 _KINDS: dict[str, tuple[Severity, str]] = {
     "journal/edited": ("error", _INVESTIGATE),
     "journal/dropped": ("error", _INVESTIGATE),
@@ -31,39 +29,36 @@ _KINDS: dict[str, tuple[Severity, str]] = {
     "journal/rewritten": ("error", _INVESTIGATE),
     "journal/foreign-chain": (
         "error",
-        "put the session's own file back; where it was pruned and the session's id used again, "
-        "keep the anchors of the time before in a file of their own",
+        "restore the session's own file; if it was pruned and its session id used again, keep the "
+        "earlier anchors in a separate file",
     ),
     "journal/cut-tail": (
         "error",
-        "look for who cut it; after a power loss lines that were not on disk yet are gone too "
-        "(`durability: fsync` keeps them)",
+        "find out who cut it; power loss also destroys lines that were not on disk yet "
+        "(`durability: fsync` prevents that)",
     ),
-    "journal/missing-file": ("error", "bring it back from a backup, or look for who took it away"),
-    "journal/unreadable": ("error", "see that it is a file that you may read"),
-    "journal/no-chain": ("error", "verify journals; a trace without chain proves nothing"),
+    "journal/missing-file": ("error", "restore a backup, or find out who took it"),
+    "journal/unreadable": ("error", "check that it is a file that you can read"),
+    "journal/no-chain": ("error", "verify journals; a trace without a chain proves nothing"),
     "journal/key": ("error", "verify with the key that it was written with"),
-    "journal/no-key": (
-        "error",
-        "a journal that was written with the key has its mark: look for it",
-    ),
+    "journal/no-key": ("error", "look for the original, whose first line has a `key_id`"),
     "journal/torn-line": (
         "info",
-        "nothing, where the store was given: it was not anchored, and is cut off when the session "
-        "is next opened",
+        "nothing, if you passed the store: the line was not anchored, and opening the session cuts "
+        "it off",
     ),
-    "journal/unanchored": ("info", "nothing: what stands beyond an anchor could be cut unseen"),
-    "journal/no-anchor": ("info", "give the store or an exported anchor, to find a cut tail"),
+    "journal/unanchored": ("info", "nothing, but lines beyond an anchor can be cut unnoticed"),
+    "journal/no-anchor": ("info", "pass the store or an exported anchor, to detect a cut tail"),
     "journal/dropped-anchors": (
         "error",
-        "raise `bounds.journals`, or let journals go by age (`journal.keep_for`); an export of "
-        "before (--anchor) still speaks of them",
+        "raise `bounds.journals`, or let journals expire (`journal.keep_for`); an earlier export "
+        "(--anchor) still covers them",
     ),
     "journal/empty": ("info", "nothing: a process died before its first line"),
 }
 
 CODES = tuple(_KINDS)
-"""All codes that a finding may have."""
+"""The codes of all findings."""
 
 UNPROVEN = (
     "journal/unreadable",
@@ -72,12 +67,11 @@ UNPROVEN = (
     "journal/no-key",
     "journal/dropped-anchors",
 )
-"""Of these, what is said of files that were not followed, or have no anchor any more: nobody knows
-whether they were altered."""
+"""The codes for files that could not be followed or lost their anchor: perhaps altered."""
 
 
 def make_finding(code: str, file: Path, message: str, line: int | None = None) -> VerifyFinding:
-    """A finding of a known kind."""
+    """Return a finding with the severity and help of its code."""
     severity, remedy = _KINDS[code]
     return VerifyFinding(
         code=code, severity=severity, message=message, file=str(file), line=line, help=remedy

@@ -1,7 +1,7 @@
 """One event, one JSON line: the format of the journal, and policyguard's own trace format.
 
-`schemas/event.schema.json` describes the same line for everybody else. A journal adds to each
-line its place in a chain (`chain`); a trace has none, and both are read alike.
+`schemas/event.schema.json` publishes it. A journal appends the chain fields (`chain`) to each line;
+a trace has none. Both are read alike.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from policyguard.journal.json_depth import MAX_DEPTH, is_too_deep
 from policyguard.model.event import Admitted, Event, Refused
 
 encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
-"""One line of JSON in UTF-8, without the line's end. Fields at their defaults are left out."""
+"""Encode an event as one line of JSON, without line feed. Default values are omitted."""
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep: flatten the arguments"
 
 
 class LineError(ValueError):
-    """A line that is no event; the message says where and what to do about it."""
+    """A line is not an event; the message says why and what to do."""
 
 
 class _ChainFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a journal adds, where it does not stand as the journal itself writes it."""
+    """The chain fields of a line that another program has reformatted."""
 
     seq: int = 0
     chain: str = ""
@@ -38,11 +38,10 @@ class _ChainFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def decode(line: bytes | str) -> Event:
-    """The event that a line holds, whether it stands in a chain or not; the chain is not checked.
+    """Decode the event of a line, with or without chain fields, which are not verified.
 
-    Arguments that a journal masked are None: what they were is not known. Raises `LineError` for
-    what is no JSON, no event, has a key that the event does not have, or a value of another type:
-    a line that is half understood would be half replayed.
+    Masked arguments become None. Raises `LineError` for anything that is not JSON or not an event,
+    including unknown keys: a line that is half understood would be half replayed.
     """
     try:
         event = _decode(line.encode() if isinstance(line, str) else line)
@@ -61,7 +60,7 @@ def decode(line: bytes | str) -> Event:
 
 @cache
 def _event_decoder() -> Callable[[bytes], Event]:
-    """Made when the first line is read: it takes a millisecond, and who writes needs none."""
+    """Create the decoder on first use: it takes a millisecond, and writers need none."""
     decode: Callable[[bytes], Event] = msgspec.json.Decoder(Event).decode
     return decode
 
@@ -82,12 +81,12 @@ def _decode(line: bytes) -> Event:
 
 
 def _decode_rewritten(line: bytes) -> Event | None:
-    """The event of a journal's line that another program has written anew; None for any other."""
+    """Decode a journal line that another program has reformatted; return None for any other."""
     value = msgspec.json.decode(line)
     if not isinstance(value, dict) or not value.keys() >= {"seq", "hash"}:
         return None
-    added: dict[str, Any] = {name: value.pop(name) for name in CHAIN_FIELDS if name in value}
-    masked = msgspec.convert(added, _ChainFields).masked
+    fields: dict[str, Any] = {name: value.pop(name) for name in CHAIN_FIELDS if name in value}
+    masked = msgspec.convert(fields, _ChainFields).masked
     event: Event = msgspec.convert(value, Event)
     return _drop_masked_args(event) if masked else event
 
@@ -99,6 +98,6 @@ def _drop_masked_args(event: Event) -> Event:
 
 
 def _lowercase_first(error: Exception) -> str:
-    """The decoder's own words, in the style of our messages."""
+    """Return the decoder's message in the style of ours."""
     text = str(error)
     return text if text.startswith("JSON") else text[:1].lower() + text[1:]

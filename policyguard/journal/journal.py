@@ -1,4 +1,4 @@
-"""The journal: every event of every session of a process, each in its session's file."""
+"""The journal: all events of a process, each in its session's file."""
 
 from __future__ import annotations
 
@@ -25,21 +25,17 @@ from policyguard.store.paths import ensure_private_folder
 from policyguard.store.protocol import AnchorStore
 
 _ANCHORED_EVENTS = frozenset({Refused, TurnStarted, Closed})
-"""What is worth an anchor of its own."""
 
 
 class Journal:
-    """Writes events down, in order, each before `write` returns. One thread at a time may use it.
+    """A log of events, each written before `write` returns. Use it from one thread at a time.
 
-    `anchors` is the store's. `redact` says what is written of an event. What is written survives
-    the death of the process, with `sync` a loss of power too. `key`: hashes are made with it, so
-    that only who has it can make a chain that holds. `largest` bounds what one field may take, in
-    bytes; `open_files` how many files are open at once. `monotonic` gives nanoseconds. `report` is
-    told what opening a file found (a torn line, unanchored lines). `latest` is the file that was
-    turned to last: who fills in forms writes into it by himself.
+    `redactions` are applied to events. A written event survives the death of the process, with
+    `sync` also power loss. With a `key`, nobody else can forge a chain. `monotonic` returns
+    nanoseconds. `on_finding` receives what opening a file finds (a torn line, unanchored lines).
+    `current_file` is public for callers that write template lines themselves.
 
-    A session belongs to the process that opened it: after a fork the child may write sessions
-    that the parent had not opened, and no others.
+    After a fork the child may write only sessions that the parent had not opened.
     """
 
     def __init__(
@@ -55,7 +51,7 @@ class Journal:
         monotonic: Callable[[], int] = time.monotonic_ns,
         on_finding: Callable[[VerifyFinding], None] | None = None,
     ) -> None:
-        """Make the folder (0700). Raises `JournalError`."""
+        """Create the folder (0700) if needed. Raises `JournalError`."""
         self.folder = Path(folder)
         self._anchors = anchors
         self._redactions = redactions
@@ -75,77 +71,75 @@ class Journal:
         _instances.add(self)
 
     def path_of(self, session: str) -> Path:
-        """Where a session's events are written."""
+        """Return the path of a session's file."""
         return self.folder / file_name(escape_surrogates(session))
 
     def write(self, event: Event, anchor: bool = False) -> None:
-        """Write one event down; with `anchor`, tell the store at once how far the file reaches.
+        """Write an event; with `anchor`, save the anchor at once.
 
-        Raises `JournalError` where the event could not be written (then nothing of it was), and
-        `StoreError` where it was written and could not be anchored.
+        Raises `JournalError` if the event was not written, and `StoreError` if it was written but
+        not anchored.
         """
-        kind = event.__class__
+        event_type = event.__class__
         line, masked = self._encode(event)
-        writer = self.current_file
-        if writer is None or writer.session != event.session:
-            writer = self.switch_to(event.session)
+        file = self.current_file
+        if file is None or file.session != event.session:
+            file = self.switch_to(event.session)
         try:
-            writer.append(line[:-1].decode(), masked, anchor or kind in _ANCHORED_EVENTS)
+            file.append(line[:-1].decode(), masked, anchor or event_type in _ANCHORED_EVENTS)
         finally:
-            if kind is Closed:  # also one that could not be anchored: who is next may go on
-                self._discard(writer)
+            if event_type is Closed:  # even if not anchored, so that another process can continue
+                self._discard(file)
 
     def line_template(self, event: Event) -> LineTemplate | None:
-        """What the lines of such events have in common (see `journal.form`).
+        """Return the template for such events (see `policyguard.journal.line_template`).
 
-        None where they have not enough of it: where more than the marks differs, or where nothing
-        is hidden of them.
+        Return None if more than the gaps varies, or if nothing in them is redacted.
         """
         line, masked = self._encode(event)
         return parse_template(line) if masked else None
 
     def switch_to(self, session: str) -> JournalFile:
-        """The session's file: of those that are open, the last to be closed for others' sake.
+        """Make the session's file current, closing the least recently used if too many are open.
 
         Raises `JournalError`.
         """
-        self.current_file, writers = None, self._files
-        if session in writers:
-            writers.move_to_end(session)
+        self.current_file, files = None, self._files
+        if session in files:
+            files.move_to_end(session)
         else:
-            while len(writers) >= self._max_open_files:
-                _, oldest = writers.popitem(last=False)
+            while len(files) >= self._max_open_files:
+                _, oldest = files.popitem(last=False)
                 self._anchor_and_close(oldest)
-            writers[session] = self._open(session)
-        self.current_file = writer = writers[session]
-        return writer
+            files[session] = self._open(session)
+        self.current_file = file = files[session]
+        return file
 
     def read_events(self, session: str) -> Iterator[Event]:
-        """The session's events as they were written; none where there is no journal of it.
+        """Yield a session's events as written; none without a journal.
 
-        What was redacted is not there: arguments are None. Raises `AlteredError` where the chain
-        does not hold or does not reach the anchor, `JournalError` where it cannot be read.
+        Redacted arguments are None. Raises `AlteredError` if the chain is broken or ends before the
+        anchor, `JournalError` if it cannot be read.
         """
         name = escape_surrogates(session)
-        anchor = self._anchors.get(name)
-        return read_events(self.folder / file_name(name), name, anchor, self._hasher)
+        return read_events(self.path_of(name), name, self._anchors.get(name), self._hasher)
 
     def close(self) -> None:
         """Anchor and close all files. The journal may be used again."""
         self.current_file = None
         while self._files:
-            _, writer = self._files.popitem()
-            self._anchor_and_close(writer)
+            _, file = self._files.popitem()
+            self._anchor_and_close(file)
 
     def _encode(self, event: Event) -> tuple[bytes, bool]:
-        """What is written of an event, as JSON; and whether that is not all of it."""
+        """Encode the redacted event; also return whether anything was masked."""
         redact = self._redactions.get(event.__class__)
-        told = event if redact is None else redact(event)
-        line, reduced = encode_bounded(told, self.max_field_bytes)
-        return line, reduced or told is not event
+        redacted = event if redact is None else redact(event)
+        line, reduced = encode_bounded(redacted, self.max_field_bytes)
+        return line, reduced or redacted is not event
 
     def _discard(self, file: JournalFile) -> None:
-        """Close a session's file as it is."""
+        """Close a session's file without anchoring it."""
         self.current_file = None
         self._files.pop(file.session, None)
         file.close()
@@ -155,12 +149,12 @@ class Journal:
             raise JournalError(
                 self.path_of(session),
                 "belongs to the process that this one was forked from",
-                "open a session of another id in the child",
+                "use another session id in the child",
             )
-        if len(session) > self.max_field_bytes:  # each line would have it cut, and be another's
+        if len(session) > self.max_field_bytes:  # lines would truncate it
             raise JournalError(
                 self.path_of(session),
-                f"is of a session whose id has {len(session):,} characters",
+                f"the session id has {len(session):,} characters",
                 f"use an id of at most {self.max_field_bytes:,} (`bounds.argument_bytes`)",
             )
         return JournalFile(
@@ -181,16 +175,16 @@ class Journal:
             file.close()
 
     def after_fork_in_child(self) -> None:
-        """The files stay the parent's: closing them here leaves its locks alone."""
+        """Leave the files to the parent; closing them here keeps its locks."""
         self.current_file = None
         self._parent_sessions |= frozenset(self._files)
-        for writer in self._files.values():
-            writer.close()
+        for file in self._files.values():
+            file.close()
         self._files.clear()
 
 
 def _ignore_finding(finding: VerifyFinding) -> None:
-    """Findings on opening are no errors, and `verify` reports what can still be seen of them."""
+    """Ignore a finding: it is not an error."""
 
 
 _instances: weakref.WeakSet[Journal] = weakref.WeakSet()

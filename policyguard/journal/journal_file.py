@@ -1,4 +1,4 @@
-"""One session's file, open for writing: each line in one `write`, each known by its hash."""
+"""A session's file, open for writing: one `write` per line."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from policyguard.store.paths import FILE_MODE
 from policyguard.store.protocol import Anchor, AnchorStore
 
 _LOCK_ATTEMPTS, _LOCK_RETRY_SECONDS = 20, 0.005
-"""How often, and after how many seconds, a lock is asked for: `retention` holds it for a moment."""
+"""Retries for a lock, which `retention` holds for a moment."""
 
 _ANCHOR_INTERVAL = 1_000_000_000
-"""Nanoseconds after which a line is anchored with the next event, whatever that is."""
+"""Nanoseconds after which the next event is anchored, whatever its type."""
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class JournalFile:
-    """Appends events to one session's chain.
+    """The writing end of one session's chain.
 
-    Exclusive while it is open, also towards other writers of this process (`flock`). After any
-    error in writing it is `lost`, which the caller is told: the file may be further than it knows,
-    and opening it anew finds out. `name` is the session's as each line has it, in JSON. Each
-    second (of `monotonic`, in ns) an event is anchored, whatever it is.
+    While open it excludes all other writers, even of this process (`flock`). After an error it
+    calls `on_failure` and must be reopened: the file may be longer than it knows. `session_json` is
+    the session's id as JSON. It anchors an event every second (of `monotonic`, in ns).
     """
 
     def __init__(
@@ -74,15 +73,14 @@ class JournalFile:
         self._chain = Chain(hasher, id_, position.count, last)
         self._size = position.size
         self._anchored_count = anchor.count if anchor is not None else 0
-        # Of a guard that nobody has any more.
+        # Closes the file of a guard that was garbage collected.
         self._finalizer = weakref.finalize(self, os.close, self._descriptor)
         self._finalizer.atexit = False
 
     def append(self, event: str, masked: bool, anchor: bool) -> None:
-        """Write one event, given as its JSON without its last brace.
+        """Append an event, given as JSON without its closing brace.
 
-        Raises `JournalError`; then nothing of it stays. `StoreError`: it was written, and could
-        not be anchored.
+        Raises `JournalError` if it was not written, `StoreError` if it was not anchored.
         """
         try:
             line = self._chain.seal(event, masked)
@@ -97,7 +95,7 @@ class JournalFile:
             self._truncate()
             self._on_failure(self)
             raise _write_error(self.path, error) from None
-        except BaseException:  # a signal may have come between the line and our knowing of it
+        except BaseException:  # a signal may have come after the write
             self._on_failure(self)
             raise
         if anchor or self._monotonic() >= self._anchor_due:
@@ -105,37 +103,37 @@ class JournalFile:
             self.anchor()
 
     def anchor(self) -> None:
-        """Tell the store how far the file reaches, where it does not know. Raises `StoreError`."""
+        """Save an anchor for the lines so far. Raises `StoreError`."""
         chain = self._chain
         try:
             if chain.count > self._anchored_count:
                 anchor = Anchor(self._session_text, chain.id, chain.count, chain.hash, self._size)
                 self._anchors.put(anchor)
                 self._anchored_count = chain.count
-        finally:  # a store that has just been waited for in vain is not waited for at once again
+        finally:  # after a timeout, do not wait for the store again at once
             self._anchor_due = self._monotonic() + _ANCHOR_INTERVAL
 
     def close(self) -> None:
-        """Close the file, which unlocks it. Anchors nothing."""
+        """Close and unlock the file, without anchoring it."""
         self._finalizer()
 
     def _check_file(self) -> None:
-        """See that the file still stands in its place: what is written to one without is lost."""
+        """Check that the file still has its path: writes to a removed file are lost."""
         try:
             if os.path.samestat(self.path.stat(), os.fstat(self._descriptor)):
                 return
-            what = "is another file now"
+            reason = "is another file now"
         except OSError as error:
-            what = f"is gone ({error.strerror})"
+            reason = f"is gone ({error.strerror})"
         self._on_failure(self)
         raise JournalError(
             self.path,
-            f"{what}: it was removed or replaced while it was being written",
-            "put it back, or use another session id to go on",
+            f"{reason}: it was removed or replaced while being written",
+            "put it back, or use another session id",
         )
 
     def _truncate(self) -> None:
-        """Leave no half of a line: what cannot be cut now is repaired when the file is opened."""
+        """Cut an unfinished line; if that fails, the next opening repairs it."""
         try:
             os.ftruncate(self._descriptor, self._size)
         except OSError:
@@ -143,7 +141,7 @@ class JournalFile:
 
 
 def _open(path: Path) -> tuple[int, bool]:
-    """The file, locked; and whether it is new."""
+    """Open and lock the file; also return whether it is new."""
     while True:
         try:
             created = not path.exists()
@@ -155,7 +153,7 @@ def _open(path: Path) -> tuple[int, bool]:
             if os.path.samestat(path.stat(), os.fstat(descriptor)):
                 return descriptor, created
         except FileNotFoundError:
-            pass  # removed between opening and locking it: what we hold is nobody's file any more
+            pass  # removed between opening and locking
         except BaseException:
             os.close(descriptor)
             raise
@@ -181,7 +179,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new file is on disk only once its folder is."""
+    """Sync the folder: a new file is on disk only once its folder is."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -193,15 +191,15 @@ _REMEDIES = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room, or ask for a larger quota",
     errno.EFBIG: "lift the limit on the size of files",
-    errno.EROFS: "name a folder on a disk that you may write to",
-    errno.EACCES: "see that the folder and the file are yours to write",
-    errno.EPERM: "see that the folder and the file are yours to write",
-    errno.ENOENT: "see that the folder is still there",
-    errno.ELOOP: "it is a symbolic link: see who put it there, and remove it",
+    errno.EROFS: "use a folder on a disk that you can write to",
+    errno.EACCES: "check that you can write to the folder and the file",
+    errno.EPERM: "check that you can write to the folder and the file",
+    errno.ENOENT: "check that the folder still exists",
+    errno.ELOOP: "it is a symbolic link: find out who made it, and remove it",
     errno.EMFILE: "allow more open files, or keep fewer sessions open",
 }
 
 
 def _write_error(path: Path, error: OSError) -> JournalError:
-    remedy = _REMEDIES.get(error.errno or 0, "see that the disk is sound")
+    remedy = _REMEDIES.get(error.errno or 0, "check the disk")
     return JournalError(path, f"cannot be written: {error.strerror or error}", remedy)

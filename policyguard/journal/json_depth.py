@@ -1,22 +1,22 @@
-"""How deep JSON nests: what is read must also be walked and written again, later and elsewhere."""
+"""The nesting depth of JSON: code that walks or writes a value later needs stack for it."""
 
 from __future__ import annotations
 
 import re
 
 MAX_DEPTH = 200
-"""Levels. A decoder stops near 1000, and whoever walks the value has less of the stack left."""
+"""A decoder stops near 1000 levels, and code that walks the value has less stack left."""
 
 ALWAYS_SHALLOW_BYTES = 2 * MAX_DEPTH
-"""Bytes of a text that is too short to close what it would have to open."""
+"""A shorter text cannot close as many brackets as it would have to open."""
 
 _OPENING, _CLOSING = b"[{", b"]}"
 _STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
-"""Brackets, and strings, so that the brackets inside them are passed over."""
+"""Brackets, and strings, whose brackets do not count."""
 
 
 def is_too_deep(text: bytes | str) -> bool:
-    """Whether a valid JSON text has more than `DEEPEST` objects and lists inside one another."""
+    """Return whether valid JSON nests more than `MAX_DEPTH` objects and lists."""
     if len(text) <= ALWAYS_SHALLOW_BYTES:
         return False
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text

@@ -1,4 +1,4 @@
-"""The events of a session's journal, each checked as it is read: state is rebuilt from them."""
+"""Read a session's events from its journal, verifying each, to rebuild state."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from policyguard.store.protocol import Anchor
 
 
 def read_events(path: Path, session: str, anchor: Anchor | None, hasher: Hasher) -> Iterator[Event]:
-    """The events in order; none where there is no file, nor ever was one.
+    """Yield the events in order; none if there is no file and no anchor.
 
-    A line that was torn off at the end is passed over. Raises `AlteredError` where the chain does
-    not hold or is not the anchored one, `JournalError` where the file cannot be read or was begun
-    with another key.
+    Ignores a torn last line. Raises `AlteredError` if the chain is broken or differs from the
+    anchor, `JournalError` if the file cannot be read or has another key.
     """
     position = ChainPosition()
     try:
@@ -35,21 +34,21 @@ def read_events(path: Path, session: str, anchor: Anchor | None, hasher: Hasher)
                     position = advance(hasher, session, position, line[:-1])
                     yield decode(line)
                 except (BrokenChainError, LineError) as error:
-                    raise _altered(path, f"line {position.count + 1} {error}") from None
+                    raise AlteredError(path, f"line {position.count + 1} {error}") from None
                 if anchor is not None and position.count == anchor.count:
                     _check_anchor(path, position, anchor)
     except FileNotFoundError:
         pass
     except OSError as error:
         raise JournalError(
-            path, f"cannot be read: {error.strerror}", "see that it is a file that you may read"
+            path, f"cannot be read: {error.strerror}", "check that it is a file that you can read"
         ) from None
     if anchor is not None and position.count < anchor.count:
-        raise _altered(path, f"has {position.count} lines where {anchor.count} were anchored")
+        raise AlteredError(path, f"has {position.count} lines, but {anchor.count} were anchored")
 
 
 def _open(path: Path) -> BinaryIO:
-    """The file. A pipe in its place would keep whoever opens it waiting, and is none."""
+    """Open the file without waiting for a pipe in its place."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     try:
         require_regular(file.fileno(), path)
@@ -61,12 +60,4 @@ def _open(path: Path) -> BinaryIO:
 
 def _check_anchor(path: Path, position: ChainPosition, anchor: Anchor) -> None:
     if (position.chain, position.hash) != (anchor.chain, anchor.hash):
-        raise _altered(path, f"line {position.count} is not the one that was anchored")
-
-
-def _altered(path: Path, reason: str) -> AlteredError:
-    return AlteredError(
-        path,
-        f"was altered: {reason}",
-        "look with `policyguard verify --store STORE`; use another session id to go on",
-    )
+        raise AlteredError(path, f"line {position.count} differs from the anchored one")

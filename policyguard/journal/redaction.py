@@ -1,9 +1,9 @@
-"""What is written of a call: `journal.args`, `journal.results` and `journal.redact` of a policy.
+"""Redaction of calls in the journal: `journal.args`, `journal.results` and `journal.redact`.
 
-Only what a tool or a model said is redacted: arguments, targets, results, errors, metadata. What
-policyguard derived from them (class, fingerprints, `keys`, `charges`, signature, blame,
-lessons but for the error that they quote) is what state is rebuilt from, and stays; so does what
-the host says of itself (names, tags).
+Only the words of tools and models are redacted: arguments, targets, results, errors, metadata. The
+rest stays, because state is rebuilt from it: what policyguard derived (class, fingerprints, `keys`,
+`charges`, signature, blame, observations except for quotes) and what the host supplied (names,
+tags).
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from policyguard.model.event import Admitted, Completed, Ended, Event, Refused
 from policyguard.model.policy import RedactionMode
 
 Redactions = Mapping[type[Event], Callable[[Any], Event]]
-"""By kind of event, what gives it as it is to be written: the same object where nothing is to be
-hidden. Of kinds that are not there nothing ever is."""
+"""Redacts events by type; returns the same object if nothing is redacted. Other types never are."""
 
 NamedPattern = tuple[str, Callable[[str, str], str]]
-"""A pattern's name, and how to put a text in place of what it finds (`Regex.replace`)."""
+"""A pattern's name, and a function that replaces its matches in a text (`Regex.replace`)."""
 
 Object = dict[str, Any]
 Redactors = tuple[Callable[[str], str], Callable[[Object], Object | None]]
-"""What is written in place of a text, and of an object, that is not empty."""
+"""Redact a text, and an object, that is not empty."""
 
 FINGERPRINT_MARK = "#"
-"""Begins a fingerprint; and is the key of the fingerprint of an object."""
+"""The prefix of a fingerprint, and the key of an object's fingerprint."""
 
 
 class Redaction:
-    """A policy's redaction, compiled: `by_kind` are pure functions of an event.
+    """A policy's redaction, compiled to pure functions of events, `by_event_type`.
 
-    *keep* blots out what `patterns` find, as `[name]`. *mask* leaves the shape: `[string]`,
-    `[3 lines, 70 characters]`. *hash* leaves fingerprints: of arguments the call's own, of a text
-    that of exactly this text. They are keyed, so that a short secret cannot be guessed from them.
-    *drop* leaves nothing. `whole`: the fingerprint that a result has is that of all its text.
+    *keep* replaces matches of `patterns` by `[name]`. *mask* leaves the shape: `[string]`,
+    `[3 lines, 70 characters]`. *hash* leaves keyed fingerprints, from which a short secret cannot
+    be guessed: of arguments the call's own, of a text that of exactly this text. *drop* leaves
+    nothing. With `fingerprint_is_complete`, a result's fingerprint covers all its text.
     """
 
     def __init__(
@@ -57,34 +56,31 @@ class Redaction:
         self._reuse_fingerprint = results == "hash" and fingerprint_is_complete
         self._redact_label, self._redact_args = self._redactors(args)
         self._redact_text, self._redact_meta = self._redactors(results)
-        # What may have something to hide: a result does with its lessons, which quote arguments.
         self.by_event_type: dict[type[Event], Callable[[Any], Event]] = {}
         if args != "keep" or patterns:
             self.by_event_type |= {Admitted: self._redact_attempt, Refused: self._redact_attempt}
+            # A result's observations quote arguments.
             self.by_event_type[Completed] = self._redact_result
         if results != "keep" or patterns:
             self.by_event_type |= {Completed: self._redact_result, Ended: self._redact_end}
 
     def _redact_attempt(self, event: Admitted | Refused) -> Event:
         args = event.args
-        if args:
-            if self._args == "hash":
-                args = {
-                    FINGERPRINT_MARK: FINGERPRINT_MARK
-                    + (event.exact_fingerprint or event.fingerprint)
-                }
-            else:
-                args = self._redact_args(args)
+        if args and self._args == "hash":
+            fingerprint = event.exact_fingerprint or event.fingerprint
+            args = {FINGERPRINT_MARK: FINGERPRINT_MARK + fingerprint}
+        elif args:
+            args = self._redact_args(args)
         targets = self._redact_targets(event.targets) if event.targets else event.targets
-        like, numbers = event.loose_fingerprint, event.numbers
-        if like and (self._args != "keep" or self._replace_matches(numbers) is not numbers):
-            # Tolerant numbers are arguments too. Whoever goes on from this journal takes a call
-            # with close numbers for a new one.
-            like, numbers = "", ()
-        if args is event.args and targets is event.targets and like is event.loose_fingerprint:
+        loose, numbers = event.loose_fingerprint, event.numbers
+        if loose and (self._args != "keep" or self._replace_matches(numbers) is not numbers):
+            # Tolerant numbers are arguments too. Without them, a state rebuilt from this journal
+            # counts a call with close numbers as new.
+            loose, numbers = "", ()
+        if args is event.args and targets is event.targets and loose is event.loose_fingerprint:
             return event
         return msgspec.structs.replace(
-            event, args=args, targets=targets, loose_fingerprint=like, numbers=numbers
+            event, args=args, targets=targets, loose_fingerprint=loose, numbers=numbers
         )
 
     def _redact_targets(self, targets: tuple[str, ...]) -> tuple[str, ...]:
@@ -92,26 +88,24 @@ class Redaction:
             return ()
         if self._args != "keep":
             return tuple(map(self._fingerprint_text, targets))
-        told = tuple(map(self._replace_matches, targets))
-        return targets if told == targets else told
+        redacted = tuple(map(self._replace_matches, targets))
+        return targets if redacted == targets else redacted
 
     def _redact_result(self, event: Completed) -> Event:
         text = event.text
         if text:
-            told = self._reuse_fingerprint and event.result_fingerprint
-            text = FINGERPRINT_MARK + told if told else self._redact_text(text)
+            fingerprint = self._reuse_fingerprint and event.result_fingerprint
+            text = FINGERPRINT_MARK + fingerprint if fingerprint else self._redact_text(text)
         error = self._redact_text(event.error) if event.error else event.error
         meta = self._redact_meta(event.meta) if event.meta else event.meta
-        lessons = (
-            tuple(map(self._redact_observation, event.observations))
-            if event.observations
-            else event.observations
-        )
+        observations = event.observations
+        if observations:
+            observations = tuple(map(self._redact_observation, observations))
         same = text is event.text and error is event.error and meta is event.meta
-        if same and lessons == event.observations:
+        if same and observations == event.observations:
             return event
         return msgspec.structs.replace(
-            event, text=text, error=error, meta=meta or {}, observations=lessons
+            event, text=text, error=error, meta=meta or {}, observations=observations
         )
 
     def _redact_end(self, event: Ended) -> Event:
@@ -121,21 +115,21 @@ class Redaction:
             return event
         return msgspec.structs.replace(event, text=text, error=error)
 
-    def _redact_observation(self, lesson: Observation) -> Observation:
-        """A lesson is derived, but for what it quotes: of the error, and of the arguments."""
-        if not (lesson.error or lesson.label or lesson.point):
-            return lesson
-        # What was learned is in the store; a replay learns nothing from hidden arguments.
-        point = self._replace_in_object(lesson.point) if self._args == "keep" else None
+    def _redact_observation(self, observation: Observation) -> Observation:
+        """Redact what an observation quotes of the error and the arguments."""
+        if not (observation.error or observation.label or observation.point):
+            return observation
+        # The store has what was learned; a replay learns nothing from redacted arguments.
+        point = self._replace_in_object(observation.point) if self._args == "keep" else None
         return msgspec.structs.replace(
-            lesson,
-            error=self._redact_text(lesson.error) if lesson.error else "",
-            label=self._redact_label(lesson.label) if lesson.label else "",
+            observation,
+            error=self._redact_text(observation.error) if observation.error else "",
+            label=self._redact_label(observation.label) if observation.label else "",
             point=point or {},
         )
 
-    def _redactors(self, kept: RedactionMode) -> Redactors:
-        match kept:
+    def _redactors(self, mode: RedactionMode) -> Redactors:
+        match mode:
             case "keep":
                 return self._replace_matches, self._replace_in_object
             case "mask":
@@ -148,7 +142,7 @@ class Redaction:
     def _replace_in_object(self, value: Object) -> Any:
         try:
             return self._replace_matches(value)
-        except (RecursionError, ValueError):  # Python writes no integer of more than 4,300 digits
+        except (RecursionError, ValueError):  # Python formats no integer beyond 4,300 digits
             return None
 
     def _mask_object(self, value: Object) -> Any:
@@ -161,7 +155,7 @@ class Redaction:
         return FINGERPRINT_MARK + self._fingerprinter.fingerprint_text(text)
 
     def _fingerprint_object(self, value: Object) -> Object:
-        """An object by its fingerprint; by the mark alone where it has none."""
+        """Return an object's fingerprint; the mark alone if it has none."""
         try:
             return {
                 FINGERPRINT_MARK: FINGERPRINT_MARK + self._fingerprinter.fingerprint_value(value)
@@ -170,21 +164,21 @@ class Redaction:
             return {FINGERPRINT_MARK: FINGERPRINT_MARK}
 
     def _replace_matches(self, value: Any) -> Any:
-        """The value with what patterns find blotted out; itself where they find nothing."""
+        """Replace matches of the patterns; return the same object if there are none."""
         if not self._patterns:
             return value
         if isinstance(value, str):
-            for blot, replace in self._patterns:
-                value = replace(value, blot)
+            for replacement, replace in self._patterns:
+                value = replace(value, replacement)
             return value
         if value.__class__ is int or value.__class__ is float:
             digits = str(value)  # as a line would hold them
-            told = self._replace_matches(digits)
-            return value if told is digits else told
+            replaced = self._replace_matches(digits)
+            return value if replaced is digits else replaced
         if isinstance(value, dict):
-            told = self._redact_each(value, self._replace_matches)
-            same = told.keys() == value.keys() and all(told[k] is value[k] for k in value)
-            return value if same else told
+            replaced = self._redact_each(value, self._replace_matches)
+            same = replaced.keys() == value.keys() and all(replaced[k] is value[k] for k in value)
+            return value if same else replaced
         if isinstance(value, (list, tuple)):
             items = [self._replace_matches(item) for item in value]
             same = all(new is old for new, old in zip(items, value, strict=True))
@@ -192,16 +186,16 @@ class Redaction:
         return value
 
     def _redact_each(self, value: Object, redact: Callable[[Any], Any]) -> Object:
-        """An object with its values hidden and its names blotted, each still a name of its own."""
-        told: Object = {}
+        """Redact an object's values, and matches in its names, which stay distinct."""
+        redacted: Object = {}
         for name, item in value.items():
             name = self._replace_matches(name)
-            if name in told:
-                name = f"{name} {len(told) + 1}"
-            while name in told:
+            if name in redacted:
+                name = f"{name} {len(redacted) + 1}"
+            while name in redacted:
                 name += "'"
-            told[name] = redact(item)
-        return told
+            redacted[name] = redact(item)
+        return redacted
 
     def _mask(self, value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Journals that have been kept long enough go, and their anchors with them."""
+"""Deletion of expired journals and their anchors."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from policyguard.store.protocol import AnchorStore
 def prune(
     folder: Path, anchors: AnchorStore, *, before: int | None, max_journals: int
 ) -> list[Path]:
-    """Remove journals that are too old or too many, the oldest first; return them.
+    """Delete the oldest journals and return their paths.
 
-    Too old is what was last written `before` a time (nanoseconds since 1970 in UTC; None: nothing
-    is), too many are more than `most`. One that is being written stays. The anchor goes first: a
-    process that dies in between leaves a file without an anchor, not an anchor without a file,
-    which would speak of one that was taken away. Raises `JournalError`, `StoreError`.
+    Delete those last written `before` a time (nanoseconds since 1970, UTC), and those beyond
+    `max_journals`, but none that is being written. The anchor is deleted first: a process that dies
+    in between leaves a file without an anchor, not an anchor without a file, which would look like
+    theft. Raises `JournalError`, `StoreError`.
     """
     try:
         with os.scandir(folder) as entries:
-            found = sorted(
+            journals = sorted(
                 (entry.stat(follow_symlinks=False).st_mtime_ns, entry.name)
                 for entry in entries
                 if entry.name.endswith(SUFFIX) and is_journal_name(Path(entry.name))
@@ -32,43 +32,43 @@ def prune(
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise _removal_error(folder, error) from None
-    surplus = len(found) - max_journals
-    gone = []
-    for place, (written, name) in enumerate(found):
-        old = before is not None and written < before
-        if not old and place >= surplus:
+        raise _deletion_error(folder, error) from None
+    surplus = len(journals) - max_journals
+    deleted = []
+    for index, (written_at, name) in enumerate(journals):
+        expired = before is not None and written_at < before
+        if not expired and index >= surplus:
             break
-        if _remove(folder / name, anchors):
-            gone.append(folder / name)
-    return gone
+        if _delete(folder / name, anchors):
+            deleted.append(folder / name)
+    return deleted
 
 
-def _remove(path: Path, anchors: AnchorStore) -> bool:
+def _delete(path: Path, anchors: AnchorStore) -> bool:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise _removal_error(path, error) from None
+        raise _deletion_error(path, error) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with os.fdopen(os.dup(descriptor), "rb") as file:
             session = decode_session(file.readline())
-        # A file that says it is another session's has no say over that one's anchor.
+        # A file that claims to be another session's must not delete that session's anchor.
         if session is not None and file_name(session) == path.name:
             anchors.delete(session)
         path.unlink()
     except BlockingIOError:
         return False
     except OSError as error:
-        raise _removal_error(path, error) from None
+        raise _deletion_error(path, error) from None
     finally:
         os.close(descriptor)
     return True
 
 
-def _removal_error(path: Path, error: OSError) -> JournalError:
+def _deletion_error(path: Path, error: OSError) -> JournalError:
     return JournalError(
-        path, f"cannot be removed: {error.strerror}", "see that the folder is yours to write"
+        path, f"cannot be deleted: {error.strerror}", "check that you can write to the folder"
     )

@@ -1,4 +1,4 @@
-"""A journal for people: its lines as they come, each event on one line of a terminal."""
+"""Journals for people: one event per terminal line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policyguard.journal.chain import CHAIN_FIELDS
 from policyguard.report.escape import for_terminal
 
 _MAX_CHARACTERS = 120
-"""Characters of one value that are shown."""
+"""The number of characters shown of a value."""
 _TYPE_WIDTH = 12
 _INTERNAL = frozenset(
     {
@@ -30,17 +30,17 @@ _INTERNAL = frozenset(
         "error_fingerprint",
     }
 )
-"""What is kept to rebuild state from, and says nothing to people."""
+"""Fields that rebuild state and tell people nothing."""
 _UNNAMED = ("call", "tool", "args", "effect", "violations", "text", "error")
-"""What is shown first and without its name, in this order."""
+"""Fields shown first, without their names, in this order."""
 _HIDDEN = _INTERNAL | {"event", "session", "at", *CHAIN_FIELDS, *_UNNAMED}
 
 
 def read_lines(path: Path, wait: Callable[[], None] | None = None) -> Iterator[bytes]:
-    """The file's complete lines, without line feeds. Raises `OSError`.
+    """Yield the file's complete lines, without line feeds. Raises `OSError`.
 
-    With `wait`, it is called where there is no further line yet, and it goes on for ever. A line
-    that was torn off and is repaired meanwhile is seen as it ends up.
+    With `wait`, call it at the end of the file and continue forever. A torn line that is repaired
+    meanwhile is read as repaired.
     """
     complete = 0
     with path.open("rb") as file:
@@ -57,13 +57,13 @@ def read_lines(path: Path, wait: Callable[[], None] | None = None) -> Iterator[b
 
 
 def format_line(line: bytes) -> str:
-    """One line of a journal or trace as text, fit for a terminal, without the session's name."""
+    """Format a line of a journal or trace for a terminal, without its session."""
     try:
         event = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        return for_terminal(f"no event: {line.decode('utf-8', 'replace')}", _MAX_CHARACTERS)
+        return for_terminal(f"not an event: {line.decode('utf-8', 'replace')}", _MAX_CHARACTERS)
     parts = [_format_time(event.get("at")), f"{_format_value(event.get('event')):<{_TYPE_WIDTH}}"]
     parts += [
         _format_value(event[name]) for name in _UNNAMED if event.get(name) not in (None, "", [], {})
@@ -75,7 +75,7 @@ def format_line(line: bytes) -> str:
 
 
 def format_session(line: bytes) -> str:
-    """The session that a line names, fit for a terminal; empty where it names none."""
+    """Format the session of a line for a terminal; empty if it has none."""
     try:
         event = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

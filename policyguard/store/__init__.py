@@ -1,4 +1,4 @@
-"""Where state lasts: `protocol` is the promise, `memory` and `durable` (SQLite) keep it.
+"""Lasting state: the contract is in `protocol`, kept in `memory` and in `sqlite`.
 
-Names are imported from the modules, so that who needs no SQLite does not load it.
+Import names from the modules, so that a program without a store file does not load SQLite.
 """

@@ -1,4 +1,4 @@
-"""Constraints in a store, read and written as what they are."""
+"""Constraints and evidence, encoded for and decoded from a store."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import msgspec
 from policyguard.model.constraint import Constraint, Evidence
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
-from policyguard.store.protocol import REVOKED, Store
-from policyguard.store.protocol import ConstraintRecord as Record
+from policyguard.store.protocol import REVOKED, ConstraintRecord, Store
 
 ACTIVE = "active"
 _constraint_decoder = msgspec.msgpack.Decoder(Constraint)
@@ -24,16 +23,16 @@ _MAX_FLOAT = sys.float_info.max
 
 
 class StoredConstraint(msgspec.Struct, frozen=True):
-    """A constraint and where it stands in its life: `active`, or `revoked` by somebody."""
+    """A constraint and its state: `active`, or `revoked` by someone."""
 
     constraint: Constraint
     state: str
     revoked_by: str
 
 
-def to_record(constraint: Constraint, at: int | None) -> Record:
-    """A constraint as a store keeps it."""
-    return Record(
+def to_record(constraint: Constraint, at: int | None) -> ConstraintRecord:
+    """Encode an active constraint for a store."""
+    return ConstraintRecord(
         id=constraint.id,
         scope=constraint.scope,
         key=constraint.key,
@@ -44,9 +43,9 @@ def to_record(constraint: Constraint, at: int | None) -> Record:
 
 
 def encode_msgpack(value: object) -> bytes:
-    """MessagePack, with what it has not as near as it has it.
+    """Encode a value as MessagePack.
 
-    Halves of surrogate pairs become escapes, whole numbers beyond 64 bits floating point.
+    Lone surrogates become escapes, and integers beyond 64 bits floats.
     """
     try:
         return _encode(value)
@@ -66,16 +65,17 @@ def _to_encodable(value: Any) -> Any:
     return value
 
 
-def decode_constraint(found: Record, store: Store) -> Constraint:
-    """The constraint of a record of this store. Raises `StoreError` where it is none."""
+def decode_constraint(record: ConstraintRecord, store: Store) -> Constraint:
+    """Decode a record of this store. Raises `StoreError` if it is damaged."""
     try:
-        return _constraint_decoder.decode(found.payload)
+        return _constraint_decoder.decode(record.payload)
     except DECODE_ERRORS as error:
-        raise damaged_error(_store_path(store), f"the constraint {found.id!r:.80}", error) from None
+        name = f"the constraint {record.id!r:.80}"
+        raise damaged_error(_store_path(store), name, error) from None
 
 
 def decode_evidence(payload: bytes | None, store: Store) -> tuple[Evidence, ...]:
-    """Evidence as this store keeps it; none for None. Raises `StoreError` where it is none."""
+    """Decode evidence of this store, if there is any. Raises `StoreError` if it is damaged."""
     try:
         return _evidence_decoder.decode(payload) if payload is not None else ()
     except DECODE_ERRORS as error:
@@ -87,28 +87,30 @@ def _store_path(store: Store) -> Path:
 
 
 def list_constraints(store: Store, *, include_revoked: bool = False) -> Iterator[StoredConstraint]:
-    """The constraints of a store, by id; with `revoked` also those taken back."""
-    for found in store.constraints.list():
-        if include_revoked or found.state != REVOKED:
-            yield StoredConstraint(decode_constraint(found, store), found.state, found.revoked_by)
+    """Yield a store's constraints, by id."""
+    for record in store.constraints.list():
+        if include_revoked or record.state != REVOKED:
+            yield _decode_record(record, store)
 
 
 def find_constraint(store: Store, id_: str) -> StoredConstraint | None:
-    """The constraint of an id."""
-    found = store.constraints.get(id_)
-    if found is None:
-        return None
-    return StoredConstraint(decode_constraint(found, store), found.state, found.revoked_by)
+    """Return the constraint with this id."""
+    record = store.constraints.get(id_)
+    return None if record is None else _decode_record(record, store)
+
+
+def _decode_record(record: ConstraintRecord, store: Store) -> StoredConstraint:
+    return StoredConstraint(decode_constraint(record, store), record.state, record.revoked_by)
 
 
 def export_constraints(store: Store) -> Iterator[bytes]:
-    """Every constraint that holds, one JSON object a line."""
-    for held in list_constraints(store):
-        yield msgspec.json.encode(held.constraint)
+    """Yield every active constraint as one line of JSON."""
+    for stored in list_constraints(store):
+        yield msgspec.json.encode(stored.constraint)
 
 
 class ConstraintImportError(Exception):
-    """A line that is no constraint; the message says which."""
+    """A line is not a constraint; the message says which."""
 
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -116,7 +118,7 @@ _Timestamp = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class _ImportedConstraint(Constraint, frozen=True, kw_only=True, omit_defaults=True):
-    """A constraint that anybody may have written: its id and numbers are as learning makes them."""
+    """A constraint from outside, restricted to the ids and numbers that learning produces."""
 
     id: Annotated[str, msgspec.Meta(pattern=r"^k[0-9a-f]{12}\Z")]
     count: _Count
@@ -125,25 +127,25 @@ class _ImportedConstraint(Constraint, frozen=True, kw_only=True, omit_defaults=T
 
 
 def parse_constraints(lines: Iterable[bytes]) -> list[Constraint]:
-    """The constraints of an export. Raises `ImportedError`."""
-    found: list[Constraint] = []
+    """Parse an export. Raises `ConstraintImportError`."""
+    constraints: list[Constraint] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            found.append(msgspec.json.decode(line, type=_ImportedConstraint))
+            constraints.append(msgspec.json.decode(line, type=_ImportedConstraint))
         except DECODE_ERRORS as error:
-            raise ConstraintImportError(f"line {number} is no constraint: {error}") from None
-    return found
+            raise ConstraintImportError(f"line {number} is not a constraint: {error}") from None
+    return constraints
 
 
 def import_constraints(store: Store, constraints: Iterable[Constraint]) -> tuple[int, int]:
-    """Write constraints in one step. Returns how many were taken, and how many stay revoked."""
-    taken = refused = 0
+    """Write constraints in one step. Return how many were imported, and how many stay revoked."""
+    imported = revoked = 0
     with store.transaction():
         for constraint in constraints:
             if store.constraints.put(to_record(constraint, None)):
-                taken += 1
+                imported += 1
             else:
-                refused += 1
-    return taken, refused
+                revoked += 1
+    return imported, revoked

@@ -1,4 +1,4 @@
-"""What may go wrong where state is kept."""
+"""Errors of stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class StoreError(Exception):
-    """State cannot be read or written; the message names the place and says what to do."""
+    """State cannot be read or written; the message names the path and the remedy."""
 
     def __init__(self, path: Path, reason: str, remedy: str) -> None:
         super().__init__(f"{path}: {reason}; {remedy}")
@@ -18,19 +18,19 @@ class StoreError(Exception):
 
 
 DECODE_ERRORS = (msgspec.DecodeError, RecursionError, TypeError, ValueError)
-"""What reading raises of what was not written so: damaged, or changed by somebody."""
+"""The errors raised by decoding data that was damaged or altered."""
 
-RESTORE_HINT = "move it away (a new one is made) or bring it back from a backup"
-"""What to do about a store that is damaged."""
+RESTORE_HINT = "move it away (a new one is made) or restore a backup"
+"""The remedy for a damaged store."""
 
 
 def damaged_error(path: Path, what: str, error: Exception) -> StoreError:
-    """The store is open, and something in it cannot be read."""
+    """Return the error for an unreadable record in an open store."""
     return StoreError(path, f"is damaged: {what} cannot be read ({error})", RESTORE_HINT)
 
 
 class SessionBusyError(StoreError):
-    """The session is open elsewhere: end it there, or use another session id.
+    """Another live process, or another guard of this one, holds the session.
 
-    In another process that is still alive, or in another guard of this one.
+    End it there, or use another session id.
     """

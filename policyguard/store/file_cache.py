@@ -1,7 +1,7 @@
-"""Files that can be made again, in the user's cache folder: private, bounded, and never an error.
+"""A cache of reproducible files in the user's cache folder: private, bounded, and never an error.
 
-Whatever is wrong with the folder or with a file in it (full, read-only, somebody else's, a link,
-damaged) is as if nothing had been kept. It is always safe to delete.
+Any trouble with the folder or a file in it (full, read-only, another user's, a link, damaged) is a
+cache miss. The folder is always safe to delete.
 """
 
 from __future__ import annotations
@@ -16,49 +16,47 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from policyguard.store.errors import StoreError
-from policyguard.store.paths import FILE_MODE, ensure_private_folder
+from policyguard.store.paths import FILE_MODE, WRITABLE_BY_OTHERS, ensure_private_folder
 
 CACHE_VARIABLE = "POLICYGUARD_CACHE"
 
 _MAX_FILE_BYTES = 8 * 1024 * 1024
-"""Bytes of one file."""
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_FILES = 256
 _TOUCH_SECONDS = 3600
-"""Seconds after which it is noted anew that a file is in use."""
+"""The interval at which a file in use is marked as used."""
 _NAME = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{16})?")
-"""A file, or one that is being written. Whatever else lies in the folder is left alone."""
+"""A cached file, or one that is being written. Other files in the folder are left alone."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path | None:
-    """Where files are kept: `$POLICYGUARD_CACHE`, by default in `$XDG_CACHE_HOME` or `~/.cache`.
+    """Return `$POLICYGUARD_CACHE`, by default `policyguard` in `$XDG_CACHE_HOME` or `~/.cache`.
 
-    None, nowhere, where the variable says `off`, or anything else that is no absolute path.
+    Return None, no cache, if the variable is `off` or anything else but an absolute path.
     """
-    told = os.environ.get(CACHE_VARIABLE, "")
-    if told:
-        return Path(told) if os.path.isabs(told) else None  # noqa: PTH117 - a text, so far
+    setting = os.environ.get(CACHE_VARIABLE, "")
+    if setting:
+        return Path(setting) if os.path.isabs(setting) else None  # noqa: PTH117 - a string so far
     home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
         return (home if home.is_absolute() else Path.home() / ".cache") / "policyguard"
-    except RuntimeError:  # nobody has told where home is
+    except RuntimeError:  # the user has no home folder
         return None
 
 
 class FileCache:
-    """The files in one folder, by name: 64 hexadecimal digits.
+    """The files of one folder, by name: 64 hexadecimal digits.
 
-    A name is given anew whenever what would be in the file changes. Safe to use from many
-    processes: a file is there as a whole or not at all.
+    The caller uses a new name whenever the content would differ. Safe to use from many processes:
+    a file is complete or absent.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder
 
     def get(self, name: str) -> bytes | None:
-        """What was kept under a name; None where nothing was, or not by `put`."""
+        """Return the data under a name; None if `put` did not write it."""
         with suppress(OSError), self._open_folder() as folder:
             data = _read(name, folder)
             if data[:_DIGEST_BYTES] == _digest(name, data[_DIGEST_BYTES:]):
@@ -66,7 +64,7 @@ class FileCache:
         return None
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep `data`, if that can be done; what has not been used for longest goes."""
+        """Cache `data` if possible, evicting the least recently used files."""
         if len(data) > _MAX_FILE_BYTES - _DIGEST_BYTES:
             return
         with suppress(OSError, StoreError):
@@ -77,31 +75,34 @@ class FileCache:
 
     @contextmanager
     def _open_folder(self) -> Iterator[int]:
-        """The folder itself, opened: nobody can put another one in its place meanwhile."""
+        """Open the folder, so that nobody can swap it meanwhile."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        handle = os.open(self._path, flags)
+        descriptor = os.open(self._path, flags)
         try:
-            found = os.fstat(handle)
-            if found.st_uid != os.geteuid() or found.st_mode & _WRITABLE_BY_OTHERS:
+            if not _is_private(os.fstat(descriptor)):
                 raise PermissionError
-            yield handle
+            yield descriptor
         finally:
-            os.close(handle)
+            os.close(descriptor)
+
+
+def _is_private(status: os.stat_result) -> bool:
+    return status.st_uid == os.geteuid() and not status.st_mode & WRITABLE_BY_OTHERS
 
 
 def _digest(name: str, data: bytes) -> bytes:
-    """Tells damage, and a file under another's name. It is no proof of who has written it."""
+    """Return a digest that reveals damage or a renamed file. It does not prove who wrote it."""
     return hashlib.sha256(name.encode() + data).digest()
 
 
 def _read(name: str, folder: int) -> bytes:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with open(os.open(name, flags, dir_fd=folder), "rb") as file:  # noqa: PTH123 - a handle
-        found = os.fstat(file.fileno())
-        private = found.st_uid == os.geteuid() and not found.st_mode & _WRITABLE_BY_OTHERS
-        if not (stat.S_ISREG(found.st_mode) and private and found.st_size <= _MAX_FILE_BYTES):
+    with open(os.open(name, flags, dir_fd=folder), "rb") as file:  # noqa: PTH123 - a descriptor
+        status = os.fstat(file.fileno())
+        regular = stat.S_ISREG(status.st_mode)
+        if not (regular and _is_private(status) and status.st_size <= _MAX_FILE_BYTES):
             return b""
-        if time.time() - found.st_mtime > _TOUCH_SECONDS:
+        if time.time() - status.st_mtime > _TOUCH_SECONDS:
             with suppress(OSError):
                 os.utime(file.fileno())
         return file.read(_MAX_FILE_BYTES)
@@ -109,26 +110,26 @@ def _read(name: str, folder: int) -> bytes:
 
 def _write(name: str, data: bytes, folder: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    written = f"{name}.{os.urandom(8).hex()}"
-    handle = os.open(written, flags, FILE_MODE, dir_fd=folder)
+    temporary = f"{name}.{os.urandom(8).hex()}"
+    descriptor = os.open(temporary, flags, FILE_MODE, dir_fd=folder)
     try:
-        with open(handle, "wb") as file:  # noqa: PTH123 - a handle
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
-        os.replace(written, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
-        os.unlink(written, dir_fd=folder)
+        os.unlink(temporary, dir_fd=folder)
         raise
 
 
 def _prune(folder: int) -> None:
-    """Remove the least recently used files until all are within the bounds."""
+    """Delete the least recently used files beyond the bounds."""
     with os.scandir(folder) as entries:
         files = [(entry.stat(follow_symlinks=False), entry.name) for entry in entries]
-    files = [(found, name) for found, name in files if _NAME.fullmatch(name)]
+    files = [(status, name) for status, name in files if _NAME.fullmatch(name)]
     files.sort(key=lambda file: -file[0].st_mtime_ns)
     size = 0
-    for place, (found, name) in enumerate(files):
-        size += found.st_size
-        if place >= _MAX_FILES or size > _MAX_BYTES:
+    for index, (status, name) in enumerate(files):
+        size += status.st_size
+        if index >= _MAX_FILES or size > _MAX_BYTES:
             with suppress(FileNotFoundError):  # another process was faster
                 os.unlink(name, dir_fd=folder)

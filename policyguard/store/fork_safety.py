@@ -1,8 +1,8 @@
-"""Forks: no other thread is inside while the process is forked, so that a child can go on.
+"""Fork safety: hold all locks during a fork, so that the child finds no other thread's lock taken.
 
-A child has one thread, the one that forked: a lock that another held would never be released, and
-what it had half done would stay so. So locks are taken before a fork. A call takes its guard's
-first, then its database's; here it is the same, lest two threads wait for each other.
+A child has only the thread that forked: it could never release another thread's lock, nor finish
+its work. Guard locks are taken before database locks, in the order in which calls take them, to
+avoid a deadlock.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from typing import Protocol
 
 
 class ForkAware(Protocol):
-    """What must be told of a fork."""
+    """An object with fork hooks."""
 
     def before_fork(self) -> None:
         """Keep other threads out."""
 
     def after_fork_in_parent(self) -> None:
-        """Let them in again."""
+        """Admit other threads again."""
 
     def after_fork_in_child(self) -> None:
-        """Go on without them."""
+        """Continue without the other threads."""
 
 
 guard_locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
-"""The locks of guards."""
 databases: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 _LOCK_TIMEOUT = 2.0
-"""Seconds. A listener of one guard may wait for another, whose lock is here: the fork goes on."""
+"""Seconds. A listener of one guard may wait for a lock held here; then the fork proceeds."""
 
 _fork_lock = threading.Lock()
 _acquired_locks: list[threading.RLock] = []

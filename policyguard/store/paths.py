@@ -1,7 +1,7 @@
-"""Where state lies, and that nobody else can get at it.
+"""Paths of lasting state, private to the user.
 
-The folder is the user's own state folder (XDG Base Directory Specification): outside any project,
-so that an agent that works on a project does not come across it.
+The default folder is the user's state folder (XDG Base Directory Specification): outside any
+project, so that an agent working on a project does not come across it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from policyguard.store.errors import StoreError
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 JOURNAL_FOLDER = "journal"
-"""The folder of journals, beside the store's file."""
+"""The name of the folder of journals, beside the store's file."""
 
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def state_folder() -> Path:
-    """`$XDG_STATE_HOME/policyguard`, by default `~/.local/state/policyguard`.
+    """Return `$XDG_STATE_HOME/policyguard`, by default `~/.local/state/policyguard`.
 
     A relative `XDG_STATE_HOME` is ignored, as the specification demands.
     """
@@ -30,55 +30,53 @@ def state_folder() -> Path:
 
 
 def default_store_path() -> Path:
-    """The database where nothing else is said."""
+    """Return the path of the user's own store."""
     return state_folder() / "store.db"
 
 
 def journal_folder(store: Path) -> Path:
-    """The folder of journals of a store."""
+    """Return the folder of a store's journals."""
     return store.with_name(JOURNAL_FOLDER)
 
 
 def resolve_store_path(path: str | Path) -> Path:
-    """The file of a store as somebody names it, `~` for the home. Raises `StoreError`."""
-    named = Path(path)
+    """Expand `~` in the path of a store. Raises `StoreError` for a path that is no file's."""
+    store = Path(path)
     if str(path) == ":memory:":
-        raise StoreError(named, "is no file", "leave `store` out: state is in memory then")
-    if not named.name or "\0" in str(path):
-        raise StoreError(named, "is no name of a file", "name a file")
+        raise StoreError(store, "is not a file path", "omit `store` to keep state in memory")
+    if not store.name or "\0" in str(path):
+        raise StoreError(store, "is not a file path", "name a file")
     try:
-        return named.expanduser()
+        return store.expanduser()
     except RuntimeError:
-        raise StoreError(named, "is in nobody's home", "name a place that there is") from None
+        raise StoreError(store, "unknown user in `~name`", "use an absolute path") from None
 
 
 def ensure_private_folder(folder: Path) -> None:
-    """Make the folder (0700) where there is none; see that nobody else can write into it.
+    """Create the folder (0700) if needed and check that only the user can write to it.
 
     Raises `StoreError`.
     """
     try:
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except FileExistsError:
-        raise StoreError(folder, "is no folder", "name another place, or move it away") from None
+        raise StoreError(folder, "is not a folder", "use another path, or move it away") from None
     except OSError as error:
         raise StoreError(
-            folder, f"cannot be made: {error.strerror}", "name a folder that you may write to"
+            folder, f"cannot be created: {error.strerror}", "use a folder that you can write to"
         ) from None
-    if found.st_uid != os.geteuid():
-        raise StoreError(folder, "belongs to somebody else", "name a folder of your own")
-    if found.st_mode & _WRITABLE_BY_OTHERS:
-        raise StoreError(
-            folder, "others can write into it", f"take that from them: chmod go-w {folder}"
-        )
+    if status.st_uid != os.geteuid():
+        raise StoreError(folder, "belongs to another user", "use a folder of your own")
+    if status.st_mode & WRITABLE_BY_OTHERS:
+        raise StoreError(folder, "is writable by other users", f"run chmod go-w {folder}")
 
 
 def ensure_private_file(file: Path) -> None:
-    """Make an empty file (0600) where there is none. Raises `StoreError`.
+    """Create an empty file (0600) if needed. Raises `StoreError`.
 
-    One that is there is left alone, and not even opened: to close it again would drop the locks
-    that another part of this process may hold on it (POSIX `fcntl` locks belong to the process).
+    An existing file is not even opened: closing it would drop the locks that another part of this
+    process may hold on it (POSIX `fcntl` locks belong to the process).
     """
     ensure_private_folder(file.parent)
     try:
@@ -87,17 +85,17 @@ def ensure_private_file(file: Path) -> None:
         require_regular_file(file)
     except OSError as error:
         raise StoreError(
-            file, f"cannot be made: {error.strerror}", "name a place that you may write to"
+            file, f"cannot be created: {error.strerror}", "use a path that you can write to"
         ) from None
 
 
 def require_regular_file(file: Path) -> None:
-    """See that no pipe, device or folder stands in a file's place. Raises `StoreError`."""
+    """Raise `StoreError` for a folder, pipe or device. A missing file is left to its opener."""
     try:
         mode = file.stat().st_mode
     except OSError:
-        return  # whoever opens it says why that cannot be done
+        return
     if stat.S_ISDIR(mode):
         raise StoreError(file, "is a folder", "name a file")
     if not stat.S_ISREG(mode):
-        raise StoreError(file, "is no regular file", "move it away, or name another place")
+        raise StoreError(file, "is not a regular file", "move it away, or use another path")

@@ -1,13 +1,12 @@
-"""What a store is: the promises that memory and SQLite both keep.
+"""The contract of a store, kept by the memory and SQLite stores alike.
 
-A store keeps what must outlive a call, and most of it a process: the key of fingerprints, the
-anchors of journals, who a session belongs to, constraints, the evidence for those to come, and what
-was used of the budgets that processes share. What a constraint or a piece of evidence says is not
-the store's business: it keeps bytes under a scope and a key. Times are integers, nanoseconds since
-1970 in UTC, and always given: a store has no clock, and tells what was used last by counting.
+A store keeps state that outlives a call, and most of it a process: the key of fingerprints, the
+anchors of journals, session locks, constraints and evidence, and the usage of shared budgets. It
+treats constraints and evidence as opaque bytes under a scope and a key. Callers pass every time, in
+nanoseconds since 1970 (UTC): a store has no clock, and orders uses by counting.
 
-Every method may raise `StoreError`. Each is atomic; what belongs together goes into one
-`transaction`. All are safe to use from many threads, and after a fork.
+Every method may raise `StoreError`. Each is atomic; use `transaction` to combine several. All are
+thread-safe and survive a fork.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from policyguard.evaluator.budgets.usage import BudgetUsage
 
 
 class Caps(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of each are kept at most; beyond that the least recently used go.
+    """The maximum number of each kind of record; beyond it the least recently used are evicted.
 
-    They are the policy's `bounds`; `anchors`, of which each session has one, are its `journals`.
+    The values are the policy's `bounds`; `anchors`, one per session, is `bounds.journals`.
     """
 
     constraints: int
@@ -34,10 +33,10 @@ class Caps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a session's journal was known to reach: kept apart from it, to find what was cut.
+    """The known extent of a session's journal, stored apart from it to detect truncation.
 
-    `chain` is the journal's own random id, `count` its number of lines, `hash` that of the last
-    of them, `size` what they measure in bytes.
+    `chain` is the journal's random id, `count` its number of lines, `hash` the last line's hash,
+    `size` its bytes.
     """
 
     session: str
@@ -48,10 +47,10 @@ class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AnchorStore(Protocol):
-    """The anchors of journals, one a session."""
+    """The anchors of journals, one per session."""
 
     def get(self, session: str) -> Anchor | None:
-        """The session's anchor."""
+        """Return the session's anchor."""
         ...
 
     def put(self, anchor: Anchor) -> None:
@@ -59,23 +58,22 @@ class AnchorStore(Protocol):
         ...
 
     def delete(self, session: str) -> None:
-        """Forget the session's anchor, if there is one."""
+        """Delete the session's anchor, if there is one."""
         ...
 
     def all(self) -> Iterable[Anchor]:
-        """All anchors, by session."""
+        """Return all anchors, by session."""
         ...
 
     def count_evicted(self) -> int:
-        """How many went because there were too many: without them, nothing proves their files."""
+        """Return how many anchors the cap evicted: nothing proves their journals."""
         ...
 
 
 class ConstraintRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A constraint as it is kept. `payload` says what it bans and is read by others.
+    """A stored constraint; `payload` is opaque.
 
-    `state` is the owner's word for where it stands in its life, but for `revoked`, which the
-    store itself sets and guards. `revoked_by` is who revoked it.
+    The caller chooses `state`, except for `revoked`, which only `ConstraintStore.revoke` sets.
     """
 
     id: str
@@ -88,14 +86,14 @@ class ConstraintRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 REVOKED = "revoked"
-"""The state of a constraint that a person or a program has taken back."""
+"""The state of a revoked constraint."""
 
 
 class ConstraintChanges(msgspec.Struct, frozen=True):
-    """What became of the constraints since a version.
+    """The constraints written since a version.
 
-    `records` are those written since; with `whole`, some were removed since, `records` are all
-    that there are, and any other is gone. `version` is what to ask from next time.
+    If `is_complete`, `records` are all constraints, and any other was deleted. Pass `version` to
+    the next `ConstraintStore.changes`.
     """
 
     version: int
@@ -104,81 +102,67 @@ class ConstraintChanges(msgspec.Struct, frozen=True):
 
 
 class ConstraintStore(Protocol):
-    """Learned constraints, found by scope and key whatever their number."""
+    """Learned constraints."""
 
-    def put(self, record: ConstraintRecord, *, revive: bool = False) -> bool:
-        """Write a constraint, new or known by its id.
-
-        One that has been revoked stays so: nothing is written and the answer is False, unless
-        `revive` says that this is meant.
-        """
+    def put(self, record: ConstraintRecord) -> bool:
+        """Write a constraint, new or existing; return False if its id is revoked."""
         ...
 
     def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - what it is called everywhere
-        """The constraint of this id."""
+        """Return the constraint with this id."""
         ...
 
-    def find(self, scope: str, key: str) -> tuple[ConstraintRecord, ...]:
-        """The constraints under exactly this scope and key, revoked ones too, by id."""
-        ...
-
-    def list(
-        self, scope: str | None = None, state: str | None = None
-    ) -> tuple[ConstraintRecord, ...]:
-        """All constraints, or those of a scope or state, by id."""
+    def list(self) -> tuple[ConstraintRecord, ...]:
+        """Return all constraints, by id."""
         ...
 
     def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
-        """Take a constraint back, for every process. None where there is none of this id."""
-        ...
-
-    def touch(self, ids: Iterable[str]) -> None:
-        """Note that these were used: they are the last to go where there are too many."""
+        """Revoke a constraint for every process; return None if the id is unknown."""
         ...
 
     def delete(self, id: str) -> None:  # noqa: A002 - as above
-        """Forget a constraint altogether, if there is one of this id."""
+        """Delete a constraint, if it exists."""
         ...
 
     def version(self) -> int:
-        """Grows with every change of the constraints, in whatever process. Cheap to ask.
+        """Return a number that grows with every change by any process. Cheap to call.
 
-        What it was inside a transaction that was then undone means nothing.
+        A version read in a transaction that was rolled back means nothing.
         """
         ...
 
     def changes(self, since: int) -> ConstraintChanges:
-        """What happened after version `since`; from 0, all there is."""
+        """Return the changes after version `since`; all constraints for 0."""
         ...
 
 
 class EvidenceStore(Protocol):
-    """Failures that are remembered and have not become a constraint."""
+    """Failures that have not become a constraint."""
 
     def get(self, scope: str, key: str) -> bytes | None:
-        """What is remembered under this scope and key."""
+        """Return the evidence under this scope and key."""
         ...
 
     def put(self, scope: str, key: str, payload: bytes) -> None:
-        """Remember under this scope and key, in place of what was there."""
+        """Set the evidence under this scope and key."""
         ...
 
-    def delete(self, scope: str, key: str | None = None) -> None:
-        """Forget what is under this scope and key; without a key, under the whole scope."""
+    def delete(self, scope: str, key: str) -> None:
+        """Delete the evidence under this scope and key."""
         ...
 
-    def list(self, scope: str | None = None) -> tuple[tuple[str, str, bytes], ...]:
-        """Scope, key and payload of each, by scope and key."""
+    def list(self) -> tuple[tuple[str, str, bytes], ...]:
+        """Return scope, key and payload of each, by scope and key."""
         ...
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a budget says of its purses. Amounts are integers, in units that only the budget knows.
+    """The settings of a budget's quotas. Amounts are integers in units that the budget defines.
 
-    `limit` is what may be drawn in all, or in the last `within` nanoseconds. `held`: what is drawn
-    beforehand is held until what was really used is known, and comes back where the holder dies;
-    `places`: nothing is ever used, only held. At most `draws` are remembered apart in a window;
-    `keys` is how many purses the budget may have.
+    `limit` caps the total, or the last `within` nanoseconds. With `reserves`, a charge is a
+    reservation until the real usage is known, and is freed when its holder dies; with
+    `counts_slots`, reservations never become usage. A window keeps at most `max_charges` separate
+    charges; a budget has at most `max_keys` quotas.
     """
 
     limit: int
@@ -190,7 +174,7 @@ class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotaKey(msgspec.Struct, frozen=True):
-    """Which purse: of which budget, under which key, in which scope (the key's first part)."""
+    """Identifies a quota: its budget, its key, and its scope (the first part of the key)."""
 
     budget: str
     key: str
@@ -198,92 +182,88 @@ class QuotaKey(msgspec.Struct, frozen=True):
 
 
 class Quota(Protocol):
-    """One holder's hand in a purse that any number of processes draw on.
+    """One holder's handle on a budget counter that any number of processes share.
 
-    What the holder has on lease it draws without asking anybody; what others have on lease and do
-    not use can be taken back from them, also where they sleep, are stopped or have died. What has
-    been drawn counts from then on, whatever becomes of the process. To be used by one thread at a
-    time, and outside transactions.
+    The holder charges its lease without coordination; other processes can reclaim what it leaves
+    unused, even while it sleeps, is stopped or has died. A charge counts from then on, whatever
+    happens to the process. Use it from one thread at a time, outside transactions.
     """
 
     @property
     def usage(self) -> BudgetUsage:
-        """What is known of the purse, as of the last `ask` or `look`: all holders' draws."""
+        """The usage by all holders, as of the last `try_charge_all` or `refresh`."""
         ...
 
     @property
     def granted(self) -> int:
-        """What was granted to the whole scope, if this is the purse of one key in it."""
+        """The amount granted to the whole scope, if this is the quota of one key in it."""
         ...
 
     @property
     def keys_when_full(self) -> int:
-        """How many purses the budget had when there was no room for this one; else 0."""
+        """The budget's number of quotas if it had no room for this one; else 0."""
         ...
 
     @property
     def has_reservation(self) -> bool:
-        """Whether anything is held."""
+        """Whether anything is reserved."""
         ...
 
     def has_room(self, amount: int) -> bool:
-        """Whether that much is on lease, so that `pay` will most likely do."""
+        """Return whether the lease covers `amount`, so that `try_charge` will most likely work."""
         ...
 
     def try_charge(self, amount: int, at: int | None) -> bool:
-        """Draw from what is on lease. False where that does not do: then `Purses.ask`."""
+        """Charge the lease. If it returns False, call `QuotaStore.try_charge_all`."""
         ...
 
     def charge(self, amount: int, at: int | None) -> None:
-        """Count what was used, however much is left. Negative: give back what was used at `at`."""
+        """Count usage, even beyond the limit. A negative amount refunds a charge made at `at`."""
         ...
 
     def reserve(self, amount: int) -> None:
-        """Hold something, however much is left. Negative: hold it no longer."""
+        """Reserve an amount, even beyond the limit. A negative amount ends a reservation."""
         ...
 
 
 class QuotaStore(Protocol):
-    """What scopes that processes share have used of their budgets, exactly."""
+    """The exact usage of budgets whose scopes processes share."""
 
     def open(self, key: QuotaKey, spec: QuotaSpec) -> Quota:
-        """A hand in a purse. Nothing is written until something is drawn."""
+        """Return a handle on a quota. Writes nothing until the first charge."""
         ...
 
     def try_charge_all(self, charges: Sequence[tuple[Quota, int]], at: int | None) -> bool:
-        """Draw these amounts, all or none, whoever has what is left on lease.
+        """Charge all these amounts or none, reclaiming unused leases of others.
 
-        May take more on lease for the holder: the less, the less is left. The first draw begins
-        the purse's time. Afterwards each `account` says what stood there before the draw.
+        May extend the holder's leases: the less remains, the smaller they are. The first charge
+        starts the quota's time. Each `usage` then shows the state before the charge.
         """
         ...
 
     def refresh(self, quotas: Sequence[Quota], at: int | None, *, settle: bool = False) -> None:
-        """Bring `account` up to date; with `settle` also with what the dead held or used."""
+        """Update each `usage`; with `settle`, also reclaim the leases of dead holders."""
         ...
 
     def grant(self, key: QuotaKey, amount: int) -> None:
-        """Raise the limit of a purse; of a whole scope where its key is the scope's."""
+        """Raise a quota's limit; every limit in the scope if the key is the scope's."""
         ...
 
     def close(self, quotas: Sequence[Quota]) -> None:
-        """Give back what is on lease. The purses may be used again."""
+        """Return the leases of these quotas, which may be used again."""
         ...
 
 
 class SessionLock(Protocol):
-    """A session is this process's own until the lease is closed, or the process has died.
-
-    A lease that nobody has any more is closed.
-    """
+    """Exclusive ownership of a session, until it is released or dropped, or the process dies."""
 
     @property
     def is_held(self) -> bool:
-        """Whether it is held, by this very process: a forked child does not inherit it."""
+        """Whether this very process holds the lock: a forked child does not inherit it."""
         ...
 
     def release(self) -> None:
-        """Give the session up."""
+        """Release the session."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -297,11 +277,11 @@ class SessionLock(Protocol):
 
 
 class Store(Protocol):
-    """One place where state lasts."""
+    """One place for lasting state."""
 
     @property
     def fingerprint_key(self) -> bytes:
-        """32 random bytes, the same as long as the store lives: the key of its fingerprints."""
+        """The key of the store's fingerprints: 32 random bytes that never change."""
         ...
 
     @property
@@ -311,33 +291,30 @@ class Store(Protocol):
 
     @property
     def constraints(self) -> ConstraintStore:
-        """What has been learned."""
+        """The learned constraints."""
         ...
 
     @property
     def evidence(self) -> EvidenceStore:
-        """What may come to be learned."""
+        """The evidence for future constraints."""
         ...
 
     @property
     def quotas(self) -> QuotaStore:
-        """What shared scopes have used of their budgets."""
+        """The usage of shared budgets."""
         ...
 
-    def lock_session(self, session: str, *, shared: bool = False) -> SessionLock:
-        """Take a session; `SessionBusyError` where another process has it.
-
-        Any number may have it at once where all of them ask for it as `shared`.
-        """
+    def lock_session(self, session: str) -> SessionLock:
+        """Lock a session; raise `SessionBusyError` if another process or guard holds it."""
         ...
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All that is read and written inside is one step, to threads and processes alike.
+        """Make all reads and writes inside one step, to threads and processes alike.
 
-        An exception undoes it all. May be nested: the outermost one counts.
+        An exception rolls everything back. Transactions nest: the outermost one counts.
         """
         ...
 
     def close(self) -> None:
-        """Free what is held open. The store may be used again: it opens anew."""
+        """Release resources. The store reopens when it is used again."""
         ...

@@ -21,7 +21,7 @@ from policyguard.journal.chain import parse_link
 from policyguard.journal.verify import verify
 from policyguard.model.event import Admitted, Completed, Event
 from policyguard.store.memory.store import MemoryStore
-from tests.journal.world import BEGIN, CAPS, SECOND
+from tests.journal.setup import BEGIN, CAPS, SECOND
 
 POLICY = """
 policyguard: 1

@@ -12,7 +12,7 @@ from policyguard import Guard
 from policyguard.cli import main
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.store.memory.store import MemoryStore
-from tests.journal.world import CAPS
+from tests.journal.setup import CAPS
 
 POLICY = "policyguard: 1\nname: keyed\nbudgets: {few: {calls: 3}}\n"
 

@@ -39,7 +39,9 @@ by_type: dict[Any, st.SearchStrategy[Any]] = {
     tuple[float, ...]: st.lists(numbers, max_size=3).map(tuple),
 }
 by_type[tuple[Observation, ...]] = st.lists(
-    st.builds(Observation, point=by_type[dict[str, Any]], seq=by_type[int], since=by_type[int]),
+    st.builds(
+        Observation, point=by_type[dict[str, Any]], seq=by_type[int], last_change=by_type[int]
+    ),
     max_size=2,
 ).map(tuple)
 
@@ -67,7 +69,7 @@ def _properties(kind: str) -> dict[str, dict[str, Any]]:
 
 
 def _shape(schema: dict[str, Any]) -> dict[str, Any]:
-    """What a schema allows, without its words."""
+    """Return a schema without its descriptions."""
     if "anyOf" in schema:
         types = [part["type"] for part in schema["anyOf"]]
         return {"type": types, **{k: v for k, v in schema.items() if k == "default"}}
@@ -84,7 +86,7 @@ def _shape(schema: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def test_the_schema_knows_each_kind_of_event_and_no_other() -> None:
+def test_the_schema_has_each_type_of_event_and_no_other() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert [ref["$ref"] for ref in SCHEMA["oneOf"]] == [f"#/$defs/{kind}" for kind in KINDS]
 
@@ -95,7 +97,7 @@ def test_the_schema_has_the_fields_of_the_model_with_their_types_and_defaults(ki
     generated = components[KINDS[kind].__name__]["properties"]
     expected = {name: _shape(schema) for name, schema in generated.items()}
     structs = dict.fromkeys(("charges", "insisted", "asks", "raised"), "Charge") | {
-        "lessons": "Lesson"
+        "lessons": "Observation"
     }
     for name, struct in structs.items():
         if name in expected:
@@ -109,7 +111,7 @@ def test_the_schema_has_the_fields_of_the_model_with_their_types_and_defaults(ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_key_of_the_schema_says_what_it_is(kind: str) -> None:
+def test_each_key_of_the_schema_has_a_description(kind: str) -> None:
     for name, schema in _properties(kind).items():
         assert schema["description"].endswith((".", "CEL.")), name
 
@@ -133,7 +135,7 @@ def test_a_line_of_a_journal_is_read_as_its_event_and_validates(
     if masked and isinstance(event, (Admitted, Refused)):
         known = msgspec.structs.replace(event, args=None)
     assert decode(line[:-1]) == known
-    assert decode(json.dumps(json.loads(line))) == known  # as another program would write it
+    assert decode(json.dumps(json.loads(line))) == known  # as another program would format it
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(line))
 
 
@@ -145,7 +147,7 @@ def test_a_line_of_a_journal_is_read_as_its_event_and_validates(
         ({"hash": "0"}, "unknown field `hash`"),
     ],
 )
-def test_nothing_else_is_tolerated(added: dict[str, Any], reason: str) -> None:
+def test_other_fields_are_refused(added: dict[str, Any], reason: str) -> None:
     with pytest.raises(LineError) as error:
         decode(json.dumps({"event": "closed", "session": "s", **added}))
     assert reason in str(error.value)
@@ -173,7 +175,7 @@ def test_defaults_are_left_out_of_the_line() -> None:
     }
 
 
-def test_a_result_that_stands_in_the_line_is_taken_as_explicit() -> None:
+def test_a_result_in_the_line_is_explicit() -> None:
     event = decode('{"event":"completed","session":"s","call":"c0","ok":false}')
     assert event == Completed("s", call="c0", ok=False, provenance="explicit")
 
@@ -201,13 +203,13 @@ def test_a_result_that_stands_in_the_line_is_taken_as_explicit() -> None:
         ),
     ],
 )
-def test_a_line_that_is_no_event_is_refused_with_its_place(line: bytes, reason: str) -> None:
+def test_a_line_that_is_not_an_event_is_refused_with_its_position(line: bytes, reason: str) -> None:
     with pytest.raises(LineError) as error:
         decode(line)
     assert reason in str(error.value)
 
 
-def test_brackets_inside_text_are_no_nesting() -> None:
+def test_brackets_inside_text_do_not_nest() -> None:
     text = '[{\\"' * 400
     line = f'{{"event":"completed","session":"s","text":"{text}"}}'
     event = decode(line)

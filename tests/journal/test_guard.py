@@ -1,4 +1,4 @@
-"""The journal of a live guard: what is read back folds to the state that was lived."""
+"""The journal of a live guard: its events fold to the state of the live run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policyguard.journal.redaction import Redaction
 from policyguard.journal.verify import verify
 from policyguard.model.event import Event
 from policyguard.model.policy import RedactionMode
-from tests.journal.world import BEGIN, SECOND, World
+from tests.journal.setup import BEGIN, SECOND, JournalSetup
 
 POLICY = """
 policyguard: 1
@@ -42,12 +42,12 @@ STEPS = st.lists(
 )
 
 
-def seen(value: Any, known: dict[int, int]) -> Any:
-    """All that a state holds, as plain values."""
+def to_plain(value: Any, known: dict[int, int]) -> Any:
+    """Convert a state to plain values."""
     if isinstance(value, dict):
-        return {repr(key): seen(item, known) for key, item in value.items()}
+        return {repr(key): to_plain(item, known) for key, item in value.items()}
     if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
-        return [seen(item, known) for item in value]
+        return [to_plain(item, known) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted(map(repr, value))
     if type(value).__module__.startswith("policyguard.evaluator"):
@@ -55,12 +55,21 @@ def seen(value: Any, known: dict[int, int]) -> Any:
             return f"<{known[id(value)]}>"
         known[id(value)] = len(known)
         names = getattr(value, "__struct_fields__", None) or type(value).__slots__
-        # What was said, and what is found again when it is wanted: nothing is counted by it.
-        hidden = {"args", "targets", "ground", "_walks", "known", "walk", "_view", "_over"}
+        # Redacted arguments and caches: no limit counts them.
+        ignored = {
+            "args",
+            "targets",
+            "activation_context",
+            "_bound_plans",
+            "plans_by_tool",
+            "bound_plan",
+            "_activation",
+            "_is_completed",
+        }
         return {
-            name: seen(getattr(value, name), known)
+            name: to_plain(getattr(value, name), known)
             for name in names
-            if name not in hidden and hasattr(value, name)
+            if name not in ignored and hasattr(value, name)
         }
     return value
 
@@ -68,21 +77,21 @@ def seen(value: Any, known: dict[int, int]) -> Any:
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(steps=STEPS, kept=st.sampled_from(["keep", "mask", "hash", "drop"]))
-def test_the_journal_folds_to_the_same_state_as_the_events_that_were_lived(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str]], kept: RedactionMode
+@given(steps=STEPS, mode=st.sampled_from(["keep", "mask", "hash", "drop"]))
+def test_the_journal_folds_to_the_same_state_as_the_live_events(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, str]], mode: RedactionMode
 ) -> None:
-    folder = tmp_path_factory.mktemp("world")
+    folder = tmp_path_factory.mktemp("journal")
     (folder / "policy.yaml").write_text(POLICY)
     compiled = compile_policy(folder / "policy.yaml")
-    redact = Redaction(args=kept, results=kept, fingerprinter=compiled.fingerprinter)
-    world = World(folder, redact=redact.by_event_type)
+    redaction = Redaction(args=mode, results=mode, fingerprinter=compiled.fingerprinter)
+    setup = JournalSetup(folder, redactions=redaction.by_event_type)
     now = iter(range(BEGIN, BEGIN * 2, SECOND))
-    lived: list[Event] = []
+    live: list[Event] = []
 
     def listen(event: Event) -> None:
-        lived.append(event)
-        world.journal.write(event)
+        live.append(event)
+        setup.journal.write(event)
 
     guard = Guard(compiled, clock=lambda: next(now), listener=listen)
     session = guard.session("s", agent="coder")
@@ -100,11 +109,11 @@ def test_the_journal_folds_to_the_same_state_as_the_events_that_were_lived(
         elif decision.allowed and then != "nothing":
             error = "boom" if then == "error" else None
             session.record(decision, result=f"{word} done", error=error, cost=0.1)
-    assert len(lived) > len(steps)
+    assert len(live) > len(steps)
     states = EngineState(), EngineState()
-    for event in lived:
+    for event in live:
         fold(compiled.evaluator, states[0], event)
-    for event in world.journal.read_events("s"):
+    for event in setup.journal.read_events("s"):
         fold(compiled.evaluator, states[1], event)
-    assert seen(states[1], {}) == seen(states[0], {})
-    assert not verify([world.folder], anchors=world.anchors).has_failed
+    assert to_plain(states[1], {}) == to_plain(states[0], {})
+    assert not verify([setup.folder], anchors=setup.anchors).has_failed

@@ -19,7 +19,7 @@ from policyguard.journal.verify import verify
 from policyguard.model.event import Admitted, Closed, Started, TurnStarted
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
-from tests.journal.world import World, run
+from tests.journal.setup import JournalSetup, run
 
 CAPS = Caps(constraints=10, evidence=10, anchors=100_000)
 
@@ -33,8 +33,8 @@ from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.protocol import Caps
 folder = Path(sys.argv[1])
 store = SqliteStore(folder / "store.db", caps=Caps(constraints=10, evidence=10, anchors=100_000))
-journal = Journal(folder / "journal", store.anchors, redact={},
-                  sync=sys.argv[2] == "fsync", largest=10**6, open_files=8)
+journal = Journal(folder / "journal", store.anchors, redactions={},
+                  sync=sys.argv[2] == "fsync", max_field_bytes=10**6, max_open_files=8)
 """
 WRITE_ON = """
 print("up", flush=True)
@@ -58,7 +58,7 @@ def start(
     )
 
 
-def reopened(folder: Path) -> tuple[SqliteStore, Journal]:
+def reopen(folder: Path) -> tuple[SqliteStore, Journal]:
     store = SqliteStore(folder / "store.db", caps=CAPS)
     return store, Journal(
         folder / "journal",
@@ -80,7 +80,7 @@ journal.close()
 """
     processes = [start(tmp_path, code, f"p{number}") for number in range(8)]
     while any(process.poll() is None for process in processes):
-        store, journal = reopened(tmp_path)
+        store, journal = reopen(tmp_path)
         if journal.folder.exists():  # verified while it is being written
             assert not verify([journal.folder], anchors=store.anchors).has_failed
         time.sleep(0.05)
@@ -91,27 +91,25 @@ journal.close()
     assert (result.files, result.lines, result.findings) == (24, 8 * 330, ())
 
 
-def killed(folder: Path, seconds: float, name: str) -> int:
-    """Let a process write until it is killed; how many calls it had been told were written."""
+def kill_writer(folder: Path, seconds: float, name: str) -> int:
+    """Kill a writing process; return how many calls `write` acknowledged."""
     process = start(folder, WRITE_ON, name)
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
     time.sleep(seconds)
     process.kill()
-    said, _ = process.communicate()
-    return said.count(b".")
+    output, _ = process.communicate()
+    return output.count(b".")
 
 
 @pytest.mark.parametrize("rounds", [12, pytest.param(60, marks=pytest.mark.slow)])
-def test_a_process_that_is_killed_loses_no_event_and_fails_no_chain(
-    tmp_path: Path, rounds: int
-) -> None:
-    """The sessions go on from round to round, on what the killed process left behind."""
-    chance = random.Random(7)  # noqa: S311 - moments to kill at are no secret
+def test_a_killed_process_loses_no_event_and_breaks_no_chain(tmp_path: Path, rounds: int) -> None:
+    """In each round the sessions continue what the killed process left behind."""
+    chance = random.Random(7)  # noqa: S311 - not a secret
     written = 0
     for _ in range(rounds):
-        written += killed(tmp_path, chance.uniform(0, 0.12), "s")
-        store, journal = reopened(tmp_path)
+        written += kill_writer(tmp_path, chance.uniform(0, 0.12), "s")
+        store, journal = reopen(tmp_path)
         result = verify([journal.folder], anchors=store.anchors)
         assert not result.has_failed, result.findings
         store.close()
@@ -128,7 +126,7 @@ def test_a_process_that_is_killed_loses_no_event_and_fails_no_chain(
     assert verify([journal.folder], anchors=store.anchors).findings == ()
 
 
-def test_eight_processes_that_are_killed(tmp_path: Path) -> None:
+def test_eight_killed_processes(tmp_path: Path) -> None:
     processes = [start(tmp_path, WRITE_ON, f"p{number}") for number in range(8)]
     for process in processes:
         assert process.stdout is not None
@@ -136,17 +134,17 @@ def test_eight_processes_that_are_killed(tmp_path: Path) -> None:
     time.sleep(0.2)
     for process in processes:
         process.kill()
-    told = [process.communicate()[0].count(b".") for process in processes]
-    store, journal = reopened(tmp_path)
+    acknowledged = [process.communicate()[0].count(b".") for process in processes]
+    store, journal = reopen(tmp_path)
     assert not verify([journal.folder], anchors=store.anchors).has_failed
-    for number, written in enumerate(told):
+    for number, written in enumerate(acknowledged):
         sessions = [f"p{number}-{part}" for part in range(3)]
         calls = [e for s in sessions for e in journal.read_events(s) if isinstance(e, Admitted)]
         assert written <= len(calls) <= written + 1
 
 
-def test_a_write_that_is_interrupted_leaves_a_chain_that_holds(tmp_path: Path) -> None:
-    """A signal may come between a line and our knowing of it."""
+def test_an_interrupted_write_leaves_an_intact_chain(tmp_path: Path) -> None:
+    """A signal may come right after a write."""
     code = """
 import signal
 def stop(_, frame):
@@ -167,42 +165,42 @@ journal.write(Closed("s"))
 print(interrupted)
 """
     process = start(tmp_path, code)
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert int(said) > 0
-    store, journal = reopened(tmp_path)
+    assert int(output) > 0
+    store, journal = reopen(tmp_path)
     result = verify([journal.folder], anchors=store.anchors)
     assert result.findings == ()
     assert result.lines > 2000
 
 
-def in_child(world: World, session: str) -> str:
+def in_child(setup: JournalSetup, session: str) -> str:
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         try:
-            world.write(TurnStarted(session))
-            said = "written"
+            setup.write(TurnStarted(session))
+            output = "written"
         except JournalError as error:
-            said = str(error)
-        os.write(writer, said.encode())
+            output = str(error)
+        os.write(writer, output.encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        said = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return output
 
 
 def test_a_forked_child_leaves_its_parents_sessions_alone(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(Started("s"))
-    said = in_child(world, "s")
-    assert "belongs to the process that this one was forked from; open a session of" in said
-    assert in_child(world, "t") == "written"
-    world.write(TurnStarted("s"))
-    assert list(world.journal.read_events("s")) == [Started("s"), TurnStarted("s")]
-    other = world.opened()
+    setup = JournalSetup(tmp_path)
+    setup.write(Started("s"))
+    output = in_child(setup, "s")
+    assert "belongs to the process that this one was forked from; use another session id" in output
+    assert in_child(setup, "t") == "written"
+    setup.write(TurnStarted("s"))
+    assert list(setup.journal.read_events("s")) == [Started("s"), TurnStarted("s")]
+    other = setup.reopen()
     with pytest.raises(JournalError, match="is being written"):
         other.write(TurnStarted("s"))
     other.write(TurnStarted("u"))
@@ -221,7 +219,7 @@ try:
 except JournalError as error:
     print(error)
 if sys.argv[3] == "limited":
-    print(journal.path("s").read_bytes()[-3:])
+    print(journal.path_of("s").read_bytes()[-3:])
 try:
     journal.write(Admitted("s", call="again", tool="t", args={"x": "y" * 300}))
 except JournalError as error:
@@ -232,20 +230,20 @@ if sys.argv[3] == "limited":
 """
 
 
-def test_a_full_disk_is_told_and_leaves_whole_lines(tmp_path: Path) -> None:
-    said, _ = start(tmp_path, FILL, "limited").communicate(timeout=60)
-    error, end, number = said.decode().splitlines()
+def test_a_full_disk_is_an_error_and_leaves_complete_lines(tmp_path: Path) -> None:
+    output, _ = start(tmp_path, FILL, "limited").communicate(timeout=60)
+    error, end, number = output.decode().splitlines()
     assert f"{tmp_path}/journal/s-" in error
     assert "cannot be written: File too large; lift the limit" in error
     assert end == r"""b'"}\n'"""
-    store, journal = reopened(tmp_path)
+    store, journal = reopen(tmp_path)
     assert not verify([journal.folder], anchors=store.anchors).has_failed
     assert len(list(journal.read_events("s"))) == int(number) + 1 > 20  # there was room again
     journal.write(Closed("s"))
     assert verify([journal.folder], anchors=store.anchors).findings == ()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a disk of one's own can be mounted by root only")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
 def test_a_disk_without_room(tmp_path: Path) -> None:
     (tmp_path / "fill.py").write_text(PREAMBLE + FILL)
     (tmp_path / "journal").mkdir(mode=0o700)
@@ -258,7 +256,7 @@ def test_a_disk_without_room(tmp_path: Path) -> None:
         check=False,
     )
     if "mount" in done.stderr or "unshare" in done.stderr:
-        pytest.skip("no disk can be mounted here")
+        pytest.skip("cannot mount a disk here")
     error, number, *lines = done.stdout.splitlines()
     assert "cannot be written: No space left on device; make room" in error
     assert len(lines) == int(number) > 20
@@ -267,7 +265,7 @@ def test_a_disk_without_room(tmp_path: Path) -> None:
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """A folder that other users can get to: pytest keeps its own to itself."""
+    """A folder that other users can reach, unlike pytest's own."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -275,54 +273,59 @@ def outside() -> Iterator[Path]:
 
 def test_a_folder_without_permission(outside: Path) -> None:
     (outside / "journal").mkdir(mode=0o700)
-    said, _ = start(outside, FILL, "nobody" if os.geteuid() == 0 else "s").communicate(timeout=60)
+    output, _ = start(outside, FILL, "nobody" if os.geteuid() == 0 else "s").communicate(timeout=60)
     if os.geteuid() == 0:
-        assert "cannot be written: Permission denied; see that the folder" in said.decode()
+        assert (
+            "cannot be written: Permission denied; check that you can write to the folder"
+            in output.decode()
+        )
 
 
-def test_a_place_where_no_folder_can_be(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("")
-    with pytest.raises(JournalError, match="journal: is no folder; name another place"):
-        World(tmp_path)
+    with pytest.raises(JournalError, match="journal: is not a folder; use another path"):
+        JournalSetup(tmp_path)
 
 
-def test_a_folder_that_others_can_write_into(tmp_path: Path) -> None:
+def test_a_folder_writable_by_others(tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     (tmp_path / "journal").chmod(0o777)
-    with pytest.raises(JournalError, match="others can write into it"):
-        World(tmp_path)
+    with pytest.raises(JournalError, match="is writable by other users"):
+        JournalSetup(tmp_path)
 
 
-def test_a_folder_that_has_gone(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.folder.rmdir()
-    with pytest.raises(JournalError, match="No such file or directory; see that the folder is"):
-        world.write(Started("s"))
+def test_a_removed_folder(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.folder.rmdir()
+    with pytest.raises(
+        JournalError, match="No such file or directory; check that the folder still exists"
+    ):
+        setup.write(Started("s"))
 
 
 def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    setup = JournalSetup(tmp_path)
     target = tmp_path / "target"
     target.write_text("precious")
-    world.journal.path_of("s").symlink_to(target)
+    setup.journal.path_of("s").symlink_to(target)
     with pytest.raises(JournalError, match="it is a symbolic link"):
-        world.write(Started("s"))
+        setup.write(Started("s"))
     assert target.read_text() == "precious"
 
 
 def test_a_device_or_pipe_in_place_of_the_file(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    os.mkfifo(world.journal.path_of("s"))
-    with pytest.raises(JournalError, match="is no regular file; move it away"):
-        world.write(Started("s"))
+    setup = JournalSetup(tmp_path)
+    os.mkfifo(setup.journal.path_of("s"))
+    with pytest.raises(JournalError, match="is not a regular file; move it away"):
+        setup.write(Started("s"))
 
 
-def test_an_error_in_one_session_is_none_in_another(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run(close=False))
-    os.mkfifo(world.journal.path_of("t"))
+def test_an_error_in_one_session_does_not_affect_another(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run(close=False))
+    os.mkfifo(setup.journal.path_of("t"))
     with pytest.raises(JournalError):
-        world.write(Started("t"))
-    world.journal.path_of("t").unlink()
-    world.write(Closed("s"), Started("t"))
-    assert (len(world.lines("s")), len(world.lines("t"))) == (10, 1)
+        setup.write(Started("t"))
+    setup.journal.path_of("t").unlink()
+    setup.write(Closed("s"), Started("t"))
+    assert (len(setup.lines("s")), len(setup.lines("t"))) == (10, 1)

@@ -1,4 +1,4 @@
-"""A process may die at any byte: the next one goes on, and no honest chain fails."""
+"""A process may die at any byte: the next one continues, and no honest chain fails."""
 
 from __future__ import annotations
 
@@ -9,121 +9,121 @@ import pytest
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.verify import verify
 from policyguard.model.event import Started, TurnStarted
-from tests.journal.world import World, run
+from tests.journal.setup import JournalSetup, run
 
 
-def codes(world: World) -> list[str]:
-    return [one.code for one in verify([world.folder], anchors=world.anchors).findings]
+def codes(setup: JournalSetup) -> list[str]:
+    return [finding.code for finding in verify([setup.folder], anchors=setup.anchors).findings]
 
 
-def cut(world: World, size: int) -> None:
-    path = world.journal.path_of("s")
+def truncate(setup: JournalSetup, size: int) -> None:
+    path = setup.journal.path_of("s")
     path.write_bytes(path.read_bytes()[:size])
 
 
 def test_death_at_any_byte_after_the_anchor_is_repaired_and_reported(tmp_path: Path) -> None:
     for keep in range(1, 10_000):
-        world = World(tmp_path / str(keep))
-        world.write(*run(close=False))
-        anchor = world.anchors.get("s")
+        setup = JournalSetup(tmp_path / str(keep))
+        setup.write(*run(close=False))
+        anchor = setup.anchors.get("s")
         assert anchor is not None
-        assert (anchor.count, len(world.lines())) == (8, 9)
-        last = world.lines()[-1]
+        assert (anchor.count, len(setup.lines())) == (8, 9)
+        last = setup.lines()[-1]
         if keep > len(last):
             break
-        cut(world, anchor.size + keep)
+        truncate(setup, anchor.size + keep)
         whole, torn = keep == len(last), keep < len(last)
-        result = verify([world.folder], anchors=world.anchors)
+        result = verify([setup.folder], anchors=setup.anchors)
         assert not result.has_failed
-        assert [one.code for one in result.findings] == (
+        assert [finding.code for finding in result.findings] == (
             ["journal/torn-line"] if torn else ["journal/unanchored"]
         )
-        world.restart()
-        world.write(TurnStarted("s"))
+        setup.restart()
+        setup.write(TurnStarted("s"))
         adopted = whole or keep == len(last) - 1  # all but the line feed is there
         kept = run(close=False)[: 8 + adopted]
-        assert list(world.journal.read_events("s")) == [*kept, TurnStarted("s")]
-        said = ["journal/torn-line"] * torn + ["journal/unanchored"] * adopted
-        assert [one.code for one in world.reported] == said
-        assert codes(world) == []
+        assert list(setup.journal.read_events("s")) == [*kept, TurnStarted("s")]
+        expected = ["journal/torn-line"] * torn + ["journal/unanchored"] * adopted
+        assert [finding.code for finding in setup.findings] == expected
+        assert codes(setup) == []
     else:
         pytest.fail("the last line has no end")
 
 
 def test_death_in_the_first_line(tmp_path: Path) -> None:
-    whole = World(tmp_path / "whole")
+    whole = JournalSetup(tmp_path / "whole")
     whole.write(Started("s"))
     size = len(whole.lines()[0])
     for keep in range(size):
-        world = World(tmp_path / str(keep))
-        world.write(Started("s"))
-        cut(world, keep)
-        assert not verify([world.folder], anchors=world.anchors).has_failed
-        world.restart()
-        world.write(TurnStarted("s"))
+        setup = JournalSetup(tmp_path / str(keep))
+        setup.write(Started("s"))
+        truncate(setup, keep)
+        assert not verify([setup.folder], anchors=setup.anchors).has_failed
+        setup.restart()
+        setup.write(TurnStarted("s"))
         first = [Started("s")] if keep == size - 1 else []
-        assert list(world.journal.read_events("s")) == [*first, TurnStarted("s")]
-        assert codes(world) == []
+        assert list(setup.journal.read_events("s")) == [*first, TurnStarted("s")]
+        assert codes(setup) == []
 
 
-def test_what_was_cut_before_the_anchor_is_no_accident(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run())
-    whole = world.journal.path_of("s").read_bytes()
+def test_a_cut_before_the_anchor_is_an_error(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
+    whole = setup.journal.path_of("s").read_bytes()
     borders = [at + by for at in range(len(whole)) if whole[at : at + 1] == b"\n" for by in (0, 1)]
     for size in sorted({*range(0, len(whole), 37), *borders, len(whole) - 1} - {len(whole)}):
-        cut(world, size)
-        result = verify([world.folder], anchors=world.anchors)
+        truncate(setup, size)
+        result = verify([setup.folder], anchors=setup.anchors)
         assert result.has_failed
-        assert "journal/cut-tail" in [one.code for one in result.findings]
-        world.restart()
+        assert "journal/cut-tail" in [finding.code for finding in result.findings]
+        setup.restart()
         with pytest.raises(AlteredError, match=r"was altered: .*policyguard verify"):
-            world.write(TurnStarted("s"))
+            setup.write(TurnStarted("s"))
         with pytest.raises(AlteredError, match="was altered"):
-            list(world.journal.read_events("s"))
-        assert world.journal.path_of("s").stat().st_size == size
-        world.journal.path_of("s").write_bytes(whole)
-    world.restart()
-    world.write(TurnStarted("s"))
+            list(setup.journal.read_events("s"))
+        assert setup.journal.path_of("s").stat().st_size == size
+        setup.journal.path_of("s").write_bytes(whole)
+    setup.restart()
+    setup.write(TurnStarted("s"))
 
 
-def test_a_file_that_was_taken_away_is_not_begun_anew(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run())
-    world.journal.path_of("s").unlink()
+def test_a_removed_file_is_not_replaced(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
+    setup.journal.path_of("s").unlink()
     with pytest.raises(AlteredError):
-        world.write(Started("s"))
+        setup.write(Started("s"))
     with pytest.raises(AlteredError):
-        list(world.journal.read_events("s"))
+        list(setup.journal.read_events("s"))
 
 
-def test_a_file_that_ends_otherwise_than_it_was_anchored(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run())
-    path = world.journal.path_of("s")
-    anchor = world.anchors.get("s")
+def test_a_file_that_differs_from_its_anchor(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
+    path = setup.journal.path_of("s")
+    anchor = setup.anchors.get("s")
     assert anchor is not None
-    world.restart()
+    setup.restart()
     whole = path.read_bytes()
     path.write_bytes(whole[:100])
-    with pytest.raises(AlteredError, match=f"has 100 bytes where {len(whole)} were anchored"):
-        world.write(TurnStarted("s"))
-    other = World(tmp_path / "other")
-    other.write(*run())  # a chain that holds, of the same size
+    with pytest.raises(AlteredError, match=f"has 100 bytes, but {len(whole)} were anchored"):
+        setup.write(TurnStarted("s"))
+    other = JournalSetup(tmp_path / "other")
+    other.write(*run())  # an intact chain of the same size
     path.write_bytes(b"".join(other.lines()))
     assert path.stat().st_size == anchor.size
-    with pytest.raises(AlteredError, match="line 10 is not the one that was anchored"):
-        world.write(TurnStarted("s"))
-    with pytest.raises(AlteredError, match="line 10 is not the one that was anchored"):
-        list(world.journal.read_events("s"))
+    with pytest.raises(AlteredError, match="line 10 differs from the anchored one"):
+        setup.write(TurnStarted("s"))
+    with pytest.raises(AlteredError, match="line 10 differs from the anchored one"):
+        list(setup.journal.read_events("s"))
 
 
-def test_unanchored_lines_are_adopted_only_where_the_chain_holds(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run(close=False)[:7])  # anchored up to the second
-    good = world.lines()
-    world.restart()
-    path = world.journal.path_of("s")
+def test_unanchored_lines_are_adopted_only_if_the_chain_is_intact(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run(close=False)[:7])  # anchored up to the second
+    good = setup.lines()
+    setup.restart()
+    path = setup.journal.path_of("s")
     for bad in (
         [*good[:5], good[5].replace(b"read", b"wipe"), good[6]],
         [*good[:5], good[6]],
@@ -134,50 +134,50 @@ def test_unanchored_lines_are_adopted_only_where_the_chain_holds(tmp_path: Path)
     ):
         path.write_bytes(b"".join(bad))
         with pytest.raises(AlteredError, match="was altered: line"):
-            world.write(TurnStarted("s"))
+            setup.write(TurnStarted("s"))
     path.write_bytes(b"".join(good))
-    world.write(TurnStarted("s"))
-    assert [one.code for one in world.reported] == ["journal/unanchored"]
-    assert "5 lines" in world.reported[0].message
+    setup.write(TurnStarted("s"))
+    assert [finding.code for finding in setup.findings] == ["journal/unanchored"]
+    assert "5 lines" in setup.findings[0].message
 
 
 def test_without_an_anchor_the_whole_chain_is_followed(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run())
-    world.anchors.delete("s")
-    world.restart()
-    world.write(TurnStarted("s"))
-    assert len(list(world.journal.read_events("s"))) == 11
-    world.restart()
-    world.anchors.delete("s")
-    lines = world.lines()
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
+    setup.anchors.delete("s")
+    setup.restart()
+    setup.write(TurnStarted("s"))
+    assert len(list(setup.journal.read_events("s"))) == 11
+    setup.restart()
+    setup.anchors.delete("s")
+    lines = setup.lines()
     lines[1] = lines[1].replace(b'"at":1', b'"at":2', 1)
-    world.journal.path_of("s").write_bytes(b"".join(lines))
-    with pytest.raises(AlteredError, match="line 2 is not as it was written"):
-        world.write(TurnStarted("s"))
+    setup.journal.path_of("s").write_bytes(b"".join(lines))
+    with pytest.raises(AlteredError, match="line 2 was edited"):
+        setup.write(TurnStarted("s"))
 
 
-def test_opening_does_not_read_what_lies_before_the_anchor(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run())
-    world.restart()
-    path = world.journal.path_of("s")
+def test_opening_does_not_read_lines_before_the_anchor(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
+    setup.restart()
+    path = setup.journal.path_of("s")
     content = path.read_bytes()
     path.write_bytes(content.replace(b"pytest", b"python", 1))
-    world.write(TurnStarted("s"))  # costs the same however long the journal is …
-    assert codes(world) == ["journal/edited"]  # … and verify reads it all
+    setup.write(TurnStarted("s"))  # opening costs the same however long the journal is
+    assert codes(setup) == ["journal/edited"]  # verify reads all lines
     with pytest.raises(AlteredError):
-        list(world.journal.read_events("s"))
+        list(setup.journal.read_events("s"))
 
 
-def test_a_chain_goes_on_with_its_own_key_only(tmp_path: Path) -> None:
-    world = World(tmp_path, key=b"k" * 32)
-    world.write(Started("s"))
-    world.restart()
-    world.write(TurnStarted("s"))
-    assert len(list(world.journal.read_events("s"))) == 2
+def test_a_chain_continues_with_its_own_key_only(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path, key=b"k" * 32)
+    setup.write(Started("s"))
+    setup.restart()
+    setup.write(TurnStarted("s"))
+    assert len(list(setup.journal.read_events("s"))) == 2
     for key in (b"other", None):
-        world.more["key"] = key
-        world.restart()
-        with pytest.raises(JournalError, match="begun with another key, or without one; give"):
-            world.write(TurnStarted("s"))
+        setup.options["key"] = key
+        setup.restart()
+        with pytest.raises(JournalError, match="begun with another key, or without one; use"):
+            setup.write(TurnStarted("s"))

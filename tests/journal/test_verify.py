@@ -1,4 +1,4 @@
-"""`verify` finds whatever was done to a journal, and says what it was."""
+"""`verify` detects every change of a journal and explains it."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from policyguard.model.event import Closed, Event, Started, TurnStarted
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Anchor, Caps
 from policyguard.store.sqlite.store import SqliteAnchors, SqliteStore
-from tests.journal.world import CAPS, World, run
+from tests.journal.setup import CAPS, JournalSetup, run
 
 Lines = list[bytes]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    made = World(tmp_path)
-    made.write(*run("s"), *run("t"))
-    return made
+def setup(tmp_path: Path) -> JournalSetup:
+    created = JournalSetup(tmp_path)
+    created.write(*run("s"), *run("t"))
+    return created
 
 
-def after(world: World, change: Callable[[Lines], Lines]) -> VerifyResult:
-    """What is found once the session's lines have been changed."""
-    world.journal.path_of("s").write_bytes(b"".join(change(world.lines("s"))))
-    return verify([world.folder], anchors=world.anchors)
+def after(setup: JournalSetup, change: Callable[[Lines], Lines]) -> VerifyResult:
+    """Return the result after changing the session's lines."""
+    setup.journal.path_of("s").write_bytes(b"".join(change(setup.lines("s"))))
+    return verify([setup.folder], anchors=setup.anchors)
 
 
 def body(event: Event) -> str:
-    """An event's JSON as a chain takes it."""
+    """Return an event's JSON without its closing brace."""
     return encode(event)[:-1].decode()
 
 
-def told(result: VerifyResult) -> list[tuple[str, int | None]]:
-    return [(one.code.removeprefix("journal/"), one.line) for one in result.findings]
+def codes(result: VerifyResult) -> list[tuple[str, int | None]]:
+    return [(finding.code.removeprefix("journal/"), finding.line) for finding in result.findings]
 
 
 def forged(lines: Lines, at: int, **changes: object) -> Lines:
-    """The lines with one changed, and all from there on hashed anew, as who has no key can."""
+    """Return the lines with one changed and all from there on rehashed, without a key."""
     out = lines[:at]
     prev = json.loads(lines[at])["prev"]
     for line in lines[at:]:
@@ -58,27 +58,27 @@ def forged(lines: Lines, at: int, **changes: object) -> Lines:
         chain = value.get("chain", "")
         for name in ("seq", "chain", "prev", "hash"):
             value.pop(name, None)
-        anew = Chain(Hasher(), chain, len(out), prev)
-        out.append(anew.seal(json.dumps(value)[:-1], masked=False))
-        prev = anew.hash
+        writer = Chain(Hasher(), chain, len(out), prev)
+        out.append(writer.seal(json.dumps(value)[:-1], masked=False))
+        prev = writer.hash
     return out
 
 
-def test_an_honest_journal_has_nothing_to_tell(world: World) -> None:
-    result = verify([world.folder], anchors=world.anchors)
+def test_an_honest_journal_has_no_findings(setup: JournalSetup) -> None:
+    result = verify([setup.folder], anchors=setup.anchors)
     assert (result.files, result.lines, result.findings) == (2, 20, ())
     assert not result.has_failed
 
 
-def test_lines_beyond_the_anchor_are_told_and_no_failure(world: World) -> None:
-    world.write(Started("s"), TurnStarted("s"), Started("s"), Started("s"))
-    result = verify([world.folder], anchors=world.anchors)
-    assert told(result) == [("unanchored", 13)]
+def test_lines_beyond_the_anchor_are_reported_and_no_failure(setup: JournalSetup) -> None:
+    setup.write(Started("s"), TurnStarted("s"), Started("s"), Started("s"))
+    result = verify([setup.folder], anchors=setup.anchors)
+    assert codes(result) == [("unanchored", 13)]
     assert not result.has_failed
 
 
-def test_any_field_of_any_line_that_was_edited(world: World) -> None:
-    lines = world.lines("s")
+def test_any_field_of_any_line_that_was_edited(setup: JournalSetup) -> None:
+    lines = setup.lines("s")
     edits = 0
     for number, line in enumerate(lines):
         for name, value in json.loads(line).items():
@@ -88,12 +88,12 @@ def test_any_field_of_any_line_that_was_edited(world: World) -> None:
             for other in {b"null", b'"x"', b"1"} - {written.encode()}:
                 changed = line.replace(before, f'"{name}":'.encode() + other, 1)
                 edited = [*lines[:number], changed, *lines[number + 1 :]]
-                result = after(world, lambda _, edited=edited: edited)
+                result = after(setup, lambda _, edited=edited: edited)
                 assert result.has_failed
-                assert ("edited", number + 1) in told(result), (number, name, told(result))
+                assert ("edited", number + 1) in codes(result), (number, name, codes(result))
                 edits += 1
     assert edits > 200
-    assert not after(world, lambda _: lines).has_failed
+    assert not after(setup, lambda _: lines).has_failed
 
 
 @pytest.mark.parametrize(
@@ -140,105 +140,105 @@ def test_any_field_of_any_line_that_was_edited(world: World) -> None:
         ),
     ],
 )
-def test_what_was_done_is_told(
-    world: World, change: Callable[[Lines], Lines], expected: list[tuple[str, int | None]]
+def test_each_change_is_explained(
+    setup: JournalSetup, change: Callable[[Lines], Lines], expected: list[tuple[str, int | None]]
 ) -> None:
-    result = after(world, change)
+    result = after(setup, change)
     assert result.has_failed
-    assert told(result) == expected
-    assert {one.file for one in result.findings} == {str(world.journal.path_of("s"))}
-    assert all(one.help for one in result.findings)
+    assert codes(result) == expected
+    assert {finding.file for finding in result.findings} == {str(setup.journal.path_of("s"))}
+    assert all(finding.help for finding in result.findings)
 
 
-def test_an_inserted_line_that_was_hashed_well(world: World) -> None:
-    """Between lines 4 and 5, with a place and a link of its own: the next does not follow it."""
-    lines = world.lines("s")
+def test_an_inserted_line_with_a_valid_hash(setup: JournalSetup) -> None:
+    """It is inserted between lines 4 and 5; the next line does not follow it."""
+    lines = setup.lines("s")
     prev = json.loads(lines[3])["hash"]
-    made = Chain(Hasher(), "", 4, prev).seal(body(TurnStarted("s")), masked=False)
-    result = after(world, lambda ls: [*ls[:4], made, *ls[4:]])
+    line = Chain(Hasher(), "", 4, prev).seal(body(TurnStarted("s")), masked=False)
+    result = after(setup, lambda ls: [*ls[:4], line, *ls[4:]])
     assert result.has_failed
-    assert told(result)[0] == ("inserted", 6)
+    assert codes(result)[0] == ("inserted", 6)
 
 
-def test_a_line_replaced_and_hashed_anew(world: World) -> None:
-    lines = world.lines("s")
+def test_a_line_replaced_and_rehashed(setup: JournalSetup) -> None:
+    lines = setup.lines("s")
     replaced = forged(lines, 4, tokens=1)[4]
-    result = after(world, lambda ls: [*ls[:4], replaced, *ls[5:]])
-    assert told(result) == [("edited", 6)]
-    assert "does not follow the line before: one of the two was replaced" in str(result.findings)
+    result = after(setup, lambda ls: [*ls[:4], replaced, *ls[5:]])
+    assert codes(result) == [("edited", 6)]
+    assert "does not follow the previous line: one of the two was replaced" in str(result.findings)
 
 
-def test_a_chain_hashed_anew_from_some_line_on(world: World) -> None:
-    result = after(world, lambda ls: forged(ls, 4, tokens=1))
-    assert told(result) == [("rewritten", 10)]
+def test_a_chain_rehashed_from_some_line_on(setup: JournalSetup) -> None:
+    result = after(setup, lambda ls: forged(ls, 4, tokens=1))
+    assert codes(result) == [("rewritten", 10)]
 
 
 @pytest.mark.parametrize("changes", [{"session": "t"}, {"session": 5}])
-def test_a_chain_hashed_anew_with_lines_of_another_session(
-    world: World, changes: dict[str, object]
+def test_a_rehashed_chain_with_lines_of_another_session(
+    setup: JournalSetup, changes: dict[str, object]
 ) -> None:
-    """Nothing but the line itself gives it away, where there is no anchor."""
-    path = world.journal.path_of("s")
-    path.write_bytes(b"".join(forged(world.lines("s"), 4, **changes)))
+    """Without an anchor, only the line itself reveals it."""
+    path = setup.journal.path_of("s")
+    path.write_bytes(b"".join(forged(setup.lines("s"), 4, **changes)))
     assert verify([path]).has_failed
 
 
-def test_a_chain_hashed_anew_that_counts_wrongly(world: World) -> None:
-    path = world.journal.path_of("s")
-    lines = world.lines("s")
+def test_a_rehashed_chain_that_counts_wrongly(setup: JournalSetup) -> None:
+    path = setup.journal.path_of("s")
+    lines = setup.lines("s")
     prev = json.loads(lines[8])["hash"]
-    made = Chain(Hasher(), "", 20, prev).seal(body(Closed("s")), masked=False)
-    path.write_bytes(b"".join([*lines[:9], made]))
-    assert told(verify([path])) == [("dropped", 10)]
+    line = Chain(Hasher(), "", 20, prev).seal(body(Closed("s")), masked=False)
+    path.write_bytes(b"".join([*lines[:9], line]))
+    assert codes(verify([path])) == [("dropped", 10)]
 
 
-def test_a_chain_made_anew_from_the_start(world: World, tmp_path: Path) -> None:
-    other = World(tmp_path / "other")
+def test_a_new_chain_in_its_place(setup: JournalSetup, tmp_path: Path) -> None:
+    other = JournalSetup(tmp_path / "other")
     other.write(*run("s"))
-    result = after(world, lambda _: other.lines("s"))
-    assert told(result) == [("foreign-chain", None)]
+    result = after(setup, lambda _: other.lines("s"))
+    assert codes(result) == [("foreign-chain", None)]
 
 
-def test_the_chain_of_another_session_in_its_place(world: World) -> None:
+def test_the_chain_of_another_session_in_its_place(setup: JournalSetup) -> None:
     for change in (
-        lambda _: world.lines("t"),
-        lambda ls: [line.replace(b'"session":"t"', b'"session":"s"') for line in world.lines("t")],
+        lambda _: setup.lines("t"),
+        lambda ls: [line.replace(b'"session":"t"', b'"session":"s"') for line in setup.lines("t")],
     ):
-        result = after(world, change)
+        result = after(setup, change)
         assert result.has_failed
-        assert {code for code, _ in told(result)} <= {"foreign-chain", "edited"}
-        world.journal.path_of("s").write_bytes(b"".join(world.lines("s")))
+        assert {code for code, _ in codes(result)} <= {"foreign-chain", "edited"}
+        setup.journal.path_of("s").write_bytes(b"".join(setup.lines("s")))
 
 
-def test_lines_of_another_session_spliced_in(world: World) -> None:
-    result = after(world, lambda ls: [*ls[:5], *world.lines("t")[5:7], *ls[5:]])
-    assert told(result) == [("foreign-chain", 6), ("foreign-chain", 7)]
-    result = after(world, lambda ls: [*ls[:5], *world.lines("t")[5:]])
-    assert ("foreign-chain", 6) in told(result)
+def test_lines_of_another_session_spliced_in(setup: JournalSetup) -> None:
+    result = after(setup, lambda ls: [*ls[:5], *setup.lines("t")[5:7], *ls[5:]])
+    assert codes(result) == [("foreign-chain", 6), ("foreign-chain", 7)]
+    result = after(setup, lambda ls: [*ls[:5], *setup.lines("t")[5:]])
+    assert ("foreign-chain", 6) in codes(result)
 
 
-def test_a_file_under_the_name_of_another_session(world: World) -> None:
-    world.anchors.delete("s")
-    result = after(world, lambda _: world.lines("t"))
-    assert ("foreign-chain", 1) in told(result)
+def test_a_file_under_the_name_of_another_session(setup: JournalSetup) -> None:
+    setup.anchors.delete("s")
+    result = after(setup, lambda _: setup.lines("t"))
+    assert ("foreign-chain", 1) in codes(result)
 
 
-def test_a_missing_file(world: World) -> None:
-    world.journal.path_of("s").unlink()
-    result = verify([world.folder], anchors=world.anchors)
-    assert told(result) == [("missing-file", None)]
-    assert "session 's' has 10 anchored lines, and no file" in result.findings[0].message
-    assert not verify([world.journal.path_of("t")], anchors=world.anchors).has_failed
-    assert not verify([world.folder]).has_failed  # nobody knows of it without anchors
+def test_a_missing_file(setup: JournalSetup) -> None:
+    setup.journal.path_of("s").unlink()
+    result = verify([setup.folder], anchors=setup.anchors)
+    assert codes(result) == [("missing-file", None)]
+    assert "session 's' has 10 anchored lines, but no file" in result.findings[0].message
+    assert not verify([setup.journal.path_of("t")], anchors=setup.anchors).has_failed
+    assert not verify([setup.folder]).has_failed  # unnoticed without anchors
 
 
 def test_a_journal_that_is_pruned_while_it_is_verified_is_not_missing(
-    world: World, tmp_path: Path
+    setup: JournalSetup, tmp_path: Path
 ) -> None:
-    path = world.journal.path_of("s")
+    path = setup.journal.path_of("s")
 
     class Pruned(SqliteAnchors):
-        """Its anchors are read just before one is forgotten, and its file removed."""
+        """Deletes an anchor and its file just after reading the anchors."""
 
         def all(self) -> Iterator[Anchor]:
             found = list(super().all())
@@ -247,166 +247,164 @@ def test_a_journal_that_is_pruned_while_it_is_verified_is_not_missing(
             return iter(found)
 
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    anchors = Pruned(store.anchors._database, None)  # the store's own anchors, on the same file
-    for anchor in world.anchors.all():
+    anchors = Pruned(store.anchors._database, None)  # the store's own anchors
+    for anchor in setup.anchors.all():
         anchors.put(anchor)
-    assert verify([world.folder], anchors=anchors).findings == ()
+    assert verify([setup.folder], anchors=anchors).findings == ()
 
 
-def test_where_anchors_had_to_go_nothing_is_proven_without_one(world: World) -> None:
-    """`s` was cut, and perhaps more were taken away: nobody knows."""
+def test_after_an_eviction_nothing_is_proven_without_an_anchor(setup: JournalSetup) -> None:
+    """`s` was cut, and other files may be missing unnoticed."""
     few = MemoryStore(caps=Caps(constraints=1, evidence=1, anchors=1)).anchors
-    for anchor in world.anchors.all():
+    for anchor in setup.anchors.all():
         few.put(anchor)
     assert [anchor.session for anchor in few.all()] == ["t"]
-    after(world, lambda ls: ls[:4])
-    result = verify([world.folder], anchors=few)
-    assert told(result) == [("no-anchor", None), ("dropped-anchors", None)]
+    after(setup, lambda ls: ls[:4])
+    result = verify([setup.folder], anchors=few)
+    assert codes(result) == [("no-anchor", None), ("dropped-anchors", None)]
     assert result.has_failed
-    message = "the store has dropped the anchor of 1 session, beyond `bounds.journals`"
+    message = "the store evicted the anchor of 1 session, beyond `bounds.journals`"
     assert result.findings[1].message.startswith(message)
-    assert verify([world.journal.path_of("s")], anchors=few).has_failed
-    assert verify([world.journal.path_of("t")], anchors=few).findings == ()
-    world.journal.path_of("s").unlink()
-    assert told(verify([world.folder], anchors=few)) == [("dropped-anchors", None)]
+    assert verify([setup.journal.path_of("s")], anchors=few).has_failed
+    assert verify([setup.journal.path_of("t")], anchors=few).findings == ()
+    setup.journal.path_of("s").unlink()
+    assert codes(verify([setup.folder], anchors=few)) == [("dropped-anchors", None)]
 
 
-def test_a_torn_last_line_is_no_failure(world: World) -> None:
-    world.write(Started("s"))
-    result = after(world, lambda ls: [*ls[:-1], ls[-1][:-20]])
-    assert told(result) == [("torn-line", 11)]
+def test_a_torn_last_line_is_no_failure(setup: JournalSetup) -> None:
+    setup.write(Started("s"))
+    result = after(setup, lambda ls: [*ls[:-1], ls[-1][:-20]])
+    assert codes(result) == [("torn-line", 11)]
     assert not result.has_failed
 
 
 @pytest.mark.parametrize("less", [1, 5, 200])
-def test_an_anchored_line_was_cut_and_not_torn(world: World, less: int) -> None:
-    """Opening refuses it, so `verify` does not say that opening would repair it."""
-    result = after(world, lambda ls: [*ls[:-1], ls[-1][:-less]])
-    assert told(result) == [("cut-tail", 9)]
-    left = len(world.lines("s")[-1])
-    message = f"has 9 lines where 10 were anchored, and {left} bytes of one more"
+def test_an_anchored_line_was_cut_and_not_torn(setup: JournalSetup, less: int) -> None:
+    """Opening refuses it, so `verify` does not say that opening repairs it."""
+    result = after(setup, lambda ls: [*ls[:-1], ls[-1][:-less]])
+    assert codes(result) == [("cut-tail", 9)]
+    left = len(setup.lines("s")[-1])
+    message = f"has 9 lines, but 10 were anchored; {left} bytes of one more"
     assert result.findings[0].message == message
     with pytest.raises(AlteredError):
-        list(world.journal.read_events("s"))
+        list(setup.journal.read_events("s"))
 
 
-def test_without_anchors_the_chain_itself_is_verified(world: World) -> None:
-    world.journal.path_of("t").unlink()
-    path = world.journal.path_of("s")
-    assert told(verify([path])) == []
-    world.anchors.delete("s")
-    assert told(verify([path], anchors=world.anchors)) == [("no-anchor", None)]
-    path.write_bytes(b"".join(world.lines("s")[:5]))
+def test_without_anchors_the_chain_itself_is_verified(setup: JournalSetup) -> None:
+    setup.journal.path_of("t").unlink()
+    path = setup.journal.path_of("s")
+    assert codes(verify([path])) == []
+    setup.anchors.delete("s")
+    assert codes(verify([path], anchors=setup.anchors)) == [("no-anchor", None)]
+    path.write_bytes(b"".join(setup.lines("s")[:5]))
     assert not verify([path]).has_failed
-    path.write_bytes(b"".join(world.lines("s")[1:]))
+    path.write_bytes(b"".join(setup.lines("s")[1:]))
     assert verify([path]).has_failed
 
 
-def test_an_exported_anchor_stands_against_whoever_writes_the_store(
-    world: World, tmp_path: Path
-) -> None:
+def test_an_exported_anchor_reveals_a_rewritten_store(setup: JournalSetup, tmp_path: Path) -> None:
     exported = tmp_path / "anchors.jsonl"
-    exported.write_text("\n".join(anchor_lines(world.anchors.all())) + "\n")
-    lines = forged(world.lines("s"), 0, agent="other")
-    path = world.journal.path_of("s")
+    exported.write_text("\n".join(anchor_lines(setup.anchors.all())) + "\n")
+    lines = forged(setup.lines("s"), 0, agent="other")
+    path = setup.journal.path_of("s")
     path.write_bytes(b"".join(lines))
     last = json.loads(lines[-1])
-    anchor = world.anchors.get("s")
+    anchor = setup.anchors.get("s")
     assert anchor is not None
-    world.anchors.delete("s")
-    world.anchors.put(type(anchor)("s", anchor.chain, 10, last["hash"], path.stat().st_size))
-    assert not verify([world.folder], anchors=world.anchors).has_failed
+    setup.anchors.delete("s")
+    setup.anchors.put(type(anchor)("s", anchor.chain, 10, last["hash"], path.stat().st_size))
+    assert not verify([setup.folder], anchors=setup.anchors).has_failed
     known = read_anchors(exported)
-    assert told(verify([world.folder], anchors=world.anchors, exported=known)) == [
+    assert codes(verify([setup.folder], anchors=setup.anchors, exported=known)) == [
         ("rewritten", 10)
     ]
     path.unlink()
-    world.anchors.delete("s")
-    assert told(verify([world.folder], anchors=world.anchors, exported=known)) == [
+    setup.anchors.delete("s")
+    assert codes(verify([setup.folder], anchors=setup.anchors, exported=known)) == [
         ("missing-file", None)
     ]
 
 
-def test_a_session_that_went_on_still_agrees_with_its_exported_anchor(world: World) -> None:
-    known = list(world.anchors.all())
-    world.write(*run("s"))
-    assert told(verify([world.folder], anchors=world.anchors, exported=known)) == []
+def test_a_continued_session_agrees_with_its_exported_anchor(setup: JournalSetup) -> None:
+    known = list(setup.anchors.all())
+    setup.write(*run("s"))
+    assert codes(verify([setup.folder], anchors=setup.anchors, exported=known)) == []
 
 
 @pytest.mark.parametrize("later_first", [False, True])
-def test_no_later_anchor_takes_the_place_of_an_exported_one(
-    world: World, tmp_path: Path, *, later_first: bool
+def test_no_later_anchor_replaces_an_exported_one(
+    setup: JournalSetup, tmp_path: Path, *, later_first: bool
 ) -> None:
-    """Who rewrites journal and store is also who the next export comes from."""
-    before = list(anchor_lines(world.anchors.all()))
+    """An attacker who rewrites journal and store also controls the next export."""
+    before = list(anchor_lines(setup.anchors.all()))
     exported = tmp_path / "anchors.jsonl"
 
     def after_export() -> VerifyResult:
-        now = list(anchor_lines(world.anchors.all()))
+        now = list(anchor_lines(setup.anchors.all()))
         exported.write_text("\n".join(now + before if later_first else before + now))
-        return verify([world.folder], anchors=world.anchors, exported=read_anchors(exported))
+        return verify([setup.folder], anchors=setup.anchors, exported=read_anchors(exported))
 
-    path = world.journal.path_of("s")
-    lines = forged(world.lines("s"), 3, tokens=1)
+    path = setup.journal.path_of("s")
+    lines = forged(setup.lines("s"), 3, tokens=1)
     path.write_bytes(b"".join(lines))
-    anchor = world.anchors.get("s")
+    anchor = setup.anchors.get("s")
     assert anchor is not None
-    world.anchors.delete("s")
+    setup.anchors.delete("s")
     hash_ = json.loads(lines[-1])["hash"]
-    world.anchors.put(Anchor("s", anchor.chain, 10, hash_, path.stat().st_size))
-    assert told(after_export()) == [("rewritten", 10)]
+    setup.anchors.put(Anchor("s", anchor.chain, 10, hash_, path.stat().st_size))
+    assert codes(after_export()) == [("rewritten", 10)]
     path.unlink()
-    world.anchors.delete("s")
-    world.restart()
-    world.write(*run("s")[:4], Closed("s"))
-    assert told(after_export()) == [("foreign-chain", None)]
+    setup.anchors.delete("s")
+    setup.restart()
+    setup.write(*run("s")[:4], Closed("s"))
+    assert codes(after_export()) == [("foreign-chain", None)]
 
 
-def test_anchors_of_many_exports_are_one_story(world: World) -> None:
-    """Of a chain that went on all hold, and what was done to it is said once."""
-    taken = [*world.anchors.all()]
+def test_anchors_of_many_exports(setup: JournalSetup) -> None:
+    """All agree with a continued chain, and a change is reported once."""
+    taken = [*setup.anchors.all()]
     for _ in range(3):
-        world.write(*run("s"), *run("t"))
-        taken += world.anchors.all()
-    assert told(verify([world.folder], anchors=world.anchors, exported=taken)) == []
-    path, lines = world.journal.path_of("s"), world.lines("s")
+        setup.write(*run("s"), *run("t"))
+        taken += setup.anchors.all()
+    assert codes(verify([setup.folder], anchors=setup.anchors, exported=taken)) == []
+    path, lines = setup.journal.path_of("s"), setup.lines("s")
     path.write_bytes(b"".join(lines[:5]))
-    assert told(verify([world.folder], anchors=world.anchors, exported=taken)) == [("cut-tail", 5)]
+    assert codes(verify([setup.folder], anchors=setup.anchors, exported=taken)) == [("cut-tail", 5)]
     path.write_bytes(b"".join(forged(lines, 12, tokens=1)))
-    assert told(verify([world.folder], anchors=world.anchors, exported=taken)) == [
+    assert codes(verify([setup.folder], anchors=setup.anchors, exported=taken)) == [
         ("rewritten", 20)
     ]
     path.unlink()
-    (missing,) = verify([world.folder], anchors=world.anchors, exported=taken).findings
-    assert missing.message == "session 's' has 40 anchored lines, and no file"
+    (missing,) = verify([setup.folder], anchors=setup.anchors, exported=taken).findings
+    assert missing.message == "session 's' has 40 anchored lines, but no file"
 
 
-def test_a_session_begun_anew_after_pruning_says_so(world: World) -> None:
-    """An export from before cannot tell it from one that was made anew, and says what to do."""
-    taken = list(world.anchors.all())
-    world.anchors.delete("s")
-    world.journal.path_of("s").unlink()
-    world.restart()
-    world.write(*run("s"))
-    assert told(verify([world.folder], anchors=world.anchors)) == []
-    (one,) = verify([world.folder], anchors=world.anchors, exported=taken).findings
-    assert "another chain than one of session 's', of which 10 lines were anchored" in one.message
-    assert "where it was pruned and the session's id used again" in one.help
+def test_a_session_restarted_after_pruning(setup: JournalSetup) -> None:
+    """An earlier export cannot tell it from a forgery; the help says what to do."""
+    taken = list(setup.anchors.all())
+    setup.anchors.delete("s")
+    setup.journal.path_of("s").unlink()
+    setup.restart()
+    setup.write(*run("s"))
+    assert codes(verify([setup.folder], anchors=setup.anchors)) == []
+    (finding,) = verify([setup.folder], anchors=setup.anchors, exported=taken).findings
+    assert "differs from a chain of session 's' of which 10 lines were anchored" in finding.message
+    assert "if it was pruned and its session id used again" in finding.help
 
 
-def test_with_a_key_nobody_else_can_make_a_chain(tmp_path: Path) -> None:
-    world = World(tmp_path, key=b"k" * 32)
-    world.write(*run("s"))
-    path = world.journal.path_of("s")
-    assert told(verify([path], key=b"k" * 32)) == []
-    assert told(verify([path])) == [("key", 1)]
-    assert told(verify([path], key=b"other")) == [("key", 1)]
-    whole = world.lines("s")
+def test_with_a_key_nobody_else_can_forge_a_chain(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path, key=b"k" * 32)
+    setup.write(*run("s"))
+    path = setup.journal.path_of("s")
+    assert codes(verify([path], key=b"k" * 32)) == []
+    assert codes(verify([path])) == [("key", 1)]
+    assert codes(verify([path], key=b"other")) == [("key", 1)]
+    whole = setup.lines("s")
     value = json.loads(whole[0])
     genesis = Hasher().genesis("s", value["chain"])
     line = Chain(Hasher(), value["chain"], 0, genesis).seal(body(Started("s")), masked=False)
     path.write_bytes(line)
-    assert told(verify([path], key=b"k" * 32)) == [("no-key", 1)]
+    assert codes(verify([path], key=b"k" * 32)) == [("no-key", 1)]
     path.write_bytes(b"".join(forged(whole, 4, tokens=1)))
     assert verify([path], key=b"k" * 32).has_failed
 
@@ -414,37 +412,37 @@ def test_with_a_key_nobody_else_can_make_a_chain(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b'{"event":"closed","session":"s"}\n', b"\x00\n", b"[1]\n", b'{"session":5}\n']
 )
-def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_journal(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "trace.jsonl").write_bytes(content)
-    assert told(verify([tmp_path])) == [("no-chain", 1)]
+    assert codes(verify([tmp_path])) == [("no-chain", 1)]
 
 
-def test_files_that_cannot_be_read(world: World) -> None:
-    (world.folder / "folder.jsonl").mkdir()
-    (world.folder / "gone.jsonl").symlink_to("nowhere")
-    result = verify([world.folder], anchors=world.anchors)
-    assert [code for code, _ in told(result)] == ["unreadable", "unreadable"]
+def test_files_that_cannot_be_read(setup: JournalSetup) -> None:
+    (setup.folder / "folder.jsonl").mkdir()
+    (setup.folder / "gone.jsonl").symlink_to("nowhere")
+    result = verify([setup.folder], anchors=setup.anchors)
+    assert [code for code, _ in codes(result)] == ["unreadable", "unreadable"]
     assert result.lines == 20
 
 
-def test_a_file_that_is_all_wrong_is_not_told_line_by_line(world: World) -> None:
+def test_findings_per_file_are_bounded(setup: JournalSetup) -> None:
     lines = [b'{"session":"s"}\n'] * 5000
-    result = after(world, lambda ls: [ls[0], *lines])
+    result = after(setup, lambda ls: [ls[0], *lines])
     assert len(result.findings) <= 102
 
 
-def test_a_forged_place_far_away_costs_nothing(world: World) -> None:
-    made = Chain(Hasher(), "", 10**17, "0" * 64).seal(body(Closed("s")), masked=False)
-    result = after(world, lambda ls: [*ls, made])
-    assert told(result) == [("dropped", 11)]
+def test_a_forged_distant_seq_costs_nothing(setup: JournalSetup) -> None:
+    line = Chain(Hasher(), "", 10**17, "0" * 64).seal(body(Closed("s")), masked=False)
+    result = after(setup, lambda ls: [*ls, line])
+    assert codes(result) == [("dropped", 11)]
 
 
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_no_change_of_any_byte_goes_unseen(world: World, data: st.DataObject) -> None:
-    path = world.journal.path_of("s")
+def test_no_changed_byte_goes_unnoticed(setup: JournalSetup, data: st.DataObject) -> None:
+    path = setup.journal.path_of("s")
     whole = path.read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
     kind = data.draw(st.sampled_from(["change", "remove", "insert"]))
@@ -452,7 +450,7 @@ def test_no_change_of_any_byte_goes_unseen(world: World, data: st.DataObject) ->
     rest = whole[at + 1 :] if kind != "insert" else whole[at:]
     path.write_bytes(whole[:at] + (b"" if kind == "remove" else byte) + rest)
     try:
-        assert verify([path], anchors=world.anchors).has_failed
+        assert verify([path], anchors=setup.anchors).has_failed
     finally:
         path.write_bytes(whole)
 
@@ -461,12 +459,14 @@ def test_no_change_of_any_byte_goes_unseen(world: World, data: st.DataObject) ->
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(order=st.lists(st.integers(0, 9), max_size=14))
-def test_no_other_choice_or_order_of_lines_goes_unseen(world: World, order: list[int]) -> None:
-    path = world.journal.path_of("s")
-    lines = world.lines("s")
+def test_no_other_choice_or_order_of_lines_goes_unnoticed(
+    setup: JournalSetup, order: list[int]
+) -> None:
+    path = setup.journal.path_of("s")
+    lines = setup.lines("s")
     path.write_bytes(b"".join(lines[number] for number in order))
     try:
-        assert verify([path], anchors=world.anchors).has_failed is (order != list(range(10)))
+        assert verify([path], anchors=setup.anchors).has_failed is (order != list(range(10)))
     finally:
         path.write_bytes(b"".join(lines))
 
@@ -474,4 +474,4 @@ def test_no_other_choice_or_order_of_lines_goes_unseen(world: World, order: list
 def test_each_code_is_found_somewhere_above() -> None:
     tests = Path(__file__).read_text(encoding="utf-8")
     missing = [code for code in CODES if f'"{code.removeprefix("journal/")}"' not in tests]
-    assert missing == ["journal/empty"]  # see test_recovery: a death before the first line
+    assert missing == ["journal/empty"]  # see test_recovery

@@ -1,4 +1,4 @@
-"""Writing events down: where they go, in what order, and what each line holds."""
+"""Writing events: files, order, and the content of lines."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from policyguard.journal.file_names import SUFFIX, file_name, is_journal_name
 from policyguard.journal.format import decode
 from policyguard.model.event import Admitted, Closed, Completed, Refused, Started, TurnStarted
 from policyguard.store.memory.store import MemoryStore
-from tests.journal.world import CAPS, SECOND, World, run
+from tests.journal.setup import CAPS, SECOND, JournalSetup, run
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run())
-    assert [decode(line) for line in world.lines()] == run()
-    assert list(world.journal.read_events("s")) == run()
-    assert list(world.journal.read_events("nobody")) == []
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
+    assert [decode(line) for line in setup.lines()] == run()
+    assert list(setup.journal.read_events("s")) == run()
+    assert list(setup.journal.read_events("nobody")) == []
 
 
 def test_each_line_holds_the_hash_of_all_its_bytes_and_of_the_line_before(tmp_path: Path) -> None:
     """As `docs/journal.md` describes it, without our own code."""
-    world = World(tmp_path)
-    world.write(*run())
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
     prev = None
-    for number, line in enumerate(world.lines()):
+    for number, line in enumerate(setup.lines()):
         value = json.loads(line)
         assert value["seq"] == number
         if prev is None:
@@ -45,35 +45,35 @@ def test_each_line_holds_the_hash_of_all_its_bytes_and_of_the_line_before(tmp_pa
 
 
 def test_each_session_has_a_chain_and_a_file_of_its_own(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    setup = JournalSetup(tmp_path)
     for one, other in zip(run("a"), run("b"), strict=True):
-        world.write(one, other)
-    assert list(world.journal.read_events("a")) == run("a")
-    assert list(world.journal.read_events("b")) == run("b")
-    first = [json.loads(world.lines(session)[0]) for session in "ab"]
+        setup.write(one, other)
+    assert list(setup.journal.read_events("a")) == run("a")
+    assert list(setup.journal.read_events("b")) == run("b")
+    first = [json.loads(setup.lines(session)[0]) for session in "ab"]
     assert first[0]["chain"] != first[1]["chain"]
 
 
 def test_a_line_is_in_the_file_when_write_returns(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    setup = JournalSetup(tmp_path)
     for number, event in enumerate(run()):
-        world.write(event)
-        assert len(world.lines()) == number + 1
+        setup.write(event)
+        assert len(setup.lines()) == number + 1
 
 
-def test_folder_and_files_are_the_users_alone(tmp_path: Path) -> None:
+def test_folder_and_files_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        world = World(tmp_path)
-        world.write(*run())
+        setup = JournalSetup(tmp_path)
+        setup.write(*run())
     finally:
         os.umask(before)
-    assert stat.S_IMODE(world.folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(world.journal.path_of("s").stat().st_mode) == 0o600
+    assert stat.S_IMODE(setup.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(setup.journal.path_of("s").stat().st_mode) == 0o600
 
 
 @given(st.text())
-def test_no_session_id_is_a_path(session: str) -> None:
+def test_a_session_id_never_becomes_a_path(session: str) -> None:
     name = file_name(session)
     assert Path(name).name == name
     assert not name.startswith(".")
@@ -86,117 +86,117 @@ def test_names_are_readable_and_differ(tmp_path: Path) -> None:
     assert file_name("run-7").startswith("run-7-")
     assert file_name("../../etc/passwd").startswith("etc_passwd-")
     assert len({file_name(name) for name in ("a/b", "a_b", "A/B", "a:b", "", ".", "..")}) == 7
-    world = World(tmp_path)
+    setup = JournalSetup(tmp_path)
     for session in ("../up", "/abs", "a\x00b", "\ud800", "", "x" * 10_000):
-        world.write(Started(session))
-    assert len(list(world.folder.iterdir())) == 6
-    assert [path for path in tmp_path.iterdir() if path != world.folder] == []
-    assert all(path.suffix == SUFFIX for path in world.folder.iterdir())
+        setup.write(Started(session))
+    assert len(list(setup.folder.iterdir())) == 6
+    assert [path for path in tmp_path.iterdir() if path != setup.folder] == []
+    assert all(path.suffix == SUFFIX for path in setup.folder.iterdir())
 
 
 @pytest.mark.parametrize("sync", [False, True])
 def test_durability_does_not_change_what_is_written(tmp_path: Path, sync: bool) -> None:
-    world = World(tmp_path, sync=sync)
-    world.write(*run())
-    assert list(world.journal.read_events("s")) == run()
+    setup = JournalSetup(tmp_path, sync=sync)
+    setup.write(*run())
+    assert list(setup.journal.read_events("s")) == run()
 
 
-def count(world: World, session: str = "s") -> int:
-    anchor = world.anchors.get(session)
+def count(setup: JournalSetup, session: str = "s") -> int:
+    anchor = setup.anchors.get(session)
     return anchor.count if anchor is not None else 0
 
 
 def test_anchors_come_with_refusals_turns_and_the_end(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    setup = JournalSetup(tmp_path)
     counts = []
     for event in run():
-        world.write(event)
-        counts.append(count(world))
+        setup.write(event)
+        counts.append(count(setup))
     assert counts == [0, 2, 2, 2, 2, 2, 2, 8, 8, 10]
-    anchor = world.anchors.get("s")
+    anchor = setup.anchors.get("s")
     assert anchor is not None
-    assert anchor.size == world.journal.path_of("s").stat().st_size
-    assert anchor.hash == json.loads(world.lines()[-1])["hash"]
-    assert anchor.chain == json.loads(world.lines()[0])["chain"]
+    assert anchor.size == setup.journal.path_of("s").stat().st_size
+    assert anchor.hash == json.loads(setup.lines()[-1])["hash"]
+    assert anchor.chain == json.loads(setup.lines()[0])["chain"]
 
 
 def test_anchors_come_each_second_when_asked_for_and_at_the_end(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(Started("s"), Admitted("s", call="c1"))
-    assert count(world) == 0
-    world.journal.write(Completed("s", call="c1"), anchor=True)
-    assert count(world) == 3
-    world.write(Admitted("s", call="c2"))
-    world.now += SECOND - 1
-    world.write(Completed("s", call="c2"))
-    assert count(world) == 3
-    world.now += 1
-    world.write(Admitted("s", call="c3"))
-    assert count(world) == 6
-    world.write(Completed("s", call="c3"))
-    world.journal.close()
-    assert count(world) == 7
+    setup = JournalSetup(tmp_path)
+    setup.write(Started("s"), Admitted("s", call="c1"))
+    assert count(setup) == 0
+    setup.journal.write(Completed("s", call="c1"), anchor=True)
+    assert count(setup) == 3
+    setup.write(Admitted("s", call="c2"))
+    setup.now += SECOND - 1
+    setup.write(Completed("s", call="c2"))
+    assert count(setup) == 3
+    setup.now += 1
+    setup.write(Admitted("s", call="c3"))
+    assert count(setup) == 6
+    setup.write(Completed("s", call="c3"))
+    setup.journal.close()
+    assert count(setup) == 7
 
 
 def test_few_files_are_open_however_many_sessions_write(tmp_path: Path) -> None:
-    world = World(tmp_path, open_files=3)
+    setup = JournalSetup(tmp_path, max_open_files=3)
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
         for number in range(20):
-            world.write(Admitted(f"s{number}", call="c"))
+            setup.write(Admitted(f"s{number}", call="c"))
     assert len(list(Path("/proc/self/fd").iterdir())) - before <= 3
-    assert all(len(world.lines(f"s{number}")) == 3 for number in range(20))
-    assert world.reported == []
-    world.journal.close()
+    assert all(len(setup.lines(f"s{number}")) == 3 for number in range(20))
+    assert setup.findings == []
+    setup.journal.close()
 
 
-def test_the_file_that_was_not_used_for_longest_is_closed_first(tmp_path: Path) -> None:
-    world = World(tmp_path, open_files=2)
+def test_the_least_recently_used_file_is_closed_first(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path, max_open_files=2)
     for session in "abac":
-        world.write(Started(session))
+        setup.write(Started(session))
     with pytest.raises(JournalError, match="is being written"):
-        world.opened().write(Started("a"))
-    world.opened().write(Started("b"))
+        setup.reopen().write(Started("a"))
+    setup.reopen().write(Started("b"))
 
 
-def test_a_file_that_was_closed_for_one_that_cannot_be_opened_is_opened_again(
+def test_a_file_closed_for_one_that_cannot_be_opened_is_reopened(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path, open_files=1)
-    world.write(Started("s"))
-    other = world.opened()
+    setup = JournalSetup(tmp_path, max_open_files=1)
+    setup.write(Started("s"))
+    other = setup.reopen()
     other.write(Started("t"))
     with pytest.raises(JournalError, match="is being written"):
-        world.write(Started("t"))
-    world.write(TurnStarted("s"))
-    assert list(world.journal.read_events("s")) == [Started("s"), TurnStarted("s")]
+        setup.write(Started("t"))
+    setup.write(TurnStarted("s"))
+    assert list(setup.journal.read_events("s")) == [Started("s"), TurnStarted("s")]
 
 
-def test_a_session_whose_id_no_line_can_hold(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(Started("s" * 10_000))
-    assert list(world.journal.read_events("s" * 10_000)) == [Started("s" * 10_000)]
+def test_a_session_id_too_long_for_a_line(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(Started("s" * 10_000))
+    assert list(setup.journal.read_events("s" * 10_000)) == [Started("s" * 10_000)]
     with pytest.raises(JournalError, match="id has 10,001 characters; use an id of at most 10,000"):
-        world.write(Started("s" * 10_001))
+        setup.write(Started("s" * 10_001))
 
 
-def test_a_session_that_is_opened_again_goes_on_with_its_chain(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(*run())
-    world.write(*run())
-    world.restart()
-    world.write(*run())
-    assert list(world.journal.read_events("s")) == run() * 3
+def test_a_reopened_session_continues_its_chain(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(*run())
+    setup.write(*run())
+    setup.restart()
+    setup.write(*run())
+    assert list(setup.journal.read_events("s")) == run() * 3
 
 
-def test_only_one_writes_a_session_at_a_time(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(Started("s"))
-    other = world.opened()
+def test_a_session_has_one_writer_at_a_time(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    setup.write(Started("s"))
+    other = setup.reopen()
     with pytest.raises(JournalError, match="is being written by another process or guard; end"):
         other.write(Started("s"))
     other.write(Started("t"))
-    world.write(Closed("s"))
+    setup.write(Closed("s"))
     other.write(TurnStarted("s"))
     other.close()
 
@@ -216,74 +216,72 @@ CYCLE.append(CYCLE)
 
 
 @pytest.mark.parametrize("value", [*HOSTILE.values(), CYCLE], ids=[*HOSTILE, "a cycle"])
-def test_whatever_an_agent_passes_leaves_a_line_that_can_be_read(
-    tmp_path: Path, value: object
-) -> None:
-    world = World(tmp_path)
+def test_any_arguments_leave_a_readable_line(tmp_path: Path, value: object) -> None:
+    setup = JournalSetup(tmp_path)
     refused = Refused("s", call="c", tool="t", args={"a": value}, violations=("bounds/arguments",))
-    world.write(Started("s"), refused, Closed("s"))
-    _, read, _ = world.journal.read_events("s")
+    setup.write(Started("s"), refused, Closed("s"))
+    _, read, _ = setup.journal.read_events("s")
     assert isinstance(read, Refused)
     assert read.args is None
     assert (read.tool, read.violations) == ("t", ("bounds/arguments",))
 
 
 def test_a_result_that_is_too_long_is_cut_and_marked(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.write(Completed("s", call="c", text="x" * 20_000, error="e\ud800", meta={"a": 10**5000}))
-    (line,) = world.lines()
-    (read,) = world.journal.read_events("s")
+    setup = JournalSetup(tmp_path)
+    setup.write(Completed("s", call="c", text="x" * 20_000, error="e\ud800", meta={"a": 10**5000}))
+    (line,) = setup.lines()
+    (read,) = setup.journal.read_events("s")
     assert isinstance(read, Completed)
-    assert read.text == "x" * 10_000 + "… [10000 characters left out]"
+    assert read.text == "x" * 10_000 + "… [10000 characters omitted]"
     assert (read.error, read.meta) == ("e\\ud800", {})
     assert json.loads(line)["masked"] is True
 
 
-def test_what_fits_is_written_as_it_is(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_events_within_bounds_are_unchanged(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
     args = {"a": [1, 1.5, True, None, "ä\n\u2028", {"b": {}}], "big": 2**64}
-    world.write(
+    setup.write(
         Admitted("s", call="c", args=args),
         Completed("s", call="c", text="y" * 9000, meta={"m": "z" * 5000}),
     )
-    admitted, completed = world.journal.read_events("s")
+    admitted, completed = setup.journal.read_events("s")
     assert isinstance(admitted, Admitted)
     assert admitted.args == args
     assert isinstance(completed, Completed)
     assert (len(completed.text), len(completed.meta["m"])) == (9000, 5000)
-    assert b"masked" not in b"".join(world.lines())
+    assert b"masked" not in b"".join(setup.lines())
 
 
-def test_anchors_of_a_store_in_memory_serve_too(tmp_path: Path) -> None:
+def test_anchors_of_a_memory_store(tmp_path: Path) -> None:
     store = MemoryStore(caps=CAPS)
-    world = World(tmp_path, anchors=store.anchors)
-    world.write(*run())
+    setup = JournalSetup(tmp_path, anchors=store.anchors)
+    setup.write(*run())
     assert [anchor.count for anchor in store.anchors.all()] == [10]
 
 
 @pytest.mark.parametrize("act", ["file removed", "folder removed", "folder moved", "replaced"])
-def test_a_file_that_is_gone_is_noticed_within_a_second(tmp_path: Path, act: str) -> None:
-    world = World(tmp_path)
+def test_a_missing_file_is_noticed_within_a_second(tmp_path: Path, act: str) -> None:
+    setup = JournalSetup(tmp_path)
     events = run()
-    world.write(*events[:2])
-    path = world.journal.path_of("s")
+    setup.write(*events[:2])
+    path = setup.journal.path_of("s")
     if act == "folder moved":
-        world.folder.rename(tmp_path / "elsewhere")
+        setup.folder.rename(tmp_path / "elsewhere")
     else:
         path.unlink()
     if act == "folder removed":
-        world.folder.rmdir()
+        setup.folder.rmdir()
     if act == "replaced":
         path.touch()
-    world.now += SECOND
+    setup.now += SECOND
     with pytest.raises(JournalError, match=r"(gone|another file now).*put it back"):
-        world.write(events[2])
-    with pytest.raises(JournalError):  # the file is looked for anew
-        world.write(events[2])
+        setup.write(events[2])
+    with pytest.raises(JournalError):  # the file is looked up again
+        setup.write(events[2])
 
 
-def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    os.mkfifo(world.journal.path_of("s"))
-    with pytest.raises(JournalError, match=r"is no regular file; move it away"):
-        list(world.journal.read_events("s"))
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    setup = JournalSetup(tmp_path)
+    os.mkfifo(setup.journal.path_of("s"))
+    with pytest.raises(JournalError, match=r"is not a regular file; move it away"):
+        list(setup.journal.read_events("s"))

@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def test_what_was_put_is_there_and_nobody_elses(folder: Path) -> None:
+def test_cached_data_is_returned_and_private(folder: Path) -> None:
     files = FileCache(folder)
     assert files.get(NAME) is None
     assert not folder.exists()
@@ -44,13 +44,13 @@ def test_damage_is_noticed(folder: Path, data: st.DataObject) -> None:
     files.put(NAME, b"what was kept")
     whole = (folder / NAME).read_bytes()
     kind = data.draw(st.sampled_from(["flip", "cut", "append", "other"]))
-    place = data.draw(st.integers(0, len(whole) - 1))
+    offset = data.draw(st.integers(0, len(whole) - 1))
     match kind:
         case "flip":
             bit = 1 << data.draw(st.integers(0, 7))
-            broken = whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :]
+            broken = whole[:offset] + bytes([whole[offset] ^ bit]) + whole[offset + 1 :]
         case "cut":
-            broken = whole[:place]
+            broken = whole[:offset]
         case "append":
             broken = whole + data.draw(st.binary(min_size=1))
         case _:
@@ -61,7 +61,7 @@ def test_damage_is_noticed(folder: Path, data: st.DataObject) -> None:
     assert files.get(NAME) == b"what was kept"
 
 
-def test_a_file_is_not_taken_for_another(folder: Path) -> None:
+def test_a_renamed_file_is_not_used(folder: Path) -> None:
     files = FileCache(folder)
     files.put(NAME, b"data")
     (folder / NAME).rename(folder / OTHER)
@@ -93,7 +93,7 @@ def test_a_folder_that_others_can_write_into_is_not_used(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_belongs_to_somebody_else_is_not_used(folder: Path) -> None:
+def test_files_of_another_user_are_not_used(folder: Path) -> None:
     FileCache(folder).put(NAME, b"data")
     os.chown(folder / NAME, 12345, -1)
     assert FileCache(folder).get(NAME) is None
@@ -105,13 +105,13 @@ def test_what_belongs_to_somebody_else_is_not_used(folder: Path) -> None:
     assert [file.name for file in folder.iterdir()] == [NAME]
 
 
-def test_a_pipe_in_its_place_keeps_nobody_waiting(folder: Path) -> None:
+def test_a_pipe_is_not_waited_for(folder: Path) -> None:
     FileCache(folder).put(OTHER, b"data")
     os.mkfifo(folder / NAME, 0o600)
     assert FileCache(folder).get(NAME) is None
 
 
-def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_no_cache(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/cache")):
         FileCache(folder).put(NAME, b"data")
@@ -119,28 +119,30 @@ def test_a_folder_that_cannot_be_made_is_no_cache(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_no_cache(folder: Path) -> None:
-    """The limit of a file's size ends a write as a full disk does."""
+    """A limit on the file size ends a write as a full disk does."""
     code = f"""
 import resource
 from pathlib import Path
-from policyguard.store.file_cache import Cache
-Cache(Path({str(folder)!r})).put({OTHER!r}, b"small")
+from policyguard.store.file_cache import FileCache
+FileCache(Path({str(folder)!r})).put({OTHER!r}, b"small")
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-Cache(Path({str(folder)!r})).put({NAME!r}, b"x" * 8192)
+FileCache(Path({str(folder)!r})).put({NAME!r}, b"x" * 8192)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
     assert [file.name for file in folder.iterdir()] == [OTHER]
     assert FileCache(folder).get(OTHER) == b"small"
 
 
-def test_what_is_too_large_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LARGEST", 132)
+def test_data_that_is_too_large_is_not_cached(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MAX_FILE_BYTES", 132)
     files = FileCache(folder)
     files.put(NAME, b"x" * 101)
     assert files.get(NAME) is None
     files.put(NAME, b"x" * 100)
     assert files.get(NAME) == b"x" * 100
-    monkeypatch.setattr(module, "_LARGEST", 131)
+    monkeypatch.setattr(module, "_MAX_FILE_BYTES", 131)
     assert files.get(NAME) is None
 
 
@@ -148,24 +150,24 @@ def _names(count: int) -> list[str]:
     return [f"{number:064x}" for number in range(count)]
 
 
-def test_the_least_recently_used_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_FILES", 3)
-    monkeypatch.setattr(module, "_USED_EVERY", 0)
+def test_the_least_recently_used_are_evicted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_FILES", 3)
+    monkeypatch.setattr(module, "_TOUCH_SECONDS", 0)
     files = FileCache(folder)
     names = _names(4)
     for age, name in enumerate(names[:3]):
         files.put(name, b"data")
         past = time.time() - 1000 + age
         os.utime(folder / name, (past, past))
-    assert files.get(names[0]) == b"data"  # so it is in use
+    assert files.get(names[0]) == b"data"  # marks it as used
     (folder / "README").write_text("not ours")
     files.put(names[3], b"data")
     left = {file.name for file in folder.iterdir()}
     assert left == {names[0], names[2], names[3], "README"}
 
 
-def test_all_together_stay_within_a_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_BYTES", 1000)
+def test_the_folder_stays_within_its_size(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_BYTES", 1000)
     files = FileCache(folder)
     names = _names(6)
     for age, name in enumerate(names):
@@ -177,10 +179,10 @@ def test_all_together_stay_within_a_size(folder: Path, monkeypatch: pytest.Monke
     assert left == {"c" * 64, *names[-3:]}
 
 
-def test_what_a_dead_process_was_writing_goes_too(
+def test_unfinished_files_of_dead_processes_are_deleted(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_FILES", 1)
+    monkeypatch.setattr(module, "_MAX_FILES", 1)
     files = FileCache(folder)
     files.put(NAME, b"data")
     torn = folder / f"{OTHER}.{'0' * 16}"
@@ -192,13 +194,13 @@ def test_what_a_dead_process_was_writing_goes_too(
 
 
 def test_many_writers_and_readers_of_one_file(folder: Path) -> None:
-    """Each reader finds what one of the writers wrote, or nothing."""
+    """Each reader gets what one of the writers wrote, or nothing."""
     code = f"""
 import sys, time
 from pathlib import Path
-from policyguard.store import cache
-cache._MOST_FILES = 2
-files = cache.Cache(Path({str(folder)!r}))
+from policyguard.store import file_cache
+file_cache._MAX_FILES = 2
+files = file_cache.FileCache(Path({str(folder)!r}))
 mine = sys.argv[1].encode() * 50_000
 end = time.monotonic() + 1.5
 found = 0
@@ -215,18 +217,18 @@ assert found
         for letter in "abcd"
     ]
     for writer in writers:
-        _, told = writer.communicate(timeout=60)
-        assert not writer.returncode, told
+        _, errors = writer.communicate(timeout=60)
+        assert not writer.returncode, errors
     files = {file.name for file in folder.iterdir()}
     assert len(files) <= 3, files
 
 
-def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("POLICYGUARD_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert cache_folder() == tmp_path / ".cache" / "policyguard"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the specification: to be ignored
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # ignored, as the specification demands
     assert cache_folder() == tmp_path / ".cache" / "policyguard"
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/me")
     assert cache_folder() == Path("/var/cache/me/policyguard")

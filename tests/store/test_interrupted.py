@@ -1,4 +1,4 @@
-"""A signal's handler may raise (Ctrl-C does): wherever it does, nothing stays open or half done."""
+"""A signal handler may raise anywhere (Ctrl-C does): nothing stays open or half done."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Signal(BaseException):
 
 
 def interrupted(act: Callable[[], object], after: int) -> bool:
-    """Raise at one of the places where Python looks for signals: calls, and ends of C's calls.
+    """Raise at the given point of those where Python handles signals: calls and returns from C.
 
-    Whether there was such a place. What is raised in a finalizer Python shows, and goes on.
+    Return whether there was such a point. Python ignores what is raised in a finalizer.
     """
     left = after
 
@@ -48,7 +48,7 @@ def interrupted(act: Callable[[], object], after: int) -> bool:
 
 
 def everywhere(act: Callable[[], object]) -> Iterator[None]:
-    """Once for each place in `act` at which it was interrupted, when that has been handled."""
+    """Yield once per point in `act`, after it was interrupted there."""
     for after in count():
         if not interrupted(act, after):
             return
@@ -57,17 +57,17 @@ def everywhere(act: Callable[[], object]) -> Iterator[None]:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    made: Store = MemoryStore(caps=CAPS)
+    created: Store = MemoryStore(caps=CAPS)
     if request.param == "sqlite":
-        made = SqliteStore(tmp_path / "store.db", caps=CAPS, timeout=0.1)
-    made.evidence.put("p", "a", b"0")
-    made.evidence.put("p", "b", b"0")
-    yield made
-    made.close()
+        created = SqliteStore(tmp_path / "store.db", caps=CAPS, timeout=0.1)
+    created.evidence.put("p", "a", b"0")
+    created.evidence.put("p", "b", b"0")
+    yield created
+    created.close()
 
 
-def free(store: Store) -> None:
-    """Nobody is kept out."""
+def check_free(store: Store) -> None:
+    """Check that no other writer is kept out."""
     if isinstance(store, SqliteStore):
         other = sqlite3.connect(store.path, timeout=0, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -75,7 +75,7 @@ def free(store: Store) -> None:
         other.close()
 
 
-def test_a_transaction_is_over_whole_or_not_at_all(store: Store) -> None:
+def test_a_transaction_is_atomic(store: Store) -> None:
     number = count(1)
 
     def step() -> None:
@@ -85,17 +85,17 @@ def test_a_transaction_is_over_whole_or_not_at_all(store: Store) -> None:
             with store.transaction():
                 store.evidence.put("p", "b", value)
 
-    places = 0
+    points = 0
     for _ in everywhere(step):
-        free(store)
+        check_free(store)
         assert store.evidence.get("p", "a") == store.evidence.get("p", "b")
-        places += 1
-    assert places > 20
+        points += 1
+    assert points > 20
     assert store.evidence.get("p", "a") == str(next(number) - 1).encode()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_lease_is_given_up(store: Store) -> None:
+def test_a_lock_is_released(store: Store) -> None:
     def step() -> None:
         store.lock_session("s").release()
 

@@ -1,4 +1,4 @@
-"""Many processes on one store: nothing is lost, and what a dead one held is free."""
+"""Many processes on one store: no write is lost, and the locks of a dead process are free."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PREAMBLE = """
 import os, sys, time
 from policyguard.store.sqlite.store import SqliteStore
 from policyguard.store.errors import SessionBusyError
-from policyguard.store.protocol import Caps, Constraint
+from policyguard.store.protocol import Caps, ConstraintRecord
 store = SqliteStore(sys.argv[1], caps=Caps(constraints=10_000, evidence=10_000, anchors=10_000))
 """
 
@@ -42,16 +42,16 @@ def in_child(act: Callable[[], object]) -> str:
     child = os.fork()
     if not child:
         try:
-            said = str(act())
+            output = str(act())
         except Exception as error:  # noqa: BLE001 - the child tells whatever it meets
-            said = f"{type(error).__name__}: {error}"
-        os.write(writer, said.encode())
+            output = f"{type(error).__name__}: {error}"
+        os.write(writer, output.encode())
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        said = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return output
 
 
 def test_processes_that_learn_at_once_equal_one_that_learns_all(tmp_path: Path) -> None:
@@ -62,11 +62,11 @@ for number in range(100):
         seen = int(store.evidence.get("p", "k") or b"0") + 1
         store.evidence.put("p", "k", str(seen).encode())
         if seen % 100 == 0:
-            store.constraints.put(Constraint(
+            store.constraints.put(ConstraintRecord(
                 id=f"c{seen}", scope="p", key="k", state="active", updated_at=0, payload=b""))
 """
     # Eight at once also make the file, its tables and its key at once.
-    processes = [start(path, learn + "print(store.key.hex())") for _ in range(8)]
+    processes = [start(path, learn + "print(store.fingerprint_key.hex())") for _ in range(8)]
     keys = {process.communicate(timeout=120)[0] for process in processes}
     assert [process.returncode for process in processes] == [0] * 8
     assert len(keys) == 1
@@ -79,7 +79,7 @@ for number in range(100):
 def test_another_process_sees_a_change_at_once(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     before = store.constraints.version()
-    code = 'store.constraints.put(Constraint(id="c", scope="p", key="k", state="active", '
+    code = 'store.constraints.put(ConstraintRecord(id="c", scope="p", key="k", state="active", '
     process = start(store.path, code + 'updated_at=0, payload=b""))')
     process.communicate(timeout=60)
     assert [one.id for one in store.constraints.changes(before).records] == ["c"]
@@ -112,9 +112,11 @@ while True:
         store.close()
 
 
-def test_a_lease_is_taken_over_when_its_process_has_died(tmp_path: Path) -> None:
+def test_a_session_lock_is_free_when_its_process_has_died(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    holder = start(store.path, 'lease = store.lease("s"); print("up", flush=True); time.sleep(60)')
+    holder = start(
+        store.path, 'lock = store.lock_session("s"); print("up", flush=True); time.sleep(60)'
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "up\n"
     with pytest.raises(SessionBusyError, match="session 's' is held by another process; end it"):
@@ -124,43 +126,39 @@ def test_a_lease_is_taken_over_when_its_process_has_died(tmp_path: Path) -> None
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
     with store.lock_session("s"):
-        late = 'try:\n  store.lease("s")\nexcept SessionBusyError: print("busy")'
+        late = 'try:\n  store.lock_session("s")\nexcept SessionBusyError: print("busy")'
         assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
     assert start(store.path, late).communicate(timeout=60)[0] == ""
 
 
-def test_closing_one_store_keeps_the_leases_of_another(tmp_path: Path) -> None:
+def test_closing_one_store_keeps_the_locks_of_another(tmp_path: Path) -> None:
     one, two = (SqliteStore(tmp_path / "store.db", caps=CAPS) for _ in range(2))
-    held = one.lock_session("a")
+    lock = one.lock_session("a")
     two.lock_session("b").release()
     two.close()
     del two
-    late = 'try:\n  store.lease("a")\nexcept SessionBusyError: print("busy")'
+    late = 'try:\n  store.lock_session("a")\nexcept SessionBusyError: print("busy")'
     assert start(one.path, late).communicate(timeout=60)[0] == "busy\n"
-    assert held.is_held
+    assert lock.is_held
 
 
-def test_a_lease_that_nobody_has_any_more_is_given_up(tmp_path: Path) -> None:
+def test_a_garbage_collected_lock_is_released(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    held = [
-        store.lock_session("a"),
-        store.lock_session("b", shared=True),
-        store.lock_session("b", shared=True),
-    ]
-    late = 'for s in "ab":\n  try: store.lease(s)\n  except SessionBusyError: print(s)'
-    del held[:2]
+    locks = [store.lock_session("a"), store.lock_session("b")]
+    late = 'for s in "ab":\n  try: store.lock_session(s)\n  except SessionBusyError: print(s)'
+    del locks[0]
     gc.collect()
     assert start(store.path, late).communicate(timeout=60)[0] == "b\n"
     with pytest.raises(SessionBusyError):
         store.lock_session("b")
-    held.clear()
+    locks.clear()
     gc.collect()
     assert start(store.path, late).communicate(timeout=60)[0] == ""
     assert [store.lock_session(session).is_held for session in "ab"] == [True, True]
 
 
-def test_leases_are_given_up_whenever_the_garbage_collector_comes(tmp_path: Path) -> None:
-    """Also while another lease is being taken, by the same thread or another."""
+def test_locks_are_released_whenever_the_garbage_collector_runs(tmp_path: Path) -> None:
+    """Even while another lock is being acquired, by the same thread or another."""
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
 
     def work() -> None:
@@ -185,21 +183,9 @@ def test_leases_are_given_up_whenever_the_garbage_collector_comes(tmp_path: Path
     late = f"""
 for thread in {[thread.ident for thread in threads]}:
     for number in range(300):
-        store.lease(f"{{thread}} {{number}}").close()
+        store.lock_session(f"{{thread}} {{number}}").release()
 print("free")"""
     assert start(store.path, late).communicate(timeout=60)[0] == "free\n"
-
-
-def test_shared_leases_are_shared_between_processes(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    code = """
-try:
-    store.lease("s", shared=sys.argv[0] == "shared"); print("held")
-except SessionBusyError: print("busy")
-"""
-    with store.lock_session("s", shared=True):
-        assert start(store.path, 'sys.argv[0] = "shared"' + code).communicate()[0] == "held\n"
-        assert start(store.path, code).communicate()[0] == "busy\n"
 
 
 def test_a_forked_child_and_its_parent_go_on(tmp_path: Path) -> None:
@@ -216,32 +202,32 @@ def test_a_forked_child_and_its_parent_go_on(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=work)  # a fork in the middle of another thread's work
     thread.start()
-    said = in_child(work)
+    output = in_child(work)
     thread.join()
     work()
-    assert 50 <= int(said.strip("b'")) <= 100
+    assert 50 <= int(output.strip("b'")) <= 100
     assert store.evidence.get("p", "k") == b"150"
 
 
-def test_a_forked_child_does_not_inherit_a_lease(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_inherit_a_lock(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
-    lease = store.lock_session("s")
-    assert in_child(lambda: lease.is_held) == "False"
+    lock = store.lock_session("s")
+    assert in_child(lambda: lock.is_held) == "False"
     assert "SessionBusyError" in in_child(lambda: store.lock_session("s"))
-    assert in_child(lease.release) == "None"
-    assert lease.is_held
-    late = 'try:\n  store.lease("s")\nexcept SessionBusyError: print("busy")'
+    assert in_child(lock.release) == "None"
+    assert lock.is_held
+    late = 'try:\n  store.lock_session("s")\nexcept SessionBusyError: print("busy")'
     assert start(store.path, late).communicate(timeout=60)[0] == "busy\n"
 
 
-def test_a_forked_child_takes_over_what_its_dead_parent_held(tmp_path: Path) -> None:
+def test_a_forked_child_can_lock_what_its_dead_parent_held(tmp_path: Path) -> None:
     code = """
-lease = store.lease("s")
+lock = store.lock_session("s")
 if os.fork():
     os._exit(0)
 while os.getppid() != 1 and not os.path.exists(sys.argv[1] + ".dead"):
     time.sleep(0.01)
-store.lease("s")
+store.lock_session("s")
 print("held")
 """
     process = start(tmp_path / "store.db", code)
@@ -264,18 +250,18 @@ def test_threads_of_a_forked_child_may_use_the_store(tmp_path: Path) -> None:
     assert store.evidence.get("p", "k") == b"2"
 
 
-def test_a_fork_in_the_middle_of_a_transaction_is_told(tmp_path: Path) -> None:
+def test_a_fork_in_the_middle_of_a_transaction_is_an_error(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     with store.transaction():
         store.evidence.put("p", "k", b"1")
-        said = in_child(lambda: store.evidence.put("p", "k", b"2"))
-    assert "StoreError" in said
-    assert "forked in the middle of a transaction; fork outside transactions" in said
+        output = in_child(lambda: store.evidence.put("p", "k", b"2"))
+    assert "StoreError" in output
+    assert "forked in the middle of a transaction; fork outside transactions" in output
     assert store.evidence.get("p", "k") == b"1"
 
 
 def test_no_connection_is_open_while_a_process_forks(tmp_path: Path) -> None:
-    """SQLite's own books on locks must not get into the child: see `policyguard.store.sqlite.database`."""
+    """SQLite's own lock table must not reach the child: see `policyguard.store.sqlite.database`."""
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     store.evidence.put("p", "k", b"1")
     assert str(store.path) in open_files()
@@ -285,7 +271,7 @@ def test_no_connection_is_open_while_a_process_forks(tmp_path: Path) -> None:
 
 
 def open_files() -> list[str]:
-    """The files that this process has open, in quotes where they are printed."""
+    """The files that this process has open."""
     names = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the one that lists them
@@ -293,7 +279,7 @@ def open_files() -> list[str]:
     return names
 
 
-def test_an_error_in_one_process_is_none_in_another(tmp_path: Path) -> None:
+def test_an_error_in_one_process_does_not_affect_another(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     store.constraints.put(
         ConstraintRecord(id="c", scope="", key="", state="", updated_at=0, payload=b"")

@@ -1,4 +1,4 @@
-"""A store that cannot be used says where, why, and what to do; each cause is a real one."""
+"""An unusable store raises an error with path, reason and remedy; each cause is a real one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fill(store: SqliteStore, kilobytes: int) -> None:
 
 
 def limited(code: str, tmp_path: Path, *setup: str) -> str:
-    """What a process of its own says that does not run as root, and may be limited in resources."""
+    """Return the output of a process without root rights, perhaps with limited resources."""
     script = "\n".join(
         (
             "import os, resource, sys",
@@ -61,7 +61,7 @@ def limited(code: str, tmp_path: Path, *setup: str) -> str:
 
 @pytest.fixture
 def outside() -> Iterator[Path]:
-    """A folder that other users can get to: pytest keeps its own to itself."""
+    """A folder that other users can reach, unlike pytest's own."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -70,7 +70,7 @@ def outside() -> Iterator[Path]:
 DROP_ROOT = "os.geteuid() or (os.setgid(65534), os.setuid(65534))"
 
 
-def test_file_and_folder_are_the_users_alone(tmp_path: Path) -> None:
+def test_file_and_folder_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
@@ -84,11 +84,11 @@ def test_file_and_folder_are_the_users_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(store.path.parent.stat().st_mode) == 0o700
 
 
-def test_a_folder_that_others_can_write_into_is_refused(tmp_path: Path) -> None:
+def test_a_folder_writable_by_others_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
     folder.chmod(0o770)
-    with pytest.raises(StoreError, match=r"others can write into it; .*chmod go-w"):
+    with pytest.raises(StoreError, match=r"is writable by other users; run chmod go-w"):
         fill(SqliteStore(folder / "store.db", caps=CAPS), 1)
 
 
@@ -103,12 +103,12 @@ def test_the_default_is_the_state_folder(tmp_path: Path, monkeypatch: pytest.Mon
     assert paths.state_folder() == tmp_path / "home" / ".local" / "state" / "policyguard"
 
 
-def test_what_was_put_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
+def test_data_survives_reopening(tmp_path: Path) -> None:
     first = SqliteStore(tmp_path / "store.db", caps=CAPS)
     first.evidence.put("p", "k", b"1")
     key, version = first.fingerprint_key, first.constraints.version()
     first.close()
-    assert first.evidence.get("p", "k") == b"1"  # opens anew
+    assert first.evidence.get("p", "k") == b"1"  # reopens
     second = SqliteStore(tmp_path / "store.db", caps=CAPS)
     assert (second.fingerprint_key, second.evidence.get("p", "k")) == (key, b"1")
     assert second.constraints.version() == version
@@ -120,8 +120,8 @@ def test_what_was_put_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
 def test_a_file_of_something_else(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "store.db"
     file.write_bytes(content)
-    with pytest.raises(StoreError, match=r"store\.db: is damaged, or no database.*move it away"):
-        SqliteStore(file, caps=CAPS).fingerprint_key  # noqa: B018 - to read it is to open the file
+    with pytest.raises(StoreError, match=r"store\.db: is damaged, or not a database.*move it away"):
+        SqliteStore(file, caps=CAPS).fingerprint_key  # noqa: B018 - reading it opens the file
     assert file.read_bytes() == content
 
 
@@ -135,7 +135,7 @@ def test_a_database_that_was_damaged_later(tmp_path: Path) -> None:
             file.seek(page)
             file.write(b"\xa5" * 2048)
     damaged = SqliteStore(store.path, caps=CAPS)
-    with pytest.raises(StoreError, match="is damaged, or no database"):
+    with pytest.raises(StoreError, match="is damaged, or not a database"):
         fill(damaged, 50)
 
 
@@ -144,7 +144,7 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(file) as other:
         other.execute("CREATE TABLE constraints (id)")
     other.close()
-    with pytest.raises(StoreError, match="is no store of policyguard; name another file"):
+    with pytest.raises(StoreError, match="is not a policyguard store; use another file"):
         fill(SqliteStore(file, caps=CAPS), 1)
     with sqlite3.connect(file) as other:
         assert other.execute("SELECT count(*) FROM sqlite_master").fetchone() == (1,)
@@ -152,8 +152,8 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "/", "a\0b"])
-def test_what_is_no_name_of_a_file(name: str) -> None:
-    with pytest.raises(StoreError, match="is no name of a file; name a file"):
+def test_a_path_that_is_not_a_files(name: str) -> None:
+    with pytest.raises(StoreError, match="is not a file path; name a file"):
         SqliteStore(name, caps=CAPS)
 
 
@@ -164,13 +164,17 @@ def test_a_tilde_is_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         guard.session("s")
     assert {file.name for file in (tmp_path / "home").iterdir()} >= {"x.db", "journal"}
     assert [file.name for file in tmp_path.iterdir()] == ["home"]
-    with pytest.raises(StoreError, match=r"~nobody-here/x\.db: is in nobody's home"):
+    with pytest.raises(
+        StoreError, match=r"~nobody-here/x\.db: unknown user in `~name`; use an absolute path"
+    ):
         Guard.load("core", store="~nobody-here/x.db")
 
 
-def test_memory_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_not_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StoreError, match=":memory:: is no file; leave `store` out"):
+    with pytest.raises(
+        StoreError, match=":memory:: is not a file path; omit `store` to keep state in memory"
+    ):
         Guard.load("core", store=":memory:")
     assert list(tmp_path.iterdir()) == []
 
@@ -183,30 +187,30 @@ def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
-    with pytest.raises(StoreError, match="is no folder"):
+    with pytest.raises(StoreError, match="is not a folder"):
         fill(SqliteStore(tmp_path / "state" / "store.db", caps=CAPS), 1)
-    with pytest.raises(StoreError, match="is no folder"):
+    with pytest.raises(StoreError, match="is not a folder"):
         SqliteStore(tmp_path / "state" / "store.db", caps=CAPS).lock_session("s")
 
 
-def test_a_store_that_is_not_there_cannot_be_looked_at(tmp_path: Path) -> None:
-    looking = SqliteStore(tmp_path / "store.db", caps=None, read_only=True)
-    with pytest.raises(StoreError, match="is not there; name a store that exists"):
-        looking.constraints.list()
+def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
+    reader = SqliteStore(tmp_path / "store.db", caps=None, read_only=True)
+    with pytest.raises(StoreError, match="no store at this path; pass `--store`"):
+        reader.constraints.list()
     assert not any(tmp_path.iterdir())
 
 
-def test_looking_changes_nothing(tmp_path: Path) -> None:
+def test_a_read_only_store_changes_nothing(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     store.anchors.put(Anchor("s", "c", 1, "h", 1))
-    looking = SqliteStore(store.path, caps=None, read_only=True)
-    assert [anchor.session for anchor in looking.anchors.all()] == ["s"]
-    assert looking.constraints.changes(0).records == ()
+    reader = SqliteStore(store.path, caps=None, read_only=True)
+    assert [anchor.session for anchor in reader.anchors.all()] == ["s"]
+    assert reader.constraints.changes(0).records == ()
     with pytest.raises(StoreError, match="is read-only"):
-        looking.anchors.delete("s")
+        reader.anchors.delete("s")
 
 
-def test_one_that_another_process_holds_for_too_long(tmp_path: Path) -> None:
+def test_a_store_locked_for_too_long(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS, timeout=0.1)
     fill(store, 1)
     holder = sqlite3.connect(store.path, isolation_level=None)
@@ -219,7 +223,7 @@ def test_one_that_another_process_holds_for_too_long(tmp_path: Path) -> None:
     fill(store, 1)
 
 
-def test_a_new_file_that_another_process_is_just_making(tmp_path: Path) -> None:
+def test_a_new_file_that_another_process_is_creating(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN IMMEDIATE")
@@ -231,29 +235,29 @@ def test_a_new_file_that_another_process_is_just_making(tmp_path: Path) -> None:
 
 
 class Watched(Database):
-    """Before each statement on a new connection, `before` is told of it."""
+    """Calls `before` with each statement on a new connection."""
 
     before: Callable[[str], None]
 
-    def _connect(self) -> sqlite3.Connection:
+    def _new_connection(self) -> sqlite3.Connection:
         connection = super()._new_connection()
         connection.set_trace_callback(self.before)
         return connection
 
 
-@pytest.mark.parametrize("asked", ["application_id", "user_version", "sqlite_master"])
-def test_a_new_file_whose_tables_another_process_makes_between_two_looks(
-    tmp_path: Path, asked: str
+@pytest.mark.parametrize("statement_part", ["application_id", "user_version", "sqlite_master"])
+def test_a_new_file_whose_tables_another_process_creates_between_two_reads(
+    tmp_path: Path, statement_part: str
 ) -> None:
     path = tmp_path / "new.db"
     other = Database(path, application_id=7, migrations=[("CREATE TABLE t (a)",)], timeout=5.0)
     database = Watched(path, application_id=7, migrations=[("CREATE TABLE t (a)",)], timeout=5.0)
 
-    def meddle(statement: str) -> None:
-        if asked in statement:
+    def interfere(statement: str) -> None:
+        if statement_part in statement:
             other.execute("SELECT 1")
 
-    database.before = meddle
+    database.before = interfere
     assert database.execute("SELECT count(*) FROM t") == [(0,)]
 
 
@@ -272,13 +276,13 @@ def database(path: Path, migrations: tuple[tuple[str, ...], ...], **more: bool) 
     return Database(path, application_id=APPLICATION_ID, migrations=migrations, timeout=1, **more)
 
 
-def test_a_database_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None:
+def test_migrations_run_step_by_step(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     one, two = ("CREATE TABLE a (x)",), ("ALTER TABLE a ADD y", "UPDATE a SET y = x + 1")
     first = database(path, (one,))
     first.execute("INSERT INTO a VALUES (1)")
     first.close()
-    with pytest.raises(StoreError, match="is of an older version; use it once"):
+    with pytest.raises(StoreError, match="has an older schema; open it once"):
         database(path, (one, two), read_only=True).execute("SELECT y FROM a")
     second = database(path, (one, two))
     assert second.execute("SELECT x, y FROM a") == [(1, 2)]
@@ -286,7 +290,7 @@ def test_a_database_is_brought_up_to_date_step_by_step(tmp_path: Path) -> None:
     assert database(path, (one, two), read_only=True).execute("SELECT y FROM a") == [(2,)]
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
+def test_a_failed_migration_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     database(path, (("CREATE TABLE a (x)",),)).execute("INSERT INTO a VALUES (1)")
     broken = ("ALTER TABLE a ADD y", "CREATE TABLE a (z)")
@@ -296,16 +300,16 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    said = limited(
+    output = limited(
         "store = SqliteStore(path, caps=caps)\n"
         "for number in range(4000): store.evidence.put('p', str(number), b'x' * 1024)",
         tmp_path,
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))",
     )
-    assert "state/store.db: the disk f" in said
+    assert "state/store.db: the disk f" in output
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a disk of one's own can be mounted by root only")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk")
 def test_a_disk_without_room(tmp_path: Path) -> None:
     script = (
         f"mount -t tmpfs -o size=256k tmpfs {tmp_path} && exec {sys.executable} -c '"
@@ -315,32 +319,32 @@ def test_a_disk_without_room(tmp_path: Path) -> None:
         "from policyguard.store.protocol import Caps\n"
         "caps = Caps(constraints=10**6, evidence=10**6, anchors=10**6)\n"
         f'store = SqliteStore(Path("{tmp_path}") / "state" / "store.db", caps=caps)\n'
-        "kept = 0\n"
+        "written = 0\n"
         "try:\n"
         "    while True:\n"
-        '        store.evidence.put("p", str(kept), b"x" * 1024)\n'
-        "        kept += 1\n"
+        '        store.evidence.put("p", str(written), b"x" * 1024)\n'
+        "        written += 1\n"
         "except StoreError as error:\n"
         "    print(error)\n"
         "store.close()\n"
-        "print(kept, len(SqliteStore(store.path, caps=None, read_only=True).evidence.list()))'"
+        "print(written, len(SqliteStore(store.path, caps=None, read_only=True).evidence.list()))'"
     )
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False
     )
     if "mount" in done.stderr or "unshare" in done.stderr:
-        pytest.skip("no disk can be mounted here")
+        pytest.skip("cannot mount a disk here")
     assert "the disk is full (database or disk is full); make room" in done.stdout, done.stderr
-    kept, there = done.stdout.splitlines()[-1].split()
-    assert kept == there != "0"
+    written, found = done.stdout.splitlines()[-1].split()
+    assert written == found != "0"
 
 
 def test_a_folder_without_permission(outside: Path) -> None:
     (outside / "state").mkdir(mode=0o500)
     if os.geteuid() == 0:
         os.chown(outside / "state", 65534, 65534)
-    said = limited("SqliteStore(path, caps=caps).key", outside, DROP_ROOT)
-    assert "store.db: cannot be made: Permission denied; name a place" in said
+    output = limited("SqliteStore(path, caps=caps).fingerprint_key", outside, DROP_ROOT)
+    assert "store.db: cannot be created: Permission denied; use a path" in output
 
 
 def test_a_file_that_may_only_be_read(outside: Path) -> None:
@@ -352,19 +356,19 @@ def test_a_file_that_may_only_be_read(outside: Path) -> None:
         for file in (store.path.parent, *store.path.parent.iterdir()):
             os.chown(file, 65534, 65534)
     code = "SqliteStore(path, caps=caps).evidence.put('p', 'k', b'')"
-    said = limited(code, outside, DROP_ROOT)
-    assert "store.db: is read-only" in said
+    output = limited(code, outside, DROP_ROOT)
+    assert "store.db: is read-only" in output
 
 
-def test_a_folder_of_somebody_else(outside: Path) -> None:
+def test_a_folder_of_another_user(outside: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("a folder can be given away by root only")
+        pytest.skip("only root can give a folder away")
     (outside / "state").mkdir(mode=0o755)
-    said = limited("SqliteStore(path, caps=caps).key", outside, DROP_ROOT)
-    assert "state: belongs to somebody else; name a folder of your own" in said
+    output = limited("SqliteStore(path, caps=caps).fingerprint_key", outside, DROP_ROOT)
+    assert "state: belongs to another user; use a folder of your own" in output
 
 
-def test_a_value_that_no_database_holds(tmp_path: Path) -> None:
+def test_a_value_that_is_too_large(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db", caps=CAPS)
     record = ConstraintRecord(id="a", scope="", key="", state="", updated_at=2**70, payload=b"")
     with pytest.raises(StoreError, match="too large"):
@@ -387,21 +391,21 @@ def test_a_file_that_is_removed_or_replaced_while_it_is_in_use(
     tmp_path: Path, act: Callable[[Path], None]
 ) -> None:
     store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
-    purse = store.quotas.open(QuotaKey("b", "k", "k"), QuotaSpec(limit=10))
+    quota = store.quotas.open(QuotaKey("b", "k", "k"), QuotaSpec(limit=10))
     for _ in range(2):
-        assert store.quotas.try_charge_all([(purse, 1)], 1)
+        assert store.quotas.try_charge_all([(quota, 1)], 1)
     act(store.path)
     message = r"store\.db: is (gone|another file now).* while it was in use; put it back"
     for use in (
         store.constraints.version,
         lambda: store.evidence.put("p", "k", b""),
-        lambda: store.quotas.try_charge_all([(purse, 10)], 1),
-        lambda: store.quotas.refresh([purse], 1),
-        store.close,  # what was used of the lease cannot be written
+        lambda: store.quotas.try_charge_all([(quota, 10)], 1),
+        lambda: store.quotas.refresh([quota], 1),
+        store.close,  # the lease cannot be saved
     ):
         with pytest.raises(StoreError, match=message):
             use()
-    store.evidence.put("p", "k", b"")  # closed, and opened anew as whatever stands there
+    store.evidence.put("p", "k", b"")  # closed, and reopened with the new file
 
 
 def test_a_file_that_is_moved_away_and_put_back(tmp_path: Path) -> None:
@@ -420,26 +424,28 @@ def test_a_guard_notices_within_a_second(tmp_path: Path) -> None:
     assert session.check("read", {"n": 0}).allowed
     (tmp_path / "state" / "store.db").unlink()
     until = time.monotonic() + 1.1
-    while (answer := session.check("read", {"n": time.monotonic()})).allowed:
+    while (decision := session.check("read", {"n": time.monotonic()})).allowed:
         assert time.monotonic() < until
         time.sleep(0.05)
-    assert "removed or replaced while it was in use" in answer.errors[0].error
+    assert "removed or replaced while it was in use" in decision.errors[0].error
 
 
 @pytest.mark.parametrize(
-    ("suffix", "looking"), [("", False), ("", True), (".lock", False), (".purses", False)]
+    ("suffix", "read_only"), [("", False), ("", True), (".lock", False), (".purses", False)]
 )
-def test_a_pipe_in_place_of_a_file(tmp_path: Path, suffix: str, looking: bool) -> None:
+def test_a_pipe_in_place_of_a_file(tmp_path: Path, suffix: str, read_only: bool) -> None:
     path = tmp_path / "store.db"
     os.mkfifo(path.with_name(path.name + suffix))
-    store = SqliteStore(path, caps=CAPS, read_only=looking)
-    purse = store.quotas.open(QuotaKey("b", "k", "k"), QuotaSpec(limit=10))
+    store = SqliteStore(path, caps=CAPS, read_only=read_only)
+    quota = store.quotas.open(QuotaKey("b", "k", "k"), QuotaSpec(limit=10))
 
     def use() -> None:
         store.constraints.version()
         store.lock_session("s")
         for _ in range(2):
-            store.quotas.try_charge_all([(purse, 1)], 1)
+            store.quotas.try_charge_all([(quota, 1)], 1)
 
-    with pytest.raises(StoreError, match=rf"store\.db{suffix}: is no regular file; move it away"):
+    with pytest.raises(
+        StoreError, match=rf"store\.db{suffix}: is not a regular file; move it away"
+    ):
         use()

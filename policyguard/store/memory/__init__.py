@@ -1,1 +1,1 @@
-"""The store in memory."""
+"""The memory store."""

@@ -1,4 +1,4 @@
-"""Values in memory that change in steps, each of which can be undone."""
+"""In-memory tables with rollback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class UndoLog:
-    """A lock, and how to undo what has been done since it was taken."""
+    """A lock with the actions that undo what was done under it."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -23,7 +23,7 @@ class UndoLog:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Take the lock; an exception undoes what was noted in `undo` inside."""
+        """Take the lock; an exception runs the `actions` added inside, the last one first."""
         with self._lock:
             if self._is_active:
                 yield
@@ -41,24 +41,15 @@ class UndoLog:
 
 
 class Table(Generic[K, V]):
-    """Values by key, the least recently used first, at most `cap`.
+    """Values by key, the least recently used first, at most `max_rows`."""
 
-    `moved` is told of each value that goes and each that comes, also where a step is undone.
-    """
-
-    def __init__(
-        self,
-        undo_log: UndoLog,
-        max_rows: int,
-        on_change: Callable[[V | None, V | None], None] | None = None,
-    ) -> None:
+    def __init__(self, undo_log: UndoLog, max_rows: int) -> None:
         self.undo_log = undo_log
         self._max_rows = max_rows
-        self._on_change = on_change
         self.rows: OrderedDict[K, V] = OrderedDict()
 
     def put(self, key: K, value: V) -> bool:
-        """Set a value; whether another had to go for it."""
+        """Set a value; return whether others were evicted for it."""
         with self.undo_log():
             self._set(key, value)
             crowded = len(self.rows) > self._max_rows
@@ -67,7 +58,7 @@ class Table(Generic[K, V]):
             return crowded
 
     def delete(self, key: K) -> None:
-        """Remove a key, if it is there."""
+        """Delete a key, if it exists."""
         with self.undo_log():
             if key in self.rows:
                 self._set(key, None)
@@ -77,8 +68,6 @@ class Table(Generic[K, V]):
         self._replace(key, value)
 
     def _replace(self, key: K, value: V | None) -> None:
-        before = self.rows.pop(key, None)
+        self.rows.pop(key, None)
         if value is not None:
             self.rows[key] = value
-        if self._on_change is not None:
-            self._on_change(before, value)

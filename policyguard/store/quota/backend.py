@@ -1,4 +1,4 @@
-"""Where purses and shares are written down: what memory and SQLite each do in their own way."""
+"""The storage of quotas and leases, implemented for memory and for SQLite."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
+from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import QuotaLease, SlotWords
 
 
 class QuotaBackend(Protocol):
-    """The rows behind `policyguard.store.quota.quotas`, in whose docstrings the words are explained.
+    """The rows behind `policyguard.store.quota.quotas`.
 
-    `pause` is how long (seconds) until a word that was written is read by all. `boot` tells one
-    start of the machine from another, where that can be told. `lasting`: the rows survive a power
-    loss, which words do not.
+    After `visibility_delay` seconds every processor sees a written word. `boot_id` identifies the
+    machine's boot, if known. With `is_durable`, rows survive power loss; words never do.
     """
 
     visibility_delay: float
@@ -23,57 +23,57 @@ class QuotaBackend(Protocol):
     is_durable: bool
 
     def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
-        """All inside is one step."""
+        """Make everything inside one step."""
         ...
 
-    def get_usage(self, budget: str, key: str) -> BudgetUsage | None:
-        """A purse's account, to be changed by whoever asks."""
+    def get_usage(self, key: QuotaKey) -> BudgetUsage | None:
+        """Return a copy of a quota's usage."""
         ...
 
-    def put_usage(self, budget: str, key: str, usage: BudgetUsage, until: int | None) -> None:
-        """Set a purse's account; from `until` on nothing in it counts any more."""
+    def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
+        """Set a quota's usage; from `until` on nothing in it counts."""
         ...
 
     def count_keys(self, budget: str) -> int:
-        """How many purses a budget has."""
+        """Return a budget's number of quotas."""
         ...
 
     def prune(self, budget: str, at: int) -> None:
-        """Forget purses in which nothing counts any more, and that nobody has a share of."""
+        """Delete quotas without leases in which nothing counts any more."""
         ...
 
-    def list_leases(self, budget: str, key: str) -> list[QuotaLease]:
-        """The shares of a purse."""
+    def list_leases(self, key: QuotaKey) -> list[QuotaLease]:
+        """Return copies of a quota's leases."""
         ...
 
-    def put_lease(self, budget: str, key: str, lease: QuotaLease) -> None:
-        """Set a share."""
+    def put_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
+        """Save a lease."""
         ...
 
-    def delete_lease(self, budget: str, key: str, lease: QuotaLease) -> None:
-        """Forget a share."""
+    def delete_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
+        """Delete a lease."""
         ...
 
     def holder_id(self) -> int:
-        """The number of this process: it is alive as long as the process is, or until `leave`."""
+        """Return this process's number, alive until the process dies or `release_holder`."""
         ...
 
     def release_holder(self) -> None:
-        """The process holds nothing any more."""
+        """Declare that this process holds no lease."""
         ...
 
     def is_alive(self, holder: int) -> bool:
-        """Whether that process is alive. To be asked within writing transactions only."""
+        """Return whether that process is alive. Call it in write transactions only."""
         ...
 
     def find_free_slot(self, excluded: Collection[int]) -> int:
-        """A slot that no share has, and that is none of those."""
+        """Return a slot that no lease has and that is not `excluded`."""
         ...
 
     def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
-        """The words of a slot, made where they are to be; None where there are none."""
+        """Return a slot's words, if they exist or with `create`."""
         ...
 
     def after_fork(self) -> None:
-        """The process is a forked child: what its parent holds is not its own."""
+        """Give up what belongs to the parent process."""
         ...

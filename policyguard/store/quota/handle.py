@@ -1,8 +1,8 @@
-"""One holder's hand in a purse: it draws on its lease without a lock, a clock or a transaction."""
+"""A holder's handle on a quota: it charges its lease without a lock, a clock or a transaction."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.protocol import QuotaKey, QuotaSpec
@@ -18,28 +18,29 @@ from policyguard.store.quota.lease import (
     log_charge,
 )
 
-if TYPE_CHECKING:
-    from policyguard.store.quota.quotas import SharedQuotas
-
 
 class LeasedQuota:
-    """See `policyguard.store.protocol.Purse`.
+    """See `policyguard.store.protocol.Quota`.
 
-    `share` is its lease and `words` where it writes, None as long as it has none. `ceiling` is how
-    far it may go, -1 where it must ask: it has never asked, or the answer did not arrive. `asked`
-    is how often it has taken a transaction: who draws but once needs no lease.
+    `words` belong to the lease `lease_id`; None without a lease. `ceiling` bounds the lease; -1
+    means that the store must be asked, because it never was or its answer did not arrive.
+    `transaction_count` counts the transactions so far: a holder that charges once needs no lease.
+    `charge_in_store` and `reserve_in_store` serve what the words cannot; `charges_in_slots` is
+    False if words are less durable than the store.
     """
 
     __slots__ = (
         "__weakref__",
         "ceiling",
+        "charge_in_store",
+        "charges_in_slots",
         "count",
         "granted",
         "is_plain_total",
         "key",
         "keys_when_full",
         "lease_id",
-        "quotas",
+        "reserve_in_store",
         "reserved",
         "settled_count",
         "spec",
@@ -49,11 +50,21 @@ class LeasedQuota:
         "words",
     )
 
-    def __init__(self, key: QuotaKey, spec: QuotaSpec, quotas: SharedQuotas) -> None:
+    def __init__(
+        self,
+        key: QuotaKey,
+        spec: QuotaSpec,
+        *,
+        charges_in_slots: bool,
+        charge_in_store: Callable[[LeasedQuota, int, int | None], None],
+        reserve_in_store: Callable[[LeasedQuota, int], None],
+    ) -> None:
         self.key = key
         self.spec = spec
         self.is_plain_total = spec.within is None and not spec.reserves
-        self.quotas = quotas
+        self.charges_in_slots = charges_in_slots
+        self.charge_in_store = charge_in_store
+        self.reserve_in_store = reserve_in_store
         self.usage = BudgetUsage()
         self.granted = 0
         self.keys_when_full = 0
@@ -62,18 +73,18 @@ class LeasedQuota:
 
     @property
     def has_reservation(self) -> bool:
-        """Whether anything is held."""
+        """Whether anything is reserved."""
         return self.reserved > 0
 
     def drop_lease(self) -> None:
-        """Have no lease any more."""
+        """Forget the lease."""
         self.lease_id = 0
         self.words: SlotWords | None = None
         self.ceiling = -1
         self.used = self.reserved = self.count = self.settled_count = 0
 
     def adopt_lease(self, lease: QuotaLease, words: SlotWords) -> None:
-        """Have this lease, as it was just written down."""
+        """Use this lease, as the store has just saved it."""
         self.lease_id = lease.id
         self.words = words
         self.used = words[USED] if self.spec.within is None else lease.settled_amount
@@ -82,7 +93,7 @@ class LeasedQuota:
         self.settled_count = lease.settled_count
 
     def has_room(self, amount: int) -> bool:
-        """Whether that much is on lease."""
+        """Return whether the lease covers `amount`."""
         if self.ceiling < 0:
             return False
         return not amount or (
@@ -90,13 +101,13 @@ class LeasedQuota:
         )
 
     def try_charge(self, amount: int, at: int | None) -> bool:
-        """Draw from what is on lease."""
+        """Charge the lease, if it covers `amount`."""
         if not amount or self.ceiling < 0:
             return self.ceiling >= 0
         if self.used + self.reserved + amount > self.ceiling or not self._has_log_room(2):
             return False
         words = self.words
-        assert words is not None  # noqa: S101 - there is room only in a share
+        assert words is not None  # noqa: S101 - only a lease has room
         if self.is_plain_total:
             self.used += amount
             words[USED] = self.used
@@ -105,34 +116,33 @@ class LeasedQuota:
             self._write(words, amount, at, reserve=self.spec.reserves)
         if words[ID] == self.lease_id:
             return True
-        # Somebody has taken back what was left, and may or may not have seen this draw.
+        # Another process fenced the lease, and may or may not have read this charge: undo it.
         self._write(words, -amount, at, reserve=self.spec.reserves)
         self.ceiling = -1
         return False
 
     def charge(self, amount: int, at: int | None) -> None:
-        """Count what was used, however much is left."""
+        """Count usage, even beyond the limit."""
         words = self.words
         if (
             words is None
-            or not self.quotas.charges_in_slots
+            or not self.charges_in_slots
             or not self._has_log_room(1)
             or not self._is_countable(amount)
         ):
-            self.quotas.charge(self, amount, at)
+            self.charge_in_store(self, amount, at)
         else:
-            self._write(
-                words, amount, self._monotonic_time(at) if amount > 0 else at, reserve=False
-            )
+            at = self._monotonic_time(at) if amount > 0 else at
+            self._write(words, amount, at, reserve=False)
 
     def reserve(self, amount: int) -> None:
-        """Hold something, however much is left; nothing that is more than can be counted."""
+        """Reserve an amount, even beyond the limit; ignore one too large to count."""
         if amount > 0 and not self._is_countable(amount):
             return
         if self.words is not None:
             self._write(self.words, max(amount, -self.reserved), None, reserve=True)
         elif amount > 0:
-            self.quotas.reserve(self, amount)
+            self.reserve_in_store(self, amount)
 
     def _write(self, words: SlotWords, amount: int, at: int | None, *, reserve: bool) -> None:
         if reserve:
@@ -147,11 +157,11 @@ class LeasedQuota:
         self.count += 1
 
     def _monotonic_time(self, at: int | None) -> int:
-        """A clock that runs backwards makes no draw older than those before it."""
+        """Return a time that is not before earlier charges, even if the clock runs backwards."""
         return max(at or 0, self.usage.latest_at or 0)
 
     def _has_log_room(self, charges: int) -> bool:
-        """Whether so many more draws can be remembered apart. A draw may have to be undone."""
+        """Return whether the log takes so many more charges. A charge may need one to undo it."""
         return (
             self.is_plain_total
             or self.spec.within is None
@@ -159,6 +169,5 @@ class LeasedQuota:
         )
 
     def _is_countable(self, amount: int) -> bool:
-        return (
-            -MAX_AMOUNT <= amount <= MAX_AMOUNT and self.used + self.reserved + amount <= MAX_AMOUNT
-        )
+        total = self.used + self.reserved + amount
+        return -MAX_AMOUNT <= amount <= MAX_AMOUNT and total <= MAX_AMOUNT

@@ -1,11 +1,11 @@
-"""What one holder has on lease from a purse, and the words in which it says what became of it.
+"""A holder's lease on a quota, and the shared words in which it records its usage.
 
-The holder alone writes how much it has used and holds, one word at a time, without asking anybody:
-whoever is killed leaves true figures. To take back what a holder has not used, somebody else sets
-the *fence* (the id's sign), waits until that and all earlier words have reached every processor,
-and reads. The holder writes first and looks at the fence afterwards. So either it finds the fence,
-or what it wrote is read: nothing is drawn that was taken back, also where the holder was stopped
-in between for a day.
+Only the holder writes its usage and reservations, one word at a time, without coordination, so a
+killed process leaves correct figures. To reclaim what a holder has not used, another process sets
+the *fence* (the sign of the id), waits until that and all earlier words have reached every
+processor, and reads. The holder writes first and checks the fence afterwards. So either it sees the
+fence, or its charge is read: nothing reclaimed is charged, even if the holder was stopped for a day
+in between.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.protocol import QuotaSpec
 
 SlotWords = memoryview
-"""Signed integers of 8 bytes."""
+"""Signed 8-byte integers."""
 
 WORDS_PER_SLOT = 128
-"""How many words a share has."""
 ID, USED, RESERVED, COUNT, LOG = range(5)
-"""Where what stands: the id (negative: fenced), then either what was used in all or, in a window,
-how many draws there were, and the latest of them with their times."""
+"""The layout: the id (negative: fenced), the usage, the reservations; in a window, instead of the
+usage, the number of charges and a log of the latest with their times."""
 LOG_CAPACITY = (WORDS_PER_SLOT - LOG) // 2
-"""How many draws a share remembers until they are moved into the account."""
+"""The number of charges in the log until they are settled."""
 MAX_AMOUNT = 2**62
-"""What a share counts at most; what is larger is counted in the account at once."""
+"""The most that a lease counts; larger amounts are counted in the store at once."""
 
 
 class QuotaLease(msgspec.Struct):
     """A lease as the store keeps it.
 
-    The holder may use and hold as much as `ceiling`, ever since the share began. What the account
-    has of its use is `moved`, `count` draws. `boot` is the machine's start, where the words are
-    not to be trusted after another one.
+    The holder may use and reserve up to `ceiling` over the lease's life. The store's usage includes
+    `settled_amount`, in `settled_count` charges. If `boot_id` is set, the words are void after
+    another boot.
     """
 
     id: int
@@ -46,11 +45,11 @@ class QuotaLease(msgspec.Struct):
     boot_id: str = ""
 
     def owns(self, words: SlotWords | None) -> bool:
-        """Whether these words are this share's: the file may have been lost."""
+        """Return whether the words are this lease's: their file may have been lost."""
         return words is not None and abs(words[ID]) == self.id
 
     def used_amount(self, words: SlotWords, spec: QuotaSpec) -> int:
-        """What was used, ever since the share began."""
+        """Return the usage over the lease's life."""
         if spec.within is None:
             return int(words[USED])
         count = min(words[COUNT], self.settled_count + LOG_CAPACITY)
@@ -59,40 +58,40 @@ class QuotaLease(msgspec.Struct):
         )
 
     def committed_amount(self, words: SlotWords, spec: QuotaSpec) -> int:
-        """What was used and is held. Held first: what is held becomes used, in this order."""
-        held: int = words[RESERVED]
-        return held + self.used_amount(words, spec)
+        """Return usage and reservations; reservations are read first, as they become usage."""
+        reserved: int = words[RESERVED]
+        return reserved + self.used_amount(words, spec)
 
     def settle(self, words: SlotWords, usage: BudgetUsage, spec: QuotaSpec) -> bool:
-        """Count in the account what was used since the last time; whether there was anything."""
+        """Add the unsettled usage to `usage`; return whether there was any."""
         if spec.within is None:
-            more = words[USED] - self.settled_amount
-            usage.used += more
-            self.settled_amount += more
-            return bool(more)
-        until = words[COUNT]
-        for number in range(self.settled_count, until):
-            place = _log_index(number)
-            at, amount = words[place], words[place + 1]
+            unsettled = words[USED] - self.settled_amount
+            usage.used += unsettled
+            self.settled_amount += unsettled
+            return bool(unsettled)
+        count = words[COUNT]
+        for number in range(self.settled_count, count):
+            index = _log_index(number)
+            at, amount = words[index], words[index + 1]
             usage.insert_charge(amount, at, spec.within, spec.max_charges)
             self.settled_amount += amount
-        moved = until != self.settled_count
-        self.settled_count = until
-        return moved
+        changed = count != self.settled_count
+        self.settled_count = count
+        return changed
 
 
 def reset_words(words: SlotWords, id_: int) -> None:
-    """Make the words those of a new share."""
+    """Reset the words for a new lease."""
     words[ID] = 0
     words[USED] = words[RESERVED] = words[COUNT] = 0
     words[ID] = id_
 
 
 def log_charge(words: SlotWords, count: int, at: int, amount: int) -> None:
-    """Write down the draw after the first `count` ones."""
-    place = _log_index(count)
-    words[place] = at
-    words[place + 1] = amount
+    """Log a charge after the first `count` ones."""
+    index = _log_index(count)
+    words[index] = at
+    words[index + 1] = amount
     words[COUNT] = count + 1
 
 

@@ -1,4 +1,4 @@
-"""Purses in memory: their rows, and the words of their shares."""
+"""Quotas and leases in memory."""
 
 from __future__ import annotations
 
@@ -12,89 +12,87 @@ import msgspec
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.memory.table import Table, UndoLog
+from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import WORDS_PER_SLOT, QuotaLease, SlotWords
-
-_QuotaId = tuple[str, str]
 
 
 class MemoryQuotaBackend:
-    """See `policyguard.store.quota.backend.Ledger`. All holders are of this process."""
+    """See `policyguard.store.quota.backend.QuotaBackend`. All holders are of this process."""
 
-    visibility_delay = 0.0  # one thread runs at a time, and sees what those before it wrote
+    visibility_delay = 0.0  # threads run in turn, and each sees what the previous one wrote
     boot_id = ""
     is_durable = False
 
-    def __init__(self, step: UndoLog) -> None:
-        self._undo_log = step
-        self._usages: Table[_QuotaId, tuple[BudgetUsage, int | None]] = Table(step, sys.maxsize)
-        self._leases: Table[_QuotaId, tuple[QuotaLease, ...]] = Table(step, sys.maxsize)
+    def __init__(self, undo_log: UndoLog) -> None:
+        self._undo_log = undo_log
+        self._usages: Table[QuotaKey, tuple[BudgetUsage, int | None]] = Table(undo_log, sys.maxsize)
+        self._leases: Table[QuotaKey, tuple[QuotaLease, ...]] = Table(undo_log, sys.maxsize)
         self._words: dict[int, SlotWords] = {}
         self._last_slot = 0
 
     def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
-        """All inside is one step."""
+        """Make everything inside one step."""
         return self._undo_log()
 
-    def get_usage(self, budget: str, key: str) -> BudgetUsage | None:
-        """A purse's account."""
-        found = self._usages.rows.get((budget, key))
-        return found[0].copy() if found is not None else None
+    def get_usage(self, key: QuotaKey) -> BudgetUsage | None:
+        """Return a copy of a quota's usage."""
+        row = self._usages.rows.get(key)
+        return row[0].copy() if row is not None else None
 
-    def put_usage(self, budget: str, key: str, usage: BudgetUsage, until: int | None) -> None:
-        """Set a purse's account."""
-        self._usages.put((budget, key), (usage.copy(), until))
+    def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
+        """Set a quota's usage."""
+        self._usages.put(key, (usage.copy(), until))
 
     def count_keys(self, budget: str) -> int:
-        """How many purses a budget has."""
-        return sum(1 for known, _ in self._usages.rows if known == budget)
+        """Return a budget's number of quotas."""
+        return sum(1 for key in self._usages.rows if key.budget == budget)
 
     def prune(self, budget: str, at: int) -> None:
-        """Forget purses in which nothing counts any more."""
-        for place, (_, until) in list(self._usages.rows.items()):
-            over = until is not None and until <= at
-            if over and place[0] == budget and not self._leases.rows.get(place):
-                self._usages.delete(place)
+        """Delete quotas in which nothing counts any more."""
+        for key, (_, until) in list(self._usages.rows.items()):
+            expired = until is not None and until <= at
+            if expired and key.budget == budget and not self._leases.rows.get(key):
+                self._usages.delete(key)
 
-    def list_leases(self, budget: str, key: str) -> list[QuotaLease]:
-        """The shares of a purse."""
-        kept = self._leases.rows.get((budget, key), ())
-        return [msgspec.structs.replace(share) for share in kept]
+    def list_leases(self, key: QuotaKey) -> list[QuotaLease]:
+        """Return copies of a quota's leases."""
+        return [msgspec.structs.replace(lease) for lease in self._leases.rows.get(key, ())]
 
-    def put_lease(self, budget: str, key: str, lease: QuotaLease) -> None:
-        """Set a share."""
-        others = (one for one in self.list_leases(budget, key) if one.id != lease.id)
-        self._leases.put((budget, key), (*others, msgspec.structs.replace(lease)))
+    def put_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
+        """Save a lease."""
+        others = (other for other in self.list_leases(key) if other.id != lease.id)
+        self._leases.put(key, (*others, msgspec.structs.replace(lease)))
 
-    def delete_lease(self, budget: str, key: str, lease: QuotaLease) -> None:
-        """Forget a share."""
-        others = tuple(one for one in self.list_leases(budget, key) if one.id != lease.id)
+    def delete_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
+        """Delete a lease."""
+        others = tuple(other for other in self.list_leases(key) if other.id != lease.id)
         if others:
-            self._leases.put((budget, key), others)
+            self._leases.put(key, others)
         else:
-            self._leases.delete((budget, key))
+            self._leases.delete(key)
         self._words.pop(lease.slot, None)
 
     def holder_id(self) -> int:
-        """The number of this process."""
+        """Return this process's number."""
         return os.getpid()
 
     def release_holder(self) -> None:
-        """Nobody is waiting for it."""
+        """Do nothing: no other process asks."""
 
     def is_alive(self, holder: int) -> bool:
-        """There is no other process: after a fork, what the parent had is given back."""
+        """Return whether this is that process: a forked child reclaims its parent's leases."""
         return holder == os.getpid()
 
     def find_free_slot(self, excluded: Collection[int]) -> int:
-        """A slot that no share has."""
+        """Return a new slot."""
         self._last_slot += 1
         return self._last_slot
 
     def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
-        """The words of a slot."""
+        """Return a slot's words."""
         if create:
             self._words[slot] = memoryview(array("q", [0] * WORDS_PER_SLOT))
         return self._words.get(slot)
 
     def after_fork(self) -> None:
-        """A forked child goes on with a copy of its own."""
+        """Do nothing: a forked child has its own copy."""

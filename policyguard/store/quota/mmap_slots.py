@@ -1,8 +1,7 @@
-"""A file that all processes of a store have in their memory: words of 8 bytes, by slots.
+"""A file of 8-byte words, in slots, that all processes of a store map into memory.
 
-A word that is written is there for everybody at once, and stays when the writer is killed. The
-file only grows, and room for it is made by writing: a full disk is an error here, not a signal at
-some later time.
+A written word is visible to all at once, and survives its writer's death. The file only grows, by
+writing zeros, so that a full disk raises an error here instead of a signal later.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from policyguard.store.errors import StoreError
 from policyguard.store.paths import ensure_private_file
 from policyguard.store.quota.lease import WORDS_PER_SLOT, SlotWords
 
-_SLOT_BYTES = WORDS_PER_SLOT * 8
-_SEGMENT_BYTES = 512 * _SLOT_BYTES
-"""What is mapped at a time."""
+_SLOTS_PER_SEGMENT = 512
+_SEGMENT_BYTES = _SLOTS_PER_SEGMENT * WORDS_PER_SLOT * 8
+"""The size of one mapping."""
 
 
 class MmapSlots:
-    """The slots of one file, which is made when the first is."""
+    """The slots of one file, created with the first slot."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._segments: dict[int, SlotWords] = {}
 
     def find(self, slot: int) -> SlotWords | None:
-        """A slot's words; None where the file has no such slot. Raises `StoreError`."""
+        """Return a slot's words; None if the file lacks the slot. Raises `StoreError`."""
         try:
             return self._find_words(slot)
         except FileNotFoundError:
@@ -37,28 +36,28 @@ class MmapSlots:
             raise self._mmap_error(error) from None
 
     def create(self, slot: int) -> SlotWords:
-        """A slot's words, the file grown where it must be. Raises `StoreError`."""
+        """Return a slot's words, growing the file if needed. Raises `StoreError`."""
         ensure_private_file(self._path)
         try:
             words = self._find_words(slot, grow=True)
         except OSError as error:
             raise self._mmap_error(error) from None
-        assert words is not None  # noqa: S101 - it has just been made
+        assert words is not None  # noqa: S101 - the file has grown
         return words
 
     def close(self) -> None:
-        """Let the file go; what is still in use stays in memory."""
+        """Unmap the file; words in use stay valid."""
         self._segments.clear()
 
     def _find_words(self, slot: int, *, grow: bool = False) -> SlotWords | None:
-        number, place = divmod(slot * _SLOT_BYTES, _SEGMENT_BYTES)
-        part = self._segments.get(number)
-        if part is None:
+        number, index = divmod(slot, _SLOTS_PER_SEGMENT)
+        segment = self._segments.get(number)
+        if segment is None:
             mapped = self._map_segment(number * _SEGMENT_BYTES, grow=grow)
             if mapped is None:
                 return None
-            part = self._segments[number] = memoryview(mapped).cast("q")
-        return part[place // 8 : place // 8 + WORDS_PER_SLOT]
+            segment = self._segments[number] = memoryview(mapped).cast("q")
+        return segment[index * WORDS_PER_SLOT : (index + 1) * WORDS_PER_SLOT]
 
     def _map_segment(self, start: int, *, grow: bool) -> mmap.mmap | None:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -76,5 +75,5 @@ class MmapSlots:
         return StoreError(
             self._path,
             f"cannot be used: {error.strerror}",
-            "see that there is room on its disk, and that it is yours to read and write",
+            "check that its disk has room and that you can read and write it",
         )

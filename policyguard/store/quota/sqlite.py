@@ -1,4 +1,4 @@
-"""Purses in a SQLite file; the words of their shares stand in a file beside it."""
+"""Quotas and leases in SQLite, with the words of leases in a file beside the database."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
+from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import QuotaLease, SlotWords
 from policyguard.store.quota.mmap_slots import MmapSlots
 from policyguard.store.session_locks import FileLock, LockFile
@@ -24,11 +25,9 @@ _decoder = msgspec.json.Decoder(
 
 
 class SqliteQuotaBackend:
-    """See `policyguard.store.quota.backend.Ledger`. `lasting`: transactions survive a power loss."""
+    """See `policyguard.store.quota.backend.QuotaBackend`."""
 
-    visibility_delay = (
-        0.001  # processors show each other what they wrote within about a microsecond
-    )
+    visibility_delay = 0.001  # a word reaches the other processors within about a microsecond
 
     def __init__(self, database: Database, locks: LockFile, *, is_durable: bool) -> None:
         self._database = database
@@ -39,92 +38,82 @@ class SqliteQuotaBackend:
         self.boot_id = _read_boot_id()
 
     def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
-        """All inside is one step."""
+        """Make everything inside one step."""
         return self._database.transaction(write=write)
 
-    def get_usage(self, budget: str, key: str) -> BudgetUsage | None:
-        """A purse's account."""
+    def get_usage(self, key: QuotaKey) -> BudgetUsage | None:
+        """Return a quota's usage."""
         rows = self._database.execute(
-            "SELECT account FROM purses WHERE budget = ? AND key = ?", (budget, key)
+            "SELECT account FROM purses WHERE budget = ? AND key = ?", (key.budget, key.key)
         )
         return self._decode_usage(rows[0][0]) if rows else None
 
-    def put_usage(self, budget: str, key: str, usage: BudgetUsage, until: int | None) -> None:
-        """Set a purse's account."""
+    def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
+        """Set a quota's usage."""
         self._database.execute(
             "INSERT INTO purses (budget, key, account, until) VALUES (?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET account = excluded.account, until = excluded.until",
-            (budget, key, _encode_usage(usage), until),
+            (key.budget, key.key, _encode_usage(usage), until),
         )
 
     def count_keys(self, budget: str) -> int:
-        """How many purses a budget has."""
+        """Return a budget's number of quotas."""
         return self._database.query_int("SELECT count(*) FROM purses WHERE budget = ?", (budget,))
 
     def prune(self, budget: str, at: int) -> None:
-        """Forget purses in which nothing counts any more."""
+        """Delete quotas in which nothing counts any more."""
         self._database.execute(
             "DELETE FROM purses WHERE budget = ? AND until <= ? AND NOT EXISTS (SELECT 1 "
             "FROM shares WHERE shares.budget = purses.budget AND shares.key = purses.key)",
             (budget, at),
         )
 
-    def list_leases(self, budget: str, key: str) -> list[QuotaLease]:
-        """The shares of a purse."""
+    def list_leases(self, key: QuotaKey) -> list[QuotaLease]:
+        """Return a quota's leases."""
         rows = self._database.execute(
             "SELECT id, holder, slot, ceiling, moved, count, boot FROM shares "
             "WHERE budget = ? AND key = ?",
-            (budget, key),
+            (key.budget, key.key),
         )
         return [QuotaLease(*row) for row in rows]
 
-    def put_lease(self, budget: str, key: str, lease: QuotaLease) -> None:
-        """Set a share."""
+    def put_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
+        """Save a lease."""
         self._database.execute(
-            "INSERT INTO shares (id, budget, key, holder, slot, ceiling, moved, count, boot) "
+            "INSERT INTO shares (budget, key, id, holder, slot, ceiling, moved, count, boot) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
             "ceiling = excluded.ceiling, moved = excluded.moved, count = excluded.count",
-            (
-                lease.id,
-                budget,
-                key,
-                lease.holder,
-                lease.slot,
-                lease.ceiling,
-                lease.settled_amount,
-                lease.settled_count,
-                lease.boot_id,
-            ),
+            (key.budget, key.key, *msgspec.structs.astuple(lease)),
         )
 
-    def delete_lease(self, budget: str, key: str, lease: QuotaLease) -> None:
-        """Forget a share."""
+    def delete_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
+        """Delete a lease."""
         self._database.execute("DELETE FROM shares WHERE id = ?", (lease.id,))
 
     def holder_id(self) -> int:
-        """The number of this process."""
+        """Return this process's number."""
         if self._holder is None:
-            # Given up with the store: what nobody has any more holds nothing, though its process
-            # lives on. As that ends it is held until it has died: threads may still draw.
+            # Released with the store, even while the process lives on. At exit it stays held until
+            # the process is dead: threads may still charge.
             number = int.from_bytes(os.urandom(8)) >> 3
             self._holder = number, self._locks.acquire_process_lock(number)
         return self._holder[0]
 
     def release_holder(self) -> None:
-        """The process holds nothing any more."""
+        """Declare that this process holds no lease."""
         if self._holder is not None:
             self._holder[1].release()
             self._holder = None
         self._slots.close()
 
     def is_alive(self, holder: int) -> bool:
-        """Whether that process is alive."""
+        """Return whether that process is alive."""
         return self._locks.is_process_alive(holder)
 
     def find_free_slot(self, excluded: Collection[int]) -> int:
-        """The first slot that no share has, and that is none of those."""
-        run = self._database.execute
-        gaps = run(
+        """Return the first slot that no lease has and that is not `excluded`."""
+        execute = self._database.execute
+        gaps = execute(
             "SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM shares WHERE slot = 0) UNION ALL "
             "SELECT * FROM (SELECT slot + 1 FROM shares AS one WHERE NOT EXISTS "
             "(SELECT 1 FROM shares WHERE slot = one.slot + 1) ORDER BY slot) LIMIT ?",
@@ -133,37 +122,37 @@ class SqliteQuotaBackend:
         for (slot,) in gaps:
             while slot in excluded:
                 slot += 1
-            if not run("SELECT 1 FROM shares WHERE slot = ?", (slot,)):
+            if not execute("SELECT 1 FROM shares WHERE slot = ?", (slot,)):
                 return int(slot)
-        raise AssertionError("behind the last share there is always a slot")
-
-    def _decode_usage(self, written: bytes) -> BudgetUsage:
-        account = BudgetUsage()
-        try:
-            values = _decoder.decode(written)
-            account.used, account.granted, account.started_at, account.latest_at, draws = values
-        except DECODE_ERRORS as error:
-            raise damaged_error(self._database.path, "a shared budget", error) from None
-        if draws is not None:
-            account.charges = deque(draws)
-        return account
+        raise AssertionError("there is always a slot after the last lease")
 
     def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
-        """The words of a slot."""
+        """Return a slot's words."""
         return self._slots.create(slot) if create else self._slots.find(slot)
 
     def after_fork(self) -> None:
-        """The process is a forked child."""
+        """Give up what belongs to the parent process."""
         self._holder = None
+
+    def _decode_usage(self, data: bytes) -> BudgetUsage:
+        usage = BudgetUsage()
+        try:
+            values = _decoder.decode(data)
+            usage.used, usage.granted, usage.started_at, usage.latest_at, charges = values
+        except DECODE_ERRORS as error:
+            raise damaged_error(self._database.path, "a shared budget", error) from None
+        if charges is not None:
+            usage.charges = deque(charges)
+        return usage
 
 
 def _encode_usage(usage: BudgetUsage) -> bytes:
-    draws = list(usage.charges) if usage.charges is not None else None
-    return _encode((usage.used, usage.granted, usage.started_at, usage.latest_at, draws))
+    charges = list(usage.charges) if usage.charges is not None else None
+    return _encode((usage.used, usage.granted, usage.started_at, usage.latest_at, charges))
 
 
 def _read_boot_id() -> str:
-    """Tells one start of the machine from another; empty where the system does not say (macOS)."""
+    """Return an id of the machine's boot; empty if the system has none (macOS)."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""

@@ -1,17 +1,17 @@
-"""SQLite: the only module that imports `sqlite3`. A file that lasts, shared by processes.
+"""A SQLite file shared by processes; the only module that imports `sqlite3`.
 
-What surprised us (each has a test in `tests/store/`):
+Surprises of SQLite (each has a test in `tests/store/`):
 
-- An open connection must not cross a fork: SQLite keeps its books on file locks in the process's
-  memory, and a child that inherits them takes the parent's locks for its own. Connections are
-  closed before a fork and opened again, on both sides, when they are next used.
-- A transaction that begins as a reader and then writes can fail with *busy* at once, whatever
-  the timeout. Writing transactions begin as such (`BEGIN IMMEDIATE`).
-- `PRAGMA journal_mode = WAL` ignores the timeout too where several processes make a new file at
-  once. It is repeated.
-- `executescript` commits what was begun before it. Migrations run statement by statement.
-- Text with a lone surrogate raises an error that is none of SQLite's.
-- A signal's handler that raises (Ctrl-C) does so when a statement is done: after *begin*, too.
+- An open connection must not cross a fork: SQLite tracks its file locks in memory, and a child
+  takes the inherited locks for its own. Connections are closed before a fork and reopened, on both
+  sides, when next used.
+- A transaction that begins as a reader and then writes can fail with *busy* at once, whatever the
+  timeout. Write transactions use `BEGIN IMMEDIATE`.
+- `PRAGMA journal_mode = WAL` ignores the timeout too if several processes create the file at once.
+  It is retried.
+- `executescript` commits an open transaction. Migrations run statement by statement.
+- Text with a lone surrogate raises an error that is not SQLite's.
+- A signal handler that raises (Ctrl-C) does so after a statement, even after *begin*.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from policyguard.store.paths import ensure_private_file, require_regular_file
 
 SqlValue = str | int | bytes | None
 Migration = tuple[str, ...]
-"""Statements that bring a database from one version of its schema to the next."""
+"""The statements from one version of a schema to the next."""
 
 _PRIMARY_CODE = 0xFF
-"""The part of SQLite's extended error codes that holds the primary one."""
+"""Masks the primary code of an extended error code."""
 _RETRY_SECONDS = 0.01
-"""Seconds between two tries where SQLite itself does not wait."""
+"""The interval between attempts where SQLite itself does not wait."""
 _MAX_WAL_BYTES = 4 * 1024 * 1024
-"""What the write-ahead log is cut back to after it has been copied into the file."""
+"""The size of the write-ahead log after a checkpoint."""
 
 _FAILURES = (sqlite3.Error, UnicodeError, OverflowError)
 _OUT_OF_ROOM = ("the disk is full", "make room")
-_NO_ACCESS = ("cannot be opened", "see that it and its folder are yours to read and write")
-_DAMAGED = ("is damaged, or no database", RESTORE_HINT)
+_NO_ACCESS = ("cannot be opened", "check that you can read and write it and its folder")
+_DAMAGED = ("is damaged, or not a database", RESTORE_HINT)
 _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: _OUT_OF_ROOM,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
@@ -52,18 +52,18 @@ _REASONS: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_CANTOPEN: _NO_ACCESS,
     sqlite3.SQLITE_PERM: _NO_ACCESS,
     sqlite3.SQLITE_AUTH: _NO_ACCESS,
-    sqlite3.SQLITE_READONLY: ("is read-only", "make it and its folder writable, or name another"),
-    sqlite3.SQLITE_IOERR: ("the disk fails", "look for room, quotas and errors on that disk"),
+    sqlite3.SQLITE_READONLY: ("is read-only", "make it and its folder writable, or use another"),
+    sqlite3.SQLITE_IOERR: ("the disk fails", "check that disk for room, quotas and errors"),
 }
 
 
 class Database:
-    """One file with tables; opened when it is first used, and again after a fork.
+    """A database file, opened on first use, and again after a fork.
 
-    `application` is a number that marks the file as ours, `migrations` lead from an empty file to
-    the schema that this version knows. `patience` is how long to wait for other processes, in
-    seconds. With `sync` each transaction survives a power loss, without it only the death of the
-    process. A `read_only` database must be there, and is not migrated.
+    `application_id` marks the file as ours; `migrations` lead from an empty file to the current
+    schema. `timeout` is how long to wait for other processes, in seconds. With `sync` a transaction
+    survives power loss, otherwise only the death of the process. A `read_only` database must exist,
+    and is not migrated.
     """
 
     def __init__(
@@ -90,32 +90,30 @@ class Database:
         fork_safety.databases.add(self)
 
     def execute(self, statement: str, values: Sequence[SqlValue] = ()) -> list[tuple[Any, ...]]:
-        """Execute one statement; its rows. Raises `StoreError`."""
+        """Execute one statement and return its rows. Raises `StoreError`."""
         with self._lock:
             try:
                 connection = self._connect()
                 try:
                     return connection.execute(statement, values).fetchall()
                 except UnicodeEncodeError:
-                    fit = [
-                        escape_surrogates(one) if isinstance(one, str) else one for one in values
-                    ]
-                    return connection.execute(statement, fit).fetchall()
+                    escaped = [escape_surrogates(v) if isinstance(v, str) else v for v in values]
+                    return connection.execute(statement, escaped).fetchall()
             except _FAILURES as error:
                 raise self._translate(error) from None
 
     def query_int(self, statement: str, values: Sequence[SqlValue] = ()) -> int:
-        """The whole number that a statement gives. Raises `StoreError`."""
+        """Return the integer that a statement selects. Raises `StoreError`."""
         rows = self.execute(statement, values)
         try:
             ((value,),) = rows
             return int(value)
         except DECODE_ERRORS as error:
-            raise damaged_error(self.path, f"a number of it ({statement})", error) from None
+            raise damaged_error(self.path, f"a number in it ({statement})", error) from None
 
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[None]:
-        """All statements inside are one step; an exception undoes them. Nested ones join in."""
+        """Run everything inside in one transaction; nested ones join it."""
         with self._lock:
             if self._in_transaction:
                 yield
@@ -132,13 +130,13 @@ class Database:
                 self._in_transaction = False
 
     def close(self) -> None:
-        """Close the file; the next use opens whatever then stands in its place."""
+        """Close the file; the next use opens whatever file then has its path."""
         with self._lock:
             self._disconnect()
             self._file_stat = None
 
     def _disconnect(self) -> None:
-        """Close the connection; the next use opens it again."""
+        """Close the connection; the next use reopens the file."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -151,7 +149,7 @@ class Database:
         self.execute("COMMIT")
 
     def _roll_back(self) -> None:
-        """SQLite has rolled back by itself where the disk is full; then there is nothing to do."""
+        """Roll back, unless SQLite has done so by itself, as on a full disk."""
         connection = self._connection
         if connection is not None and connection.in_transaction and not self._forked_inside:
             with self._translated_errors():
@@ -166,7 +164,7 @@ class Database:
         if not connection.in_transaction:
             self._check_file()
         elif not self._in_transaction:
-            self._roll_back()  # what was interrupted, and the undoing of it too
+            self._roll_back()  # both the transaction and its rollback were interrupted
         return connection
 
     def _open(self) -> sqlite3.Connection:
@@ -187,19 +185,19 @@ class Database:
         return connection
 
     def _check_file(self) -> None:
-        """See that the file is still the one that was opened: SQLite goes on without it."""
+        """Check that the file is the one that was opened: SQLite would continue without it."""
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError as error:
             raise self._replaced_error(f"is gone ({error.strerror})") from None
-        if self._file_stat is not None and not os.path.samestat(found, self._file_stat):
+        if self._file_stat is not None and not os.path.samestat(status, self._file_stat):
             raise self._replaced_error("is another file now")
 
-    def _replaced_error(self, what: str) -> StoreError:
+    def _replaced_error(self, reason: str) -> StoreError:
         return StoreError(
             self.path,
-            f"{what}: it was removed or replaced while it was in use",
-            "put it back with the files beside it, or start the program again",
+            f"{reason}: it was removed or replaced while it was in use",
+            "put it back with the files beside it, or restart the program",
         )
 
     def _new_connection(self) -> sqlite3.Connection:
@@ -217,7 +215,7 @@ class Database:
             self._enable_wal(connection)
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._sync else 'NORMAL'}")
             connection.execute(f"PRAGMA journal_size_limit = {_MAX_WAL_BYTES}")
-        connection.execute("BEGIN")  # another process may make the tables between two looks
+        connection.execute("BEGIN")  # another process may create the tables between two reads
         try:
             version = self._read_version(connection)
         finally:
@@ -226,11 +224,11 @@ class Database:
             return
         if self._read_only:
             raise StoreError(
-                self.path, "is of an older version", "use it once with this version, to migrate it"
+                self.path, "has an older schema", "open it once for writing, to migrate it"
             )
         connection.execute("BEGIN IMMEDIATE")
         try:
-            # Asked again: another process may have migrated it while we waited.
+            # Read again: another process may have migrated it meanwhile.
             for migration in self._migrations[self._read_version(connection) :]:
                 for statement in migration:
                     connection.execute(statement)
@@ -255,24 +253,24 @@ class Database:
                 return
 
     def _read_version(self, connection: sqlite3.Connection) -> int:
-        """The version of the schema. Raises `StoreError` where it is not one of ours to use."""
-        ((mark,),) = connection.execute("PRAGMA application_id").fetchall()
+        """Return the version of the schema. Raises `StoreError` if we cannot use it."""
+        ((application_id,),) = connection.execute("PRAGMA application_id").fetchall()
         ((version,),) = connection.execute("PRAGMA user_version").fetchall()
         ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-        if mark != self._application_id and (tables or self._read_only):
-            raise StoreError(self.path, "is no store of policyguard", "name another file")
+        if application_id != self._application_id and (tables or self._read_only):
+            raise StoreError(self.path, "is not a policyguard store", "use another file")
         if version > len(self._migrations):
             raise StoreError(
                 self.path,
-                f"was written by a newer policyguard (schema {version}, this one knows "
-                f"{len(self._migrations)})",
-                "update policyguard, or name another store",
+                f"was written by a newer policyguard (schema {version}, this version "
+                f"supports {len(self._migrations)})",
+                "update policyguard, or use another store",
             )
         return int(version)
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """SQLite's errors in our own words."""
+        """Translate SQLite's errors to `StoreError`."""
         try:
             yield
         except _FAILURES as error:
@@ -280,17 +278,17 @@ class Database:
 
     def _translate(self, error: Exception) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-        if isinstance(error, UnicodeDecodeError):  # of SQLite's own words about a broken schema
+        if isinstance(error, UnicodeDecodeError):  # in SQLite's message about a damaged schema
             code = sqlite3.SQLITE_CORRUPT
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreError(
                 self.path,
                 f"has been locked by another process for {self._timeout:g} s",
-                "end the program that holds it, or wait",
+                "end that program, or wait",
             )
         if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
-            return StoreError(self.path, "is not there", "name a store that exists")
-        reason, remedy = _REASONS.get(code, ("cannot be used", "see the words of SQLite"))
+            return StoreError(self.path, "no store at this path", "pass `--store`")
+        reason, remedy = _REASONS.get(code, ("cannot be used", "see SQLite's message"))
         return StoreError(self.path, f"{reason} ({error})", remedy)
 
     def _fork_error(self) -> StoreError:
@@ -301,21 +299,21 @@ class Database:
         )
 
     def before_fork(self) -> None:
-        """No thread is inside, and nothing is open, while the process is forked."""
+        """Keep other threads out, and close the connection."""
         self._lock.acquire()
         if not self._in_transaction:
             self._disconnect()
 
     def after_fork_in_parent(self) -> None:
-        """Go on."""
+        """Admit other threads."""
         self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        """The lock may be held by threads that do not exist here."""
+        """Replace the lock, which a thread that does not exist here may hold."""
         self._lock = threading.RLock()
         if self._in_transaction:
             self._forked_inside = True
-            # Never closed: that would drop what locks this process takes on the same file.
+            # Never closed: that would drop this process's locks on the same file.
             _inherited_connections.append(self._connection)
 
 

@@ -1,7 +1,7 @@
-"""The tables of a store, and how they came to be.
+"""The schema of a store and its migrations.
 
-Triggers keep the number of rows (`counts`), as counting them grows with it. `used` is a number
-that grows with each use: the smallest is the least recently used.
+Triggers maintain the number of rows (`counts`), since counting rows takes time proportional to it.
+`used` grows with each use: the smallest is the least recently used.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from policyguard.store.sqlite.database import Migration
 
 APPLICATION_ID = 0x70677264
-"""The mark of our files ("pgrd"), as SQLite's `application_id`."""
-
+"""SQLite's `application_id` of our files: "pgrd"."""
 
 _COUNT_TRIGGERS: Migration = (
     "INSERT INTO counts (name, number) VALUES ('{table}', 0)",
@@ -46,8 +45,8 @@ _INITIAL: Migration = (
 )
 
 _QUOTAS: Migration = (
-    # From `until` on nothing in the account counts any more. Amounts may be larger than SQLite's
-    # integers, so the account is JSON; those of shares are not.
+    # `purses` are quotas, `shares` their leases. From `until` on nothing in the account counts.
+    # Its amounts may exceed SQLite's integers, so it is JSON; those of shares may not.
     "CREATE TABLE purses (budget TEXT NOT NULL, key TEXT NOT NULL, account BLOB NOT NULL, "
     "until INTEGER, PRIMARY KEY (budget, key)) WITHOUT ROWID",
     "CREATE TABLE shares (id INTEGER PRIMARY KEY, budget TEXT NOT NULL, key TEXT NOT NULL, "
@@ -57,4 +56,4 @@ _QUOTAS: Migration = (
 )
 
 MIGRATIONS: tuple[Migration, ...] = (_INITIAL, _QUOTAS)
-"""In order; never changed once published, only added to."""
+"""In order. Append only: a published migration never changes."""

@@ -1,9 +1,9 @@
-"""A store in one SQLite file: it outlives the process, and any number of processes share it."""
+"""A store in one SQLite file, which any number of processes share."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -21,15 +21,15 @@ from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 _KEY_BYTES = 32
 _EVICTED = "anchors dropped"
 _BATCH_ROWS = 500
-"""Rows that are read in one step, so that nobody waits for a reader of many."""
+"""The rows of one read, so that nobody waits for a long one."""
 
 
 class SqliteStore:
-    """See `policyguard.store.protocol.Store`. The file, its folder and its locks are the user's.
+    """See `policyguard.store.protocol.Store`. The file, its folder and its locks are private.
 
-    `caps` bound what is kept; None for whoever only looks (nothing is evicted). `patience`:
-    seconds to wait for other processes. `sync`: survive a power loss too, at about ten times the
-    cost of a write. `read_only`: the file must be there, and nothing is written.
+    `caps` bound the records; None, for reading, evicts nothing. `timeout` is how long to wait for
+    other processes, in seconds. `sync` survives power loss, at about ten times the cost of a write.
+    `read_only` needs an existing file and writes nothing.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class SqliteStore:
         read_only: bool = False,
     ) -> None:
         self.path = resolve_store_path(path)
-        self._database = Database(
+        self._database = database = Database(
             self.path,
             application_id=APPLICATION_ID,
             migrations=MIGRATIONS,
@@ -51,17 +51,15 @@ class SqliteStore:
             read_only=read_only,
         )
         self._fingerprint_key: bytes | None = None
-        self._lock_file = LockFile(self.path.with_name(f"{self.path.name}.lock"))
-        self.anchors = SqliteAnchors(self._database, caps.anchors if caps else None)
-        self.constraints = SqliteConstraints(self._database, caps.constraints if caps else None)
-        self.evidence = SqliteEvidence(self._database, caps.evidence if caps else None)
-        self.quotas = SharedQuotas(
-            SqliteQuotaBackend(self._database, self._lock_file, is_durable=sync)
-        )
+        self._lock_file = locks = LockFile(self.path.with_name(f"{self.path.name}.lock"))
+        self.anchors = SqliteAnchors(database, caps.anchors if caps else None)
+        self.constraints = SqliteConstraints(database, caps.constraints if caps else None)
+        self.evidence = SqliteEvidence(database, caps.evidence if caps else None)
+        self.quotas = SharedQuotas(SqliteQuotaBackend(database, locks, is_durable=sync))
 
     @property
     def fingerprint_key(self) -> bytes:
-        """32 random bytes, made with the store."""
+        """The key of fingerprints, created with the store."""
         if self._fingerprint_key is None:
             with self._database.transaction():
                 self._database.execute(
@@ -72,18 +70,18 @@ class SqliteStore:
             self._fingerprint_key = bytes(key)
         return self._fingerprint_key
 
-    def lock_session(self, session: str, *, shared: bool = False) -> FileLock:
-        """Take a session."""
-        return self._lock_file.acquire(session, shared=shared)
+    def lock_session(self, session: str) -> FileLock:
+        """Lock a session."""
+        return self._lock_file.acquire(session)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All inside is one step."""
+        """Make everything inside one step."""
         return self._database.transaction()
 
     def close(self) -> None:
-        """Close the file, and give back what is on lease.
+        """Return all quota leases and close the file.
 
-        Raises `StoreError` where that cannot be written: it is taken back when this process ends.
+        Raises `StoreError` if a lease cannot be saved: others reclaim it when this process ends.
         """
         try:
             self.quotas.close()
@@ -91,19 +89,20 @@ class SqliteStore:
             self._database.close()
 
 
+_SELECT_ANCHORS = "SELECT session, chain, count, hash, size FROM anchors"
+
+
 class SqliteAnchors:
-    """See `policyguard.store.protocol.Anchors`."""
+    """See `policyguard.store.protocol.AnchorStore`."""
 
     def __init__(self, database: Database, max_rows: int | None) -> None:
         self._database = database
         self._max_rows = max_rows
 
     def get(self, session: str) -> Anchor | None:
-        """The session's anchor."""
-        rows = self._database.execute(
-            "SELECT session, chain, count, hash, size FROM anchors WHERE session = ?", (session,)
-        )
-        return self._anchor(rows[0]) if rows else None
+        """Return the session's anchor."""
+        rows = self._database.execute(f"{_SELECT_ANCHORS} WHERE session = ?", (session,))
+        return self._decode(rows[0]) if rows else None
 
     def put(self, anchor: Anchor) -> None:
         """Set the session's anchor."""
@@ -113,42 +112,40 @@ class SqliteAnchors:
                 "VALUES (?, ?, ?, ?, ?, (SELECT ifnull(max(used), 0) + 1 FROM anchors)) "
                 "ON CONFLICT DO UPDATE SET chain = excluded.chain, count = excluded.count, "
                 "hash = excluded.hash, size = excluded.size, used = excluded.used",
-                (anchor.session, anchor.chain, anchor.count, anchor.hash, anchor.size),
+                msgspec.structs.astuple(anchor),
             )
-            dropped = _evict(self._database, "anchors", "session", self._max_rows)
-            if dropped:
+            evicted = _evict(self._database, "anchors", "session", self._max_rows)
+            if evicted:
                 self._database.execute(
                     "INSERT INTO meta (name, value) VALUES (?, ?) "
                     "ON CONFLICT DO UPDATE SET value = value + excluded.value",
-                    (_EVICTED, dropped),
+                    (_EVICTED, evicted),
                 )
 
     def delete(self, session: str) -> None:
-        """Forget the session's anchor."""
+        """Delete the session's anchor."""
         self._database.execute("DELETE FROM anchors WHERE session = ?", (session,))
 
     def all(self) -> Iterator[Anchor]:
-        """All anchors, by session; those set meanwhile may be among them or not."""
+        """Yield all anchors, by session, with or without those set meanwhile."""
         first = ""
         while True:
             rows = self._database.execute(
-                "SELECT session, chain, count, hash, size FROM anchors "
-                "WHERE session >= ? ORDER BY session LIMIT ?",
+                f"{_SELECT_ANCHORS} WHERE session >= ? ORDER BY session LIMIT ?",
                 (first, _BATCH_ROWS),
             )
-            for row in rows:
-                yield self._anchor(row)
+            yield from map(self._decode, rows)
             if len(rows) < _BATCH_ROWS:
                 return
-            first = f"{rows[-1][0]}\0"  # the least text that is greater
+            first = f"{rows[-1][0]}\0"  # the next greater string
 
     def count_evicted(self) -> int:
-        """How many went because there were too many."""
+        """Return how many anchors the cap evicted."""
         return self._database.query_int(
             "SELECT ifnull(max(value), 0) FROM meta WHERE name = ?", (_EVICTED,)
         )
 
-    def _anchor(self, row: tuple[object, ...]) -> Anchor:
+    def _decode(self, row: tuple[object, ...]) -> Anchor:
         try:
             return msgspec.convert(dict(zip(Anchor.__struct_fields__, row, strict=True)), Anchor)
         except DECODE_ERRORS as error:
@@ -161,17 +158,17 @@ _SELECT_CONSTRAINTS = (
 
 
 class SqliteConstraints:
-    """See `policyguard.store.protocol.Constraints`."""
+    """See `policyguard.store.protocol.ConstraintStore`."""
 
     def __init__(self, database: Database, max_rows: int | None) -> None:
         self._database = database
         self._max_rows = max_rows
 
-    def put(self, record: ConstraintRecord, *, revive: bool = False) -> bool:
-        """Write a constraint, unless it has been revoked."""
+    def put(self, record: ConstraintRecord) -> bool:
+        """Write a constraint, unless it is revoked."""
         with self._database.transaction():
-            known = None if revive else self.get(record.id)
-            if known is not None and known.state == REVOKED:
+            existing = self.get(record.id)
+            if existing is not None and existing.state == REVOKED:
                 return False
             version = self._next_version()
             self._database.execute(
@@ -182,40 +179,22 @@ class SqliteConstraints:
                 "state = excluded.state, updated_at = excluded.updated_at, "
                 "payload = excluded.payload, revoked_by = excluded.revoked_by, "
                 "version = excluded.version, used = excluded.used",
-                (
-                    record.id,
-                    record.scope,
-                    record.key,
-                    record.state,
-                    record.updated_at,
-                    record.payload,
-                    record.revoked_by,
-                    version,
-                ),
+                (*msgspec.structs.astuple(record), version),
             )
             if _evict(self._database, "constraints", "id", self._max_rows):
                 self._note_removal(version)
         return True
 
     def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - the protocol's name
-        """The constraint of this id."""
+        """Return the constraint with this id."""
         return next(iter(self._read("WHERE id = ?", id)), None)
 
-    def find(self, scope: str, key: str) -> tuple[ConstraintRecord, ...]:
-        """The constraints under this scope and key."""
-        return self._read("WHERE scope = ? AND key = ? ORDER BY id", scope, key)
-
-    def list(
-        self, scope: str | None = None, state: str | None = None
-    ) -> tuple[ConstraintRecord, ...]:
-        """All constraints, or those of a scope or state."""
-        given = {"scope": scope, "state": state}
-        asked = {name: value for name, value in given.items() if value is not None}
-        where = " AND ".join(f"{name} = ?" for name in asked)
-        return self._read(f"{'WHERE ' if where else ''}{where} ORDER BY id", *asked.values())
+    def list(self) -> tuple[ConstraintRecord, ...]:
+        """Return all constraints, by id."""
+        return self._read("ORDER BY id")
 
     def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
-        """Take a constraint back."""
+        """Revoke a constraint."""
         with self._database.transaction():
             if self.get(id) is None:
                 return None
@@ -226,55 +205,34 @@ class SqliteConstraints:
             )
             return self.get(id)
 
-    def touch(self, ids: Iterable[str]) -> None:
-        """Note that these were used."""
-        with self._database.transaction():
-            for id_ in ids:
-                self._database.execute(
-                    "UPDATE constraints SET used = (SELECT max(used) + 1 FROM constraints) "
-                    "WHERE id = ?",
-                    (id_,),
-                )
-
     def delete(self, id: str) -> None:  # noqa: A002 - as above
-        """Forget a constraint altogether."""
+        """Delete a constraint."""
         with self._database.transaction():
             if self._database.execute("DELETE FROM constraints WHERE id = ? RETURNING id", (id,)):
                 self._note_removal(self._next_version())
 
     def version(self) -> int:
-        """Grows with every change."""
+        """Return the version."""
         return self._read_meta("version")
 
     def changes(self, since: int) -> ConstraintChanges:
-        """What happened after version `since`."""
+        """Return the changes after version `since`."""
         with self._database.transaction(write=False):
             version = self.version()
             if since == version:
                 return ConstraintChanges(version, (), is_complete=False)
-            # A version that is not ours yet is another store's: the file was replaced.
+            # A later version is another store's: the file was replaced.
             if since < self._read_meta("floor") or since > version or since <= 0:
                 return ConstraintChanges(version, self.list(), is_complete=True)
-            return ConstraintChanges(
-                version, self._read("WHERE version > ? ORDER BY id", since), is_complete=False
-            )
+            records = self._read("WHERE version > ? ORDER BY id", since)
+            return ConstraintChanges(version, records, is_complete=False)
 
     def _read(self, where: str, *values: SqlValue) -> tuple[ConstraintRecord, ...]:
-        return tuple(
-            ConstraintRecord(
-                id=row[0],
-                scope=row[1],
-                key=row[2],
-                state=row[3],
-                updated_at=row[4],
-                payload=row[5],
-                revoked_by=row[6],
-            )
-            for row in self._database.execute(f"{_SELECT_CONSTRAINTS} {where}", values)
-        )
+        rows = self._database.execute(f"{_SELECT_CONSTRAINTS} {where}", values)
+        fields = ConstraintRecord.__struct_fields__
+        return tuple(ConstraintRecord(**dict(zip(fields, row, strict=True))) for row in rows)
 
     def _next_version(self) -> int:
-        """The new version."""
         self._database.execute("UPDATE meta SET value = value + 1 WHERE name = 'version'")
         return self.version()
 
@@ -286,21 +244,21 @@ class SqliteConstraints:
 
 
 class SqliteEvidence:
-    """See `policyguard.store.protocol.Evidence`."""
+    """See `policyguard.store.protocol.EvidenceStore`."""
 
     def __init__(self, database: Database, max_rows: int | None) -> None:
         self._database = database
         self._max_rows = max_rows
 
     def get(self, scope: str, key: str) -> bytes | None:
-        """What is remembered under this scope and key."""
+        """Return the evidence under this scope and key."""
         rows = self._database.execute(
             "SELECT payload FROM evidence WHERE scope = ? AND key = ?", (scope, key)
         )
         return rows[0][0] if rows else None
 
     def put(self, scope: str, key: str, payload: bytes) -> None:
-        """Remember under this scope and key."""
+        """Set the evidence under this scope and key."""
         with self._database.transaction():
             self._database.execute(
                 "INSERT INTO evidence (scope, key, payload, used) "
@@ -310,33 +268,28 @@ class SqliteEvidence:
             )
             _evict(self._database, "evidence", "scope, key", self._max_rows)
 
-    def delete(self, scope: str, key: str | None = None) -> None:
-        """Forget what is under this scope and key, or under the whole scope."""
-        if key is None:
-            self._database.execute("DELETE FROM evidence WHERE scope = ?", (scope,))
-        else:
-            self._database.execute("DELETE FROM evidence WHERE scope = ? AND key = ?", (scope, key))
+    def delete(self, scope: str, key: str) -> None:
+        """Delete the evidence under this scope and key."""
+        self._database.execute("DELETE FROM evidence WHERE scope = ? AND key = ?", (scope, key))
 
-    def list(self, scope: str | None = None) -> tuple[tuple[str, str, bytes], ...]:
-        """Scope, key and payload of each."""
-        where, values = ("", ()) if scope is None else ("WHERE scope = ?", (scope,))
+    def list(self) -> tuple[tuple[str, str, bytes], ...]:
+        """Return scope, key and payload of each."""
         rows = self._database.execute(
-            f"SELECT scope, key, payload FROM evidence {where} ORDER BY scope, key",  # noqa: S608 - `where` is one of two texts above
-            values,
+            "SELECT scope, key, payload FROM evidence ORDER BY scope, key"
         )
         return tuple((row[0], row[1], row[2]) for row in rows)
 
 
 def _evict(database: Database, table: str, key: str, max_rows: int | None) -> int:
-    """Remove the least recently used rows beyond the cap; how many there were."""
+    """Delete the least recently used rows beyond the cap; return their number."""
     if max_rows is None:
         return 0
-    number = database.query_int("SELECT number FROM counts WHERE name = ?", (table,))
-    if number <= max_rows:
+    surplus = database.query_int("SELECT number FROM counts WHERE name = ?", (table,)) - max_rows
+    if surplus <= 0:
         return 0
     database.execute(
         f"DELETE FROM {table} WHERE ({key}) IN "  # noqa: S608 - both names are from this module
         f"(SELECT {key} FROM {table} ORDER BY used LIMIT ?)",
-        (number - max_rows,),
+        (surplus,),
     )
-    return number - max_rows
+    return surplus

@@ -1,4 +1,4 @@
-"""Small journals for tests: a store, a folder, and a run with every kind of line in it."""
+"""Small journals for tests: a store, a folder, and a run with most types of events."""
 
 from __future__ import annotations
 
@@ -26,62 +26,62 @@ from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import AnchorStore, Caps
 
 CAPS = Caps(constraints=100, evidence=100, anchors=100_000)
-NOTHING_HIDDEN: Redactions = MappingProxyType({})
+NO_REDACTIONS: Redactions = MappingProxyType({})
 SECOND = 1_000_000_000
 BEGIN = 1_755_500_000 * SECOND
 
 
-class World:
-    """A journal whose clock stands still, so that anchors come when a test wants them."""
+class JournalSetup:
+    """A journal with a clock that tests advance, so that they control anchors."""
 
     def __init__(
         self,
         folder: Path,
         *,
         anchors: AnchorStore | None = None,
-        redact: Redactions = NOTHING_HIDDEN,
-        **more: Any,
+        redactions: Redactions = NO_REDACTIONS,
+        **options: Any,
     ) -> None:
         self.anchors: AnchorStore = anchors or MemoryStore(caps=CAPS).anchors
         self.now = 0
-        self.reported: list[VerifyFinding] = []
+        self.findings: list[VerifyFinding] = []
         self.folder = folder / "journal"
-        self.redact = redact
-        self.more = more
-        self.journal = self.opened()
+        self.redactions = redactions
+        self.options = options
+        self.journal = self.reopen()
 
-    def opened(self) -> Journal:
-        """A new journal on the same folder and anchors, as after a restart."""
-        settings: dict[str, Any] = {"sync": False, "largest": 10_000, "open_files": 8}
+    def reopen(self) -> Journal:
+        """Return a new journal on the same folder and anchors, as after a restart."""
+        settings: dict[str, Any] = {"sync": False, "max_field_bytes": 10_000, "max_open_files": 8}
         return Journal(
             self.folder,
             self.anchors,
-            redactions=self.redact,
+            redactions=self.redactions,
             monotonic=lambda: self.now,
-            on_finding=self.reported.append,
-            **{**settings, **self.more},
+            on_finding=self.findings.append,
+            **{**settings, **self.options},
         )
 
     def write(self, *events: Event) -> None:
-        """Write events down."""
+        """Write events."""
         for event in events:
             self.journal.write(event)
 
     def restart(self) -> None:
-        """The process dies, and another goes on: nothing is anchored on the way."""
+        """Imitate the death of the process, which anchors nothing, and a restart."""
         self.journal.after_fork_in_child()  # closes the files and nothing else
-        self.journal = self.opened()
-        self.reported.clear()
+        self.journal = self.reopen()
+        self.findings.clear()
 
     def lines(self, session: str = "s") -> list[bytes]:
-        """The session's file, line by line, with line feeds."""
+        """Return the lines of the session's file, with line feeds."""
         return self.journal.path_of(session).read_bytes().splitlines(keepends=True)
 
 
 def run(session: str = "s", *, close: bool = True) -> list[Event]:
-    """A short run, with one event of most kinds."""
+    """Return a short run, with one event of most types."""
     clock = itertools.count(BEGIN, SECOND)
-    made: list[Callable[[int], Event]] = [
+    events: list[Callable[[int], Event]] = [
         lambda at: Started(session, at, agent="coder", cwd="/repo"),
         lambda at: TurnStarted(session, at),
         lambda at: Admitted(
@@ -95,5 +95,5 @@ def run(session: str = "s", *, close: bool = True) -> list[Event]:
         lambda at: Admitted(session, at, "c4", "read", {"path": "b.txt"}, fingerprint="f4"),
     ]
     if close:
-        made.append(lambda at: Closed(session, at, success=True))
-    return [make(next(clock)) for make in made]
+        events.append(lambda at: Closed(session, at, success=True))
+    return [make(next(clock)) for make in events]

@@ -10,6 +10,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.cel.sample_declarations import SAMPLE_DECLARATIONS
 
 from policyguard import cel
 from policyguard.cel import BOOL, DYN, INT, STANDARD, STRING, Declarations, Function, record

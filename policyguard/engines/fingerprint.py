@@ -1,8 +1,8 @@
-"""Canonical fingerprints: when two calls, two results or two errors are the same.
+"""Fingerprints: keyed hashes that decide whether two calls, results or errors are the same.
 
-Deterministic MessagePack keeps apart what JSON text mixes up (1, 1.0 and true); what it cannot
-hold (integers above 64 bits, lone surrogates) goes through ASCII JSON, hashed as another kind.
-Fingerprints are keyed, so that short secrets in arguments cannot be guessed from them.
+Deterministic MessagePack distinguishes what JSON text confuses (1, 1.0 and true). Values it cannot
+hold (integers above 64 bits, lone surrogates) are hashed as ASCII JSON, under another kind. The key
+keeps short secrets in arguments from being guessed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 _ATOMIC_CLASSES = frozenset({str, int, bool, type(None)})
 _SCALAR_CLASSES = _ATOMIC_CLASSES | {float}
 _DIGEST_SIZE = 12
-"""Of a fingerprint. A million sessions of a thousand calls have two alike by chance once in 10¹¹
-times, and who does not know the key cannot make two alike."""
+"""Bytes of a fingerprint. A million sessions of a thousand calls collide by chance once in 10¹¹
+times, and without the key nobody can construct a collision."""
 _WILDCARD = "*"
 """In `fold` and `tolerance`: every argument that is not named."""
 _MAX_TOLERANT_INT = 2**1023
-"""Integers beyond are no floats, and are not tolerated but compared."""
+"""Larger integers do not fit into a float; they are compared exactly."""
 _MAX_TOLERANT_NUMBERS = 64
-"""Numbers of one call that are tolerated; with more of them, they are compared."""
+"""Numbers of one call that may vary; with more of them, all are compared exactly."""
 
 
 _MAX_SHOWN_PATH_LENGTH = 80
@@ -41,17 +41,17 @@ class NotJsonError(ArgumentsError, ValueError):
 
 
 class _NonPlainValueError(Exception):
-    """A value of none of the types that JSON is read to; it may be JSON all the same."""
+    """A value of a type that JSON decoding never returns; it may be JSON all the same."""
 
 
 class Fingerprinter:
-    """Tells calls apart under a policy's `classify.fingerprint` and `bounds`.
+    """Computes fingerprints under a policy's `classify.fingerprint` and `bounds`.
 
     `ignore` and `fold` name arguments: a plain name at any depth, a dotted one from the top.
     `tolerance` names top-level arguments whose numbers are left out and returned beside the
-    fingerprint. `*` in `fold` is every text, in `tolerance` every number, at any depth; a name
-    beside it is then one at any depth, and stands for all below it. `depth` and `size` (bytes,
-    packed) bound the arguments as they are given.
+    fingerprint. `*` means every text in `fold` and every number in `tolerance`, at any depth; a
+    name beside it then applies at any depth, to everything below it. `depth` and `size` (bytes,
+    packed) limit the arguments.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Fingerprinter:
         self.rekey(key)
 
     def rekey(self, key: bytes) -> None:
-        """Use another key from now on: what was told apart before cannot be compared any more."""
+        """Switch to another key; earlier fingerprints cannot be compared any more."""
         self.key = key[:64]
         self._msgpack_hash, self._json_hash, self._text_hash = (
             _keyed_hash(self.key, kind) for kind in (b"M", b"J", b"T")
@@ -88,12 +88,12 @@ class Fingerprinter:
     def fingerprint_call(
         self, tool: str, server: str, args: dict[str, Any]
     ) -> tuple[str, str, tuple[float, ...]]:
-        """The fingerprint of a call; without its tolerant numbers, where it has any; and these.
+        """Return the exact fingerprint, the one without tolerant numbers (or ""), and these numbers.
 
-        `args` belongs to the call; the lists and objects in it give way to copies, which whoever
-        made them cannot change any more. Few calls have any, and most cost nothing by it.
-        Raises `NotJson` with the reason, and `OddArgumentsError` for what is JSON but in other
-        types than Python's own.
+        The lists and objects in `args` are replaced by copies, so that their owner cannot change
+        them any more. Few calls have any, and most pay nothing for it. Raises `NotJsonError` with
+        the reason, and `NonPlainArgumentsError` for arguments that are JSON but not of Python's own
+        types.
         """
         told: Any = args
         as_is, names = self._kept_classes, self._special_names
@@ -114,7 +114,7 @@ class Fingerprinter:
             raise NonPlainArgumentsError(self._to_plain(args, 1, "")) from None
 
     def fingerprint_text(self, text: str) -> str:
-        """The fingerprint of a text."""
+        """Return the fingerprint of a text."""
         keyed = self._text_hash.copy()
         keyed.update(text.encode("utf-8", "surrogatepass"))
         return keyed.hexdigest()
@@ -133,9 +133,9 @@ class Fingerprinter:
         return exact, self.fingerprint_value((tool, server, rest, present)), tuple(numbers)
 
     def fingerprint_value(self, value: Any) -> str:
-        """The fingerprint of a value, as it is.
+        """Return the fingerprint of a value, unchanged.
 
-        Raises `NotJson`, and `TypeError` for what MessagePack has not.
+        Raises `NotJsonError`, and `TypeError` for a value that MessagePack cannot hold.
         """
         try:
             packed = _pack(value)
@@ -151,7 +151,7 @@ class Fingerprinter:
         return keyed.hexdigest()
 
     def is_within_tolerance(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
-        """Whether each number lies within the tolerance of the one that came first."""
+        """Whether each number lies within the tolerance of the corresponding first one."""
         named = len(self._tolerance)
         shares = chain(self._tolerance.values(), repeat(self._default_tolerance or 0.0))
         if named and self._default_tolerance is not None:
@@ -167,10 +167,10 @@ class Fingerprinter:
     def _without_numbers(
         self, value: Any, path: str, share: float, present: list[str], numbers: list[float]
     ) -> Any:
-        """The same with each number left out: added to `numbers`, and to `present` where it stood.
+        """Return `value` without its numbers; append them to `numbers` and their paths to `present`.
 
-        Where some have a tolerance of their own, each is followed by its share. In the order of
-        the keys' names, so that the order they are given in makes no difference.
+        If some have their own tolerance, each number is followed by its share. Keys are visited in
+        sorted order, so that their order in the call makes no difference.
         """
         if _is_tolerable(value):
             present.append(f"{path}~{share}" if self._tolerance else path)
@@ -192,7 +192,7 @@ class Fingerprinter:
         return value
 
     def _normalize(self, value: Any, depth: int, path: str) -> Any:
-        """Check that a value is JSON, leave out what is ignored, fold what is folded."""
+        """Check that a value is JSON; drop ignored arguments and fold folded ones."""
         kind = value.__class__
         if kind in _ATOMIC_CLASSES:
             return _fold_text(value) if self._fold_all else value
@@ -221,7 +221,7 @@ class Fingerprinter:
         raise _NonPlainValueError
 
     def _to_plain(self, value: Any, depth: int, path: str) -> Any:
-        """The same in the types that JSON is read to."""
+        """Convert a value to the types that JSON decoding returns."""
         if value.__class__ in _ATOMIC_CLASSES:
             return value
         if isinstance(value, str):
@@ -251,29 +251,29 @@ class Fingerprinter:
 
 
 def _keyed_hash(key: bytes, kind: bytes) -> hashlib.blake2b:
-    """A hash that nobody can make without the key; another one for each kind of what is hashed.
+    """Return a keyed hash, a different one for each `kind`.
 
-    The key is in what BLAKE2 begins with, as salt and person. In its own keyed mode it is a block
-    before what is hashed, which CPython hashes anew for each copy. See docs/decisions/0022.
+    The key goes into BLAKE2's salt and person. Its own keyed mode prepends a block, which CPython
+    hashes again for each copy. See docs/decisions/0022.
     """
     drawn = hashlib.blake2b(kind, digest_size=32, key=key).digest()
     return hashlib.blake2b(digest_size=_DIGEST_SIZE, salt=drawn[:16], person=drawn[16:])
 
 
 def _copy_containers(args: dict[str, Any]) -> None:
-    """Put copies in the place of what its owner may go on to change."""
+    """Replace mutable arguments by copies, because their owner may change them."""
     for name, value in args.items():
         if value.__class__ not in _SCALAR_CLASSES:
             args[name] = msgspec.to_builtins(value)
 
 
 def _quote_path(path: str) -> str:
-    """Where a value stands; not half of a name, which may be a secret."""
+    """Quote a path for a message; never a part of a name, which may be a secret."""
     return f"`{path}`" if 0 < len(path) <= _MAX_SHOWN_PATH_LENGTH else "a value"
 
 
 def _fold_text(value: Any) -> Any:
-    """Texts, also in lists, without regard to case and white space; anything else as it is."""
+    """Normalize case and white space of a text or a list of texts; return anything else unchanged."""
     if value.__class__ is list:
         return [_fold_text(item) for item in value]
     return " ".join(value.casefold().split()) if value.__class__ is str else value
@@ -291,7 +291,7 @@ def _encode_ascii_json(value: Any) -> bytes:
 
 
 def result_text(result: Any) -> str:
-    """What a tool gave, as text: text as it is, nothing as "", anything else as JSON."""
+    """Convert a tool's result to text: text unchanged, None as "", anything else as JSON."""
     if result is None:
         return ""
     if isinstance(result, str):
@@ -305,7 +305,7 @@ def result_text(result: Any) -> str:
 
 
 def safe_str(value: object) -> str:
-    """A stranger's object as text; only its type's name where its own text cannot be had."""
+    """Convert any object to text; fall back to the name of its type."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - whatever it raises; a cycle or depth a RecursionError

@@ -1,6 +1,6 @@
-"""JSON text to a located tree, as `yaml_source` makes one of YAML.
+"""JSON text to the same located tree that `yaml_source` builds.
 
-YAML's parser is no substitute: it refuses the pairs of escapes that JSON writes rare letters with.
+YAML's parser is no substitute: it rejects the surrogate pairs that JSON escapes rare letters with.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ParsedJson(NamedTuple):
 
 
 def parse(data: bytes | str, file: str) -> ParsedJson:
-    """Parse one JSON document. `file` is the name that diagnostics show. Never raises.
+    """Parse one JSON document. `file` is the name in diagnostics. Never raises.
 
-    After a key that stands twice it goes on; anything else that is wrong ends the parsing.
+    Parsing continues after a duplicate key; any other problem ends it.
     """
     source, diagnostics = decode_source(data, file)
     if diagnostics:
@@ -41,7 +41,7 @@ def parse(data: bytes | str, file: str) -> ParsedJson:
 
 
 def _find_syntax_error(source: Source) -> Diagnostic | None:
-    """Why the text is no JSON."""
+    """Return the diagnostic of a text that is not JSON, or None."""
     try:
         json.loads(source.text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
@@ -68,7 +68,7 @@ def _too_deep(source: Source, span: Span) -> Diagnostic:
 
 
 class _OpenCollection:
-    """A collection whose end has not been seen. For a mapping, `children` alternate."""
+    """A collection whose end has not been reached. In a mapping, `children` alternate."""
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -76,7 +76,7 @@ class _OpenCollection:
 
 
 def _build_tree(source: Source) -> ParsedJson:
-    """The tree of a text that is known to be JSON, for all its values one by one."""
+    """Build the tree of a text that is known to be JSON."""
     found: list[Diagnostic] = []
     waiting = [_OpenCollection(0)]
     position = values = 0

@@ -1,7 +1,7 @@
-"""TOML with places: which table is read, and where its keys and texts stand in the file.
+"""TOML with positions of tables, keys and texts.
 
-The standard library's parser tells no places. They are looked for in the text: a header or a key is
-found as it is usually written; what is written in another way is pointed at from further off.
+The standard library's parser gives no positions, so they are searched for in the text: usual
+spellings of a header or key are found, others get the position of what encloses them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ERROR_POSITION = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)
 
 
 class ParsedToml(NamedTuple):
-    """A file's values, or None where it is no TOML; what was found; and the text."""
+    """The values of a file (None if it is not TOML), its diagnostics and text."""
 
     source: Source
     values: dict[str, Any] | None
@@ -25,7 +25,7 @@ class ParsedToml(NamedTuple):
 
 
 def parse(data: bytes, file: str) -> ParsedToml:
-    """Parse a TOML document. `file` is the name that diagnostics show. Never raises."""
+    """Parse a TOML document. `file` is the name in diagnostics. Never raises."""
     source, diagnostics = decode_source(data, file)
     if diagnostics:
         return ParsedToml(source, None, diagnostics)
@@ -38,7 +38,7 @@ def parse(data: bytes, file: str) -> ParsedToml:
 
 
 def find_span(source: Source, table: str, key: str = "", text: str = "") -> Span:
-    """Where a table's header stands, or a key in it, or a quoted text in the key's value."""
+    """Return the span of a table's header, of a key in it, or of a quoted text in the key's value."""
     whole = source.text
     start, end = 0, len(whole)
     header = re.search(rf"(?m)^[ \t]*\[[ \t]*({re.escape(table)})[ \t]*\]", whole)

@@ -1,6 +1,6 @@
 """The comments of a YAML file, which its parser drops.
 
-Every scalar of the tree knows where it stands, and outside of scalars a `#` begins a comment.
+Every scalar of the tree has a position, and outside scalars a `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _HASH = re.compile(r"#[^\n]*")
 
 
 class Comment(NamedTuple):
-    """A comment: `text` is what stands behind its `#`.
+    """A comment: `text` follows its `#`; `start` and `end` are offsets in the source.
 
-    `start` and `end` are offsets in the source. `alone`: nothing else is in its line.
+    `is_whole_line` means that the line holds nothing else.
     """
 
     text: str
@@ -28,7 +28,7 @@ class Comment(NamedTuple):
 
 
 def find_comments(root: Node) -> Iterator[Comment]:
-    """Every comment of the file that the tree has been read from, in order."""
+    """Yield every comment of the tree's file, in order."""
     text = root.source.text
     taken = sorted(_scalar_ranges(root))
     starts = [start for start, _ in taken]
@@ -45,7 +45,7 @@ def find_comments(root: Node) -> Iterator[Comment]:
 
 
 def _scalar_ranges(node: Node) -> set[tuple[int, int]]:
-    """Where the text of each scalar stands, keys included; a block scalar's is below its `|`."""
+    """Return the range of each scalar's text, keys included; a block scalar's is below its `|`."""
     found: set[tuple[int, int]] = set()
     waiting = [node]
     seen: set[int] = set()

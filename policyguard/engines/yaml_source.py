@@ -1,14 +1,14 @@
 """YAML text to a located tree. The only module that imports `yaml`.
 
-Only the parser's events are used. What surprised us, and is met here:
+Only the parser's events are used. Surprises of the library, handled here:
 
-- The loader keeps the last of two equal keys, silently; here that is an error.
-- It reads YAML 1.1: `on` and `no` are booleans, even as keys. `yaml_core` reads scalars instead.
+- The loader silently keeps the last of two equal keys; here a duplicate is an error.
+- It reads YAML 1.1: `on` and `no` are booleans, even as keys. `yaml_scalars` reads scalars instead.
 - It composes documents recursively: 200,000 brackets end the process. Events do not recurse, and
-  depth is bounded here.
-- Aliases make cycles, and documents that grow exponentially. What they expand to is counted.
-- A block collection ends, for the parser, where the next thing begins; here it ends with its last
-  child. A block scalar's mark stands at its `|`.
+  depth is limited here.
+- Aliases make cycles, and documents that grow exponentially. Their expanded size is counted.
+- Its block collections end where the next token begins; here they end with their last child. A block
+  scalar's mark is at its `|`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from policyguard.model.diagnostic import Diagnostic, Span, quote_text
 from policyguard.model.policy import Value
 
 MAX_DEPTH = 64
-"""How deep collections may nest."""
+"""Nesting levels of collections."""
 
 MAX_NODES = 100_000
-"""How many nodes a document may have, aliases written out."""
+"""Nodes of a document, with aliases expanded."""
 
 # libyaml's parser where it is installed; the pure Python one reports the same events.
 _Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,7 +36,7 @@ _Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\#[^\n]*\n)*)*")
 _DIGITS_AND_COMMA = re.compile(r"(?<![\w.])([0-9]{1,3}),\Z")
 _INDICATORS = "@`%*&!|>"
-"""What a plain text cannot begin with, though names may."""
+"""Characters that cannot begin a plain scalar, though names may begin with them."""
 _SYNTAX_HINTS = {
     "mapping values are not allowed": "quote a text that holds `: `",
     "did not find expected key": "is it indented as the keys before it?",
@@ -46,7 +46,7 @@ _SYNTAX_HINTS = {
 
 
 class ParsedYaml(NamedTuple):
-    """A file's tree, or None where there is none to go on with; what was found; and the text."""
+    """The tree of a file (None if it is unusable), its diagnostics and text."""
 
     source: Source
     root: Node | None
@@ -54,10 +54,10 @@ class ParsedYaml(NamedTuple):
 
 
 def parse(data: bytes | str, file: str) -> ParsedYaml:
-    """Parse one YAML document. `file` is the name that diagnostics show.
+    """Parse one YAML document. `file` is the name in diagnostics.
 
-    Never raises. Syntax errors, excessive size or depth, and several documents end the parsing;
-    after anything else (a duplicate key, a tag, a key that is not a string) it goes on.
+    Never raises. Syntax errors, excessive size or depth, and several documents end the parsing; it
+    continues after anything else (a duplicate key, a tag, a key that is not a string).
     """
     source, diagnostics = decode_source(data, file)
     if diagnostics:
@@ -84,7 +84,7 @@ class _AnchoredNode(NamedTuple):
 
 
 class _OpenCollection:
-    """A collection whose end has not been seen. For a mapping, `children` alternate."""
+    """A collection whose end has not been reached. In a mapping, `children` alternate."""
 
     def __init__(self, event: yaml.CollectionStartEvent, start: int) -> None:
         self.mapping = isinstance(event, yaml.MappingStartEvent)
@@ -97,7 +97,7 @@ class _OpenCollection:
         self.height = 1
 
     def add(self, found: _AnchoredNode, end: int) -> None:
-        """Add a child that ends at offset `end`; where it is an alias, that is the alias's."""
+        """Add a child that ends at offset `end`; for an alias that is the end of the alias."""
         self.children.append(found.node)
         self.end = end
         self.size += found.size
@@ -133,7 +133,7 @@ class _TreeBuilder:
         return root
 
     def _handle_event(self, event: yaml.Event) -> Node | None:
-        """Add what the event brings; the node, where it completes the document."""
+        """Add the node of an event; return it if it completes the document."""
         if isinstance(event, yaml.CollectionStartEvent):
             self._refuse_tag(event)
             if len(self._open) >= MAX_DEPTH:
@@ -217,7 +217,7 @@ class _TreeBuilder:
             return text
 
     def _suggest_no_comma(self, start: int, text: str) -> str | None:
-        """Help where the number `text` follows another one, and a comma, as in `1,000`."""
+        """Return help if the number `text` follows another number and a comma, as in `1,000`."""
         before = _DIGITS_AND_COMMA.search(self._source.text, max(0, start - 5), start)
         if before is None:
             return None
@@ -271,7 +271,7 @@ class _TreeBuilder:
             )
 
     def _content_start(self, event: yaml.NodeEvent) -> int:
-        """Where the node itself begins, behind its anchor and tag."""
+        """Return where the node itself begins, after its anchor and tag."""
         start, _ = _offsets(event)
         found = _PROPERTIES.match(self._source.text, start) if _has_properties(event) else None
         return found.end() if found else start

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
-from tests.cel.reference_engines import TYPED, UNTYPED, CelPy, EngineResult, Oracle, evaluate
 
 from policyguard import cel
 from tests.cel.expressions import Expressions, data

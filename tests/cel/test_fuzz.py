@@ -12,8 +12,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.cel.reference_engines import TYPED, UNTYPED
-from tests.cel.sample_declarations import SAMPLE_DECLARATIONS
 
 from policyguard import cel
 from tests.cel.expressions import VARIABLES, Expressions, data

@@ -88,36 +88,34 @@ class Fingerprinter:
     def fingerprint_call(
         self, tool: str, server: str, args: dict[str, Any]
     ) -> tuple[str, str, tuple[float, ...]]:
-        """Return the exact fingerprint, the one without tolerant numbers (or ""), and these numbers.
+        """Return the exact fingerprint, the one without tolerated numbers (or ""), and these.
 
         The lists and objects in `args` are replaced by copies, so that their owner cannot change
         them any more. Few calls have any, and most pay nothing for it. Raises `NotJsonError` with
         the reason, and `NonPlainArgumentsError` for arguments that are JSON but not of Python's own
         types.
         """
-        told: Any = args
-        as_is, names = self._kept_classes, self._special_names
+        normalized: Any = args
+        kept_classes, names = self._kept_classes, self._special_names
         try:
             for name, value in args.items():
-                if type(value) not in as_is or name in names:
-                    told = self._normalize(args, 1, "")
-                    if told != args:
-                        self.fingerprint_value(
-                            (tool, server, args)
-                        )  # what is left out is not too large either
+                if type(value) not in kept_classes or name in names:
+                    normalized = self._normalize(args, 1, "")
+                    if normalized != args:
+                        self.fingerprint_value((tool, server, args))  # checks the dropped ones, too
                     _copy_containers(args)
                     break
             if self._has_tolerance:
-                return self._fingerprint_tolerant(tool, server, told)
-            return self.fingerprint_value((tool, server, told)), "", ()
-        except (_NonPlainValueError, TypeError):  # MessagePack has no keys that are no strings
+                return self._fingerprint_tolerant(tool, server, normalized)
+            return self.fingerprint_value((tool, server, normalized)), "", ()
+        except (_NonPlainValueError, TypeError):  # TypeError: MessagePack keys are strings
             raise NonPlainArgumentsError(self._to_plain(args, 1, "")) from None
 
     def fingerprint_text(self, text: str) -> str:
         """Return the fingerprint of a text."""
-        keyed = self._text_hash.copy()
-        keyed.update(text.encode("utf-8", "surrogatepass"))
-        return keyed.hexdigest()
+        hasher = self._text_hash.copy()
+        hasher.update(text.encode("utf-8", "surrogatepass"))
+        return hasher.hexdigest()
 
     def _fingerprint_tolerant(
         self, tool: str, server: str, args: dict[str, Any]
@@ -139,35 +137,31 @@ class Fingerprinter:
         """
         try:
             packed = _pack(value)
-            keyed = self._msgpack_hash.copy()
+            hasher = self._msgpack_hash.copy()
         except (OverflowError, UnicodeEncodeError):
             packed = _encode_ascii_json(value)
-            keyed = self._json_hash.copy()
+            hasher = self._json_hash.copy()
         except RecursionError:
             raise NotJsonError("they are nested too deep") from None
         if len(packed) > self._max_size:
             raise NotJsonError(f"they are larger than {self._max_size} bytes")
-        keyed.update(packed)
-        return keyed.hexdigest()
+        hasher.update(packed)
+        return hasher.hexdigest()
 
-    def is_within_tolerance(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
-        """Whether each number lies within the tolerance of the corresponding first one."""
+    def is_within_tolerance(self, expected: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
+        """Whether each number lies within the tolerance of the expected one."""
         named = len(self._tolerance)
         shares = chain(self._tolerance.values(), repeat(self._default_tolerance or 0.0))
         if named and self._default_tolerance is not None:
-            shares = chain(self._tolerance.values(), like[named + 1 :: 2])
-            like, numbers = (told[:named] + told[named::2] for told in (like, numbers))
-        return all(
-            abs(number - anchor) <= share * abs(anchor)
-            for (anchor, number), share in zip(
-                zip(like, numbers, strict=True), shares, strict=False
-            )
-        )
+            shares = chain(self._tolerance.values(), expected[named + 1 :: 2])
+            expected, numbers = (one[:named] + one[named::2] for one in (expected, numbers))
+        pairs = zip(zip(expected, numbers, strict=True), shares, strict=False)
+        return all(abs(number - base) <= share * abs(base) for (base, number), share in pairs)
 
     def _without_numbers(
         self, value: Any, path: str, share: float, present: list[str], numbers: list[float]
     ) -> Any:
-        """Return `value` without its numbers; append them to `numbers` and their paths to `present`.
+        """Return `value` without numbers; append them to `numbers`, their paths to `present`.
 
         If some have their own tolerance, each number is followed by its share. Keys are visited in
         sorted order, so that their order in the call makes no difference.
@@ -186,8 +180,8 @@ class Fingerprinter:
             }
         if isinstance(value, (list, tuple)):
             return [
-                self._without_numbers(item, f"{path}.{place}", share, present, numbers)
-                for place, item in enumerate(value)
+                self._without_numbers(item, f"{path}.{index}", share, present, numbers)
+                for index, item in enumerate(value)
             ]
         return value
 
@@ -198,24 +192,23 @@ class Fingerprinter:
             return _fold_text(value) if self._fold_all else value
         if kind is float:
             if not math.isfinite(value):
-                raise NotJsonError(f"{_quote_path(path)} is {value}, which JSON does not know")
+                raise NotJsonError(f"{_quote_path(path)} is {value}, which is not JSON")
             return value
         if depth > self._max_depth:
             raise NotJsonError(f"they are nested deeper than {self._max_depth} levels")
         if kind is dict:
-            tidy = {}
+            result = {}
             for name, item in value.items():
                 if name.__class__ is not str:
                     raise _NonPlainValueError
                 inner = f"{path}.{name}" if path else name
+                normalized = self._normalize(item, depth + 1, inner)  # ignored ones must be JSON
                 if name in self._ignore or inner in self._ignore:
-                    self._normalize(item, depth + 1, inner)  # ignored, but JSON all the same
                     continue
-                told = self._normalize(item, depth + 1, inner)
                 if name in self._fold or inner in self._fold:
-                    told = _fold_text(told)
-                tidy[name] = told
-            return tidy
+                    normalized = _fold_text(normalized)
+                result[name] = normalized
+            return result
         if kind is list or kind is tuple:
             return [self._normalize(item, depth + 1, path) for item in value]
         raise _NonPlainValueError
@@ -226,7 +219,7 @@ class Fingerprinter:
             return value
         if isinstance(value, str):
             return str.__str__(value)  # an enum's own `str` is its name
-        from numbers import Integral, Real  # which plain arguments do without
+        from numbers import Integral, Real  # imported only for arguments that are not plain
 
         if isinstance(value, Integral):
             return int(value)
@@ -234,17 +227,17 @@ class Fingerprinter:
             try:
                 return float(value)
             except OverflowError:
-                raise NotJsonError(f"{_quote_path(path)} is beyond all numbers of JSON") from None
+                raise NotJsonError(f"{_quote_path(path)} is too large for JSON") from None
         if depth > self._max_depth:
             raise NotJsonError(f"they are nested deeper than {self._max_depth} levels")
         if isinstance(value, Mapping):
-            told = {}
+            result = {}
             for name, item in value.items():
                 if not isinstance(name, str):
                     raise NotJsonError(f"a key is a Python `{type(name).__name__}`, not a string")
                 inner = f"{path}.{name}" if path else name
-                told[str.__str__(name)] = self._to_plain(item, depth + 1, inner)
-            return told
+                result[str.__str__(name)] = self._to_plain(item, depth + 1, inner)
+            return result
         if isinstance(value, (list, tuple)):
             return [self._to_plain(item, depth + 1, path) for item in value]
         raise NotJsonError(f"{_quote_path(path)} is a Python `{type(value).__name__}`, not JSON")
@@ -256,8 +249,8 @@ def _keyed_hash(key: bytes, kind: bytes) -> hashlib.blake2b:
     The key goes into BLAKE2's salt and person. Its own keyed mode prepends a block, which CPython
     hashes again for each copy. See docs/decisions/0022.
     """
-    drawn = hashlib.blake2b(kind, digest_size=32, key=key).digest()
-    return hashlib.blake2b(digest_size=_DIGEST_SIZE, salt=drawn[:16], person=drawn[16:])
+    derived = hashlib.blake2b(kind, digest_size=32, key=key).digest()
+    return hashlib.blake2b(digest_size=_DIGEST_SIZE, salt=derived[:16], person=derived[16:])
 
 
 def _copy_containers(args: dict[str, Any]) -> None:
@@ -273,7 +266,7 @@ def _quote_path(path: str) -> str:
 
 
 def _fold_text(value: Any) -> Any:
-    """Normalize case and white space of a text or a list of texts; return anything else unchanged."""
+    """Normalize case and white space of texts, also in lists; return other values unchanged."""
     if value.__class__ is list:
         return [_fold_text(item) for item in value]
     return " ".join(value.casefold().split()) if value.__class__ is str else value
@@ -286,7 +279,7 @@ def _is_tolerable(value: Any) -> bool:
 def _encode_ascii_json(value: Any) -> bytes:
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False).encode()
-    except ValueError:  # CPython writes no integer of more than 4,300 digits
+    except ValueError:  # CPython limits integers to 4,300 digits
         raise NotJsonError("an integer has too many digits") from None
 
 

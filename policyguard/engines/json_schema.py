@@ -2,8 +2,8 @@
 
 Surprises of the library:
 
-- A value that fits no branch of an `anyOf` is one error that says just that, with the reasons nested
-  by branch. Here the problems of the intended branch replace it.
+- A value that fits no branch of an `anyOf` is one error, its reasons nested by branch. Here the
+  problems of the intended branch replace it.
 - One error lists all unknown keys of an object; here each key has its own.
 - Importing it takes 60 ms, so it is imported on first use.
 - Its `pattern` is Python's `re`, so the schemas keep their patterns simple. There `$` also matches
@@ -60,12 +60,12 @@ def _validator() -> Any:
     import jsonschema
 
     def pattern(
-        _validator: object, wanted: str, value: object, _schema: object
+        _validator: object, regex: str, value: object, _schema: object
     ) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", wanted), value):
+        if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", regex), value):
             yield jsonschema.ValidationError("")
 
-    draft: Any = jsonschema.Draft202012Validator  # its stub is untyped, and so is `extend`'s
+    draft: Any = jsonschema.Draft202012Validator  # untyped stubs
     types = draft.TYPE_CHECKER.redefine("integer", _is_integer)
     extend: Any = jsonschema.validators.extend
     return extend(draft, {"pattern": pattern}, type_checker=types)
@@ -89,11 +89,10 @@ def _split_error(error: ValidationError) -> Iterator[ValidationProblem]:
             if key not in known:
                 yield ValidationProblem((*path, key), keyword, *_error_context(error))
     elif not isinstance(value, dict) and _only_requires_keys(error):
-        # `required` holds for whatever is no object; that it is none, its `type` has said.
-        return
-    elif keyword in ("anyOf", "oneOf") and (meant := _intended_branch(error)) is not None:
-        for below in meant:
-            yield from _split_error(below)
+        return  # the error of `type` says that it is not an object
+    elif keyword in ("anyOf", "oneOf") and (branch := _intended_branch(error)) is not None:
+        for child in branch:
+            yield from _split_error(child)
     else:
         yield ValidationProblem(path, keyword, *_error_context(error))
 
@@ -112,10 +111,10 @@ def _intended_branch(error: ValidationError) -> list[ValidationError] | None:
     if _only_requires_keys(error):
         return None
     branches: dict[int, list[ValidationError]] = {}
-    for below in error.context or ():
-        branches.setdefault(int(below.relative_schema_path[0]), []).append(below)
-    fitting = [errors for errors in branches.values() if _fits_kind(errors)]
-    return fitting[0] if len(fitting) == 1 else None
+    for child in error.context or ():
+        branches.setdefault(int(child.relative_schema_path[0]), []).append(child)
+    matching = [errors for errors in branches.values() if _fits_kind(errors)]
+    return matching[0] if len(matching) == 1 else None
 
 
 def _only_requires_keys(error: ValidationError) -> bool:

@@ -7,8 +7,8 @@ that imports `re2`. Its surprises, each with a test in `tests/engines/test_regex
 - A `Set` that runs out of memory while it searches returns nothing, as if nothing matched
   (re2/set.h). So `\z`, which always matches, is last in every set; if it is missing, the patterns
   are tried one by one.
-- A `str` with a lone surrogate raises. Texts are passed as UTF-8 with `?` in its place, one byte for
-  one code point, so that positions still agree.
+- A `str` with a lone surrogate raises. Texts are passed as UTF-8 with `?` in its place, one byte
+  per code point, so that positions still agree.
 - The Python wrapper costs five times as much as the match. `search` calls the compiled object that
   the wrapper holds; captures are off, because they are not used.
 - Error messages are bytes, and RE2 also prints them unless `log_errors` is off.
@@ -37,8 +37,8 @@ class RegexError(ValueError):
         super().__init__(f"`{pattern}` is not a regular expression: {reason}")
         self.pattern = pattern
         self.reason = reason
-        lacking = any(part in reason for part in _UNSUPPORTED_SYNTAX)
-        self.help = "RE2 has no look-around and no back-references" if lacking else None
+        unsupported = any(part in reason for part in _UNSUPPORTED_SYNTAX)
+        self.help = "RE2 has no look-around and no back-references" if unsupported else None
 
 
 class Regex:
@@ -57,8 +57,8 @@ class Regex:
     def search(self, text: str) -> bool:
         """Whether the pattern matches anywhere in `text`."""
         data = text.encode("utf-8", "replace")
-        found: bool = self._match(_UNANCHORED, data, 0, len(data))[0] != _NO_SPAN
-        return found
+        matches: bool = self._match(_UNANCHORED, data, 0, len(data))[0] != _NO_SPAN
+        return matches
 
     def find_span(self, text: str) -> tuple[int, int] | None:
         """Return the start and end of the leftmost match, in code points; None if there is none."""
@@ -78,19 +78,19 @@ class Regex:
         new = replacement.encode("utf-8", "replace")
         match = self._match
         size = len(data)
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         copied = position = 0
         while position <= size:
             start, end = match(_UNANCHORED, data, position, size)[0]
             if start < 0:
                 break
-            pieces += (data[copied:start], new)
+            chunks += (data[copied:start], new)
             copied = end
             position = end if end > start else _next_code_point(data, end)
-        if not pieces:
+        if not chunks:
             return text
-        pieces.append(data[copied:])
-        return b"".join(pieces).decode("utf-8", "replace")
+        chunks.append(data[copied:])
+        return b"".join(chunks).decode("utf-8", "replace")
 
 
 class RegexSet:
@@ -138,16 +138,15 @@ class RegexSet:
     def first_match(self, text: str) -> int | None:
         """Return the index of the first pattern that matches, or None."""
         if len(text) > self._max_length:
-            # The newline keeps a match from bridging what has been cut out.
+            # The newline keeps a match from spanning the cut.
             text = f"{text[: self._head]}\n{text[len(text) - self._tail :]}"
         if self._set is not None:
-            found: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
-            if found and self._canary in found:
-                first = min(found)
+            matches: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
+            if matches and self._canary in matches:
+                first = min(matches)
                 return None if first == self._canary else first
-        return next(
-            (index for index, one in enumerate(self._compile_singly()) if one.search(text)), None
-        )
+        regexes = enumerate(self._compile_singly())
+        return next((index for index, regex in regexes if regex.search(text)), None)
 
 
 def _options(memory: int | None = None) -> Any:

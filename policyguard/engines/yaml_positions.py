@@ -56,12 +56,11 @@ def locate_value(text: str, start: int, end: int, style: str, value: str) -> Val
     `text` has `\n` for each line break. Return None if no scan reproduces the value.
     """
     first = start + (style in ("'", '"'))
-    for walk in _scans(text, start, end, style):
-        pieces = list(walk)[: len(value)]
-        if "".join(character for character, _, _ in pieces) == value:
-            return ValuePositions(
-                [place for _, place, _ in pieces], [stop for *_, stop in pieces], first
-            )
+    for scan in _scans(text, start, end, style):
+        located = list(scan)[: len(value)]
+        if "".join(character for character, _, _ in located) == value:
+            starts = [begin for _, begin, _ in located]
+            return ValuePositions(starts, [stop for *_, stop in located], first)
     return None
 
 
@@ -115,7 +114,7 @@ def _double_quoted(text: str, position: int, end: int) -> Iterator[LocatedCharac
             yield text[position], position, position + 1
             position += 1
         elif text[position + 1] == "\n":
-            # An escaped line break joins the lines; only further breaks in the gap are kept.
+            # An escaped line break joins the lines; only further breaks are kept.
             run = _WHITE_SPACE.match(text, position + 1, end)
             stop = run.end() if run else position + 2
             yield from _line_breaks(text, position + 2, stop)
@@ -136,7 +135,7 @@ def _fold_white_space(text: str, start: int, end: int) -> Iterator[LocatedCharac
     """Yield white space of a flow scalar: kept within a line, folded around line breaks."""
     first = text.find("\n", start, end)
     if first < 0:
-        yield from ((text[place], place, place + 1) for place in range(start, end))
+        yield from ((text[index], index, index + 1) for index in range(start, end))
     elif text.find("\n", first + 1, end) < 0:
         yield " ", first, first + 1
     else:
@@ -144,7 +143,7 @@ def _fold_white_space(text: str, start: int, end: int) -> Iterator[LocatedCharac
 
 
 def _line_breaks(text: str, start: int, end: int) -> Iterator[LocatedCharacter]:
-    return ((text[place], place, place + 1) for place in range(start, end) if text[place] == "\n")
+    return ((text[index], index, index + 1) for index in range(start, end) if text[index] == "\n")
 
 
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -162,9 +161,11 @@ def _candidate_indents(text: str, lines: list[tuple[int, int]]) -> list[int]:
     The first line with text shows it, unless the header gives a digit, which counts from the
     parent's indentation; that is not known here.
     """
-    shown = next((_indent_of(text, *line) for line in lines if text[slice(*line)].strip(" ")), 0)
+    likeliest = next(
+        (_indent_of(text, *line) for line in lines if text[slice(*line)].strip(" ")), 0
+    )
     deepest = max((_indent_of(text, *line) for line in lines), default=0)
-    return [shown, *(indent for indent in range(1, deepest + 2) if indent != shown)]
+    return [likeliest, *(indent for indent in range(1, deepest + 2) if indent != likeliest)]
 
 
 def _indent_of(text: str, start: int, end: int) -> int:
@@ -192,7 +193,7 @@ def _block(
             if len(pending) == 1:
                 yield " ", pending[0], pending[0] + 1
             pending = pending[1:] if len(pending) > 1 else []
-        yield from (("\n", place, place + 1) for place in pending)
-        yield from ((text[place], place, place + 1) for place in range(begin, stop))
+        yield from (("\n", index, index + 1) for index in pending)
+        yield from ((text[index], index, index + 1) for index in range(begin, stop))
         pending, spaced = [stop], indented
-    yield from (("\n", place, place + 1) for place in pending)
+    yield from (("\n", index, index + 1) for index in pending)

@@ -55,7 +55,7 @@ def resolve_scalar(text: str) -> Value | None:
     if _FLOAT.fullmatch(text):
         number = float(text)
         if number in (float("inf"), float("-inf")):
-            raise NumberError("is beyond the range of numbers")
+            raise NumberError("is too large")
         return number
     if _NOT_FINITE.fullmatch(text):
         raise NumberError("is not a finite number")
@@ -83,4 +83,4 @@ def _parse_integer(text: str) -> int:
         number = int(text, 0)
         if -(2**63) <= number < 2**63:
             return number
-    raise NumberError("is beyond 64 bits")
+    raise NumberError("does not fit into 64 bits")

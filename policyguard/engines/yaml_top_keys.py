@@ -17,12 +17,12 @@ def has_top_keys(data: bytes, *names: str) -> bool:
 
     A folder may hold thousands of other programs' files, and most do not contain the words.
     """
-    wanted = [name.encode() for name in names]
+    encoded = [name.encode() for name in names]
     lines = data.splitlines()
-    if all(any(line.startswith(name + b":") for line in lines) for name in wanted):
+    if all(any(line.startswith(name + b":") for line in lines) for name in encoded):
         return True
     plain = data.replace(b"\0", b"")  # UTF-16 has zeros
-    return all(name in plain for name in wanted) and read_top_keys(data).issuperset(names)
+    return all(name in plain for name in encoded) and read_top_keys(data).issuperset(names)
 
 
 def read_top_keys(data: bytes) -> frozenset[str]:
@@ -33,10 +33,10 @@ def read_top_keys(data: bytes) -> frozenset[str]:
     from policyguard.engines.yaml_source import parse  # few files get here
     from policyguard.engines.yaml_tree import MappingNode
 
-    found = parse(data, "")
-    if found.root is None:
+    root = parse(data, "").root
+    if root is None:
         text = data.replace(b"\0", b"").decode(errors="replace").lstrip("\ufffd")
         first = _FIRST_KEY.match(text)
-        margin = {match["key"] for match in _UNINDENTED_KEY.finditer(text)}
-        return frozenset(margin | {first["key"]} if first else margin)
-    return frozenset(found.root) if isinstance(found.root, MappingNode) else frozenset()
+        unindented = {match["key"] for match in _UNINDENTED_KEY.finditer(text)}
+        return frozenset(unindented | {first["key"]} if first else unindented)
+    return frozenset(root) if isinstance(root, MappingNode) else frozenset()

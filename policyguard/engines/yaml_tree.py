@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from policyguard.engines.source import Source
 from policyguard.engines.yaml_positions import ValuePositions, locate_value
-from policyguard.model.diagnostic import Span
+from policyguard.model.diagnostic import Diagnostic, Span
 from policyguard.model.policy import Value
 
 Path = tuple[str | int, ...]
@@ -46,19 +46,19 @@ class ScalarNode:
         They count from 1 within the value, as an engine that was given the value reports them; the
         end is exclusive. A position beyond the value is its end.
         """
-        found = self._positions
-        if found is None:
+        positions = self._positions
+        if positions is None:
             return self.span
-        begin, end = self._offset(line, column), self._offset(end_line, end_column)
-        start = found.start_of(begin)
-        return self.source.span(start, found.end_of(end) if end > begin else start)
+        first, last = self._offset(line, column), self._offset(end_line, end_column)
+        start = positions.start_of(first)
+        return self.source.span(start, positions.end_of(last) if last > first else start)
 
     def subspan(self, start: int, end: int) -> Span:
         """Return the span in the file of a range of offsets in the value."""
-        found = self._positions
-        if found is None:
+        positions = self._positions
+        if positions is None:
             return self.span
-        return self.source.span(found.start_of(start), found.end_of(max(end, start)))
+        return self.source.span(positions.start_of(start), positions.end_of(max(end, start)))
 
     def _offset(self, line: int, column: int) -> int:
         lines = self.text.split("\n")
@@ -113,8 +113,8 @@ class MappingNode:
 
     def get(self, key: str) -> Node | None:
         """Return the value of `key`, or None."""
-        found = self._index.get(key)
-        return found[1] if found else None
+        entry = self._index.get(key)
+        return entry[1] if entry else None
 
     def key_node(self, key: str) -> ScalarNode:
         """Return the node of `key` itself."""
@@ -126,6 +126,14 @@ class MappingNode:
 
 
 Node = ScalarNode | SequenceNode | MappingNode
+
+
+class ParsedDocument(NamedTuple):
+    """The tree of a file (None if it is unusable), its diagnostics and text."""
+
+    source: Source
+    root: Node | None
+    diagnostics: list[Diagnostic]
 
 
 def to_plain(node: Node) -> Any:
@@ -149,10 +157,10 @@ def get_child(node: Node, step: str | int) -> Node | None:
 def descend(node: Node, path: Path) -> tuple[Node, Path]:
     """Follow `path` as far as it exists; return the node reached and the rest of the path."""
     for depth, step in enumerate(path):
-        below = get_child(node, step)
-        if below is None:
+        child = get_child(node, step)
+        if child is None:
             return node, path[depth:]
-        node = below
+        node = child
     return node, ()
 
 

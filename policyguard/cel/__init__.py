@@ -1,13 +1,13 @@
 """CEL, the Common Expression Language, compiled to Python functions.
 
-    declarations = {"call": {"tool": "string", "args": "map(string, dyn)"}, "now": "timestamp"}
-    program = compile("call.tool == 'search' && call.args.limit > 10", declarations)
-    program(call={"tool": "search", "args": {"limit": 20}})   # True
+    >>> declarations = {"call": {"tool": "string", "args": "map(string, dyn)"}}
+    >>> program = compile("call.tool == 'search' && call.args.limit > 10", declarations)
+    >>> program(call={"tool": "search", "args": {"limit": 20}})
+    True
 
-The phases stand in modules of their own: `literals` and `parse` read the text, `check` finds what
-is wrong with it, `generate` writes Python, `runtime` names what that may use. `docs/cel.md` tells
-authors what they can write. Values are plain: None, bool, int, float, str, list, dict, and bytes,
-`Uint`, `Timestamp`, `Duration`.
+`syntax` parses the source, `check` type-checks the tree, `codegen` generates Python, and `runtime`
+holds the operations that the generated code calls. Values are plain Python, plus `Uint`,
+`Timestamp` and `Duration`. `docs/cel.md` is the guide for authors.
 """
 
 from __future__ import annotations

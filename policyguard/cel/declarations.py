@@ -1,4 +1,4 @@
-"""What an expression may name: variables with their types, and functions."""
+"""Declarations: the variables and functions that an expression may use."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["Declarations"]
 
 
 class Declarations(msgspec.Struct, frozen=True, eq=False):
-    """The names that expressions are compiled against. Immutable; made once, used for many.
+    """The variables and functions that expressions are compiled against. Immutable and reusable.
 
-    A variable's name may be dotted (`google.cloud.project`); the longest name wins. `container`
-    is the namespace in which names are looked up first (cel-spec langdef.md, "Name Resolution").
+    A variable's name may be dotted (`google.cloud.project`); the longest name wins. `container` is
+    the namespace that is searched first (cel-spec langdef.md, "Name Resolution").
 
-    `attributes` are for who has one object that holds all variables: by the name of each the
-    attribute where it is, and by `variable.field` that of a field which the object also holds
-    apart (`{"call": "call", "call.tool": "attempt.tool"}`). The generated function then takes that
-    object, as its only parameter `view`, and reads of it what it needs. `ValueError` where one has
-    no attribute.
+    `attributes` is for callers with one object, the activation, that holds all variables. It maps
+    each variable to an attribute path, and optionally `variable.field` to the path of a field that
+    the activation also holds directly (`{"call": "call", "call.tool": "attempt.tool"}`). The
+    generated function then takes the activation as its only parameter. Raises `ValueError` if a
+    variable has no attribute.
     """
 
     variables: Mapping[str, Type]
     functions: Sequence[Function] = STANDARD
     container: str = ""
     attributes: Mapping[str, str] = MappingProxyType({})
-    # What follows from these, whatever is given.
+    # Derived from the fields above.
     overloads: Mapping[str, tuple[Function, ...]] = MappingProxyType({})
     namespaces: tuple[str, ...] = ()
 
@@ -44,7 +44,6 @@ class Declarations(msgspec.Struct, frozen=True, eq=False):
             overloads[function.name] = (*overloads.get(function.name, ()), function)
         parts = self.container.split(".") if self.container else []
         namespaces = (*(".".join(parts[:n]) + "." for n in range(len(parts), 0, -1)), "")
-        # `frozen` forbids plain assignment, also here.
         force_setattr(self, "variables", MappingProxyType(dict(self.variables)))
         force_setattr(self, "attributes", MappingProxyType(dict(self.attributes)))
         force_setattr(self, "functions", tuple(self.functions))
@@ -55,7 +54,7 @@ class Declarations(msgspec.Struct, frozen=True, eq=False):
 def _validate_attributes(attributes: Mapping[str, str], variables: Iterable[str]) -> None:
     for name in variables:
         if name not in attributes:
-            raise ValueError(f"no attribute holds `{name}`")
-    for where in attributes.values():  # they become a part of the generated text
-        if not all(part.isidentifier() and not iskeyword(part) for part in where.split(".")):
-            raise ValueError(f"`{where}` is no attribute")
+            raise ValueError(f"no attribute for the variable `{name}`")
+    for path in attributes.values():  # generated code contains them
+        if not all(part.isidentifier() and not iskeyword(part) for part in path.split(".")):
+            raise ValueError(f"`{path}` is not an attribute path")

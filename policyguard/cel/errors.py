@@ -1,9 +1,8 @@
-"""What can be wrong with an expression (before it runs) and what can go wrong (while it runs).
+"""Errors: problems found at compile time, and failures at run time.
 
-`Problem` and `CelError` belong to compilation: values with a place, all of them at once.
-`CelEvaluationError` belongs to evaluation. Its subclass `OperationError` is what CEL calls an
-error value: `false && <error>` is false (cel-spec langdef.md, "Logical Operators"). The other
-subclass, `CelLimitError`, is never absorbed.
+`CelError` carries every `Problem` of a source. `CelEvaluationError` is raised at run time. Its
+subclass `OperationError` is what CEL calls an error value: `false && <error>` is false (cel-spec
+langdef.md, "Logical Operators"). `CelLimitError`, the other subclass, is never absorbed.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _MAX_QUOTED_LENGTH = 80
 
 
 def quote_short(text: str) -> str:
-    """A value in a message: whole or not at all, since half a secret looks like none."""
+    """Quote a value for a message, or elide it: half a secret does not look like one."""
     return f"`{text if len(text) <= _MAX_QUOTED_LENGTH else '…'}`"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong, or doubtful, in the text of an expression.
+    """One error or warning in the source of an expression.
 
     Lines and columns count from 1, in code points of the expression; the end is exclusive.
     """
@@ -54,7 +53,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class CelError(ValueError):
-    """The expression cannot be used. `problems` holds everything found, warnings included."""
+    """The expression does not compile. `problems` holds everything found, warnings included."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -82,4 +81,4 @@ class OperationError(CelEvaluationError):
 
 
 class CelLimitError(CelEvaluationError):
-    """A bound of the engine has been reached (see `bounds`). Nothing absorbs it."""
+    """A cost limit was exceeded (see `cost_limits`). Nothing absorbs it."""

@@ -1,7 +1,7 @@
-"""The way in and out in plain Python: types by name, datetimes in, plain values out.
+"""Conversion between plain Python and CEL: type names, datetimes, results.
 
-Inside, unsigned integers, timestamps and durations have classes of their own (`1u` is not `1`, and
-times are exact to the nanosecond). Who calls a `Program` by name need not know them.
+CEL values include classes of their own: `Uint`, because `1u` is not `1`, and `Timestamp` and
+`Duration`, which are exact to the nanosecond. Callers of a `Program` need not know them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from policyguard.cel.types.values import TypeValue
 __all__ = ["TypeSpec", "from_cel", "to_cel", "to_declarations"]
 
 TypeSpec = Type | str | Mapping[str, Any]
-"""A type: an object of `types`, its name (`list(string)`), or a mapping of a record's fields."""
+"""A `Type`, its name (`list(string)`), or a mapping of a record's fields."""
 
 _NAMED_TYPES = {
     str(simple): simple
@@ -50,69 +50,68 @@ _NAMED_TYPES = {
 }  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_RESULT_DEPTH = 256
-"""Levels that a result may nest, so that walking it cannot run out of stack."""
+"""Nesting levels of a result, so that converting it cannot exhaust the stack."""
 
 
 def to_declarations(declarations: Declarations | Mapping[str, TypeSpec]) -> Declarations:
-    """Declarations out of `{"x": "int", "call": {"tool": "string", "args": "dyn"}}`.
+    """Convert `{"x": "int", "call": {"tool": "string", "args": "dyn"}}` to declarations.
 
-    `ValueError` for a name that is no type, `TypeError` for what is no name. In a record a field
-    whose name ends in `?` may be absent.
+    In a record, a field whose name ends in `?` may be absent. Raises `ValueError` for an unknown
+    type name and `TypeError` for an argument of the wrong Python type.
     """
     if isinstance(declarations, Declarations):
         return declarations
     require_type("declarations", declarations, Mapping, "a mapping of names to types")
-    return Declarations({name: _parse_type(named, name) for name, named in declarations.items()})
+    return Declarations({name: _parse_type(spec, name) for name, spec in declarations.items()})
 
 
-def require_type(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
-    """`TypeError` where a program gives something else than what is wanted as `name`."""
+def require_type(name: str, value: object, kind: type | UnionType, expected: str) -> None:
+    """Raise `TypeError` unless `value`, the argument `name`, is an instance of `kind`."""
     if not isinstance(value, kind):
-        raise TypeError(f"`{name}` is of type `{type(value).__name__}`, not {wanted}")
+        raise TypeError(f"`{name}` must be {expected}, not `{type(value).__name__}`")
 
 
-def _parse_type(named: TypeSpec, name: str) -> Type:
-    if isinstance(named, Type):
-        return named
-    if isinstance(named, Mapping):
-        fields = {field.removesuffix("?"): _parse_type(of, field) for field, of in named.items()}
-        optional = frozenset(field[:-1] for field in named if field.endswith("?"))
+def _parse_type(spec: TypeSpec, name: str) -> Type:
+    if isinstance(spec, Type):
+        return spec
+    if isinstance(spec, Mapping):
+        fields = {key.removesuffix("?"): _parse_type(value, key) for key, value in spec.items()}
+        optional = frozenset(key[:-1] for key in spec if key.endswith("?"))
         return record(fields, optional, name)
-    require_type(f"declarations: {name}", named, str, "the name of a type")
-    text = named.strip()
+    require_type(f"declarations: {name}", spec, str, "a type name")
+    text = spec.strip()
     if text in _NAMED_TYPES:
         return _NAMED_TYPES[text]
-    outer, opened, rest = text.partition("(")
-    if opened and rest.endswith(")"):
-        parts = _split_parameters(rest[:-1])
-        if outer.strip() == "list" and len(parts) == 1:
-            return list_of(_parse_type(parts[0], name))
-        if outer.strip() == "map" and len(parts) == 2:
-            return map_of(_parse_type(parts[0], name), _parse_type(parts[1], name))
+    outer, parenthesis, rest = text.partition("(")
+    if parenthesis and rest.endswith(")"):
+        parameters = _split_parameters(rest[:-1])
+        if outer.strip() == "list" and len(parameters) == 1:
+            return list_of(_parse_type(parameters[0], name))
+        if outer.strip() == "map" and len(parameters) == 2:
+            return map_of(_parse_type(parameters[0], name), _parse_type(parameters[1], name))
     known = ", ".join(sorted(_NAMED_TYPES))
-    raise ValueError(f"`{named}` is no type; types are {known}, list(T), map(K, V)")
+    raise ValueError(f"unknown type `{spec}`; use {known}, list(T) or map(K, V)")
 
 
 def _split_parameters(text: str) -> list[str]:
-    """The parts between the commas that stand outside of all parentheses."""
-    parts, depth, begun = [], 0, 0
-    for place, character in enumerate(text):
+    """Split at the commas outside all parentheses."""
+    parts, depth, start = [], 0, 0
+    for index, character in enumerate(text):
         depth += {"(": 1, ")": -1}.get(character, 0)
         if character == "," and not depth:
-            parts.append(text[begun:place])
-            begun = place + 1
-    return [*parts, text[begun:]]
+            parts.append(text[start:index])
+            start = index + 1
+    return [*parts, text[start:]]
 
 
 def to_cel(value: Any, declared: Type) -> Any:
-    """A plain value as expressions see it, as its declared type says."""
-    kind = value.__class__
+    """Convert a plain value to the CEL value of its declared type."""
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         return Timestamp.from_ns(_nanoseconds(aware - _EPOCH))
     if isinstance(value, timedelta):
         return Duration.from_ns(_nanoseconds(value))
-    if declared is UINT and kind is int:
+    if declared is UINT and value.__class__ is int:
         return Uint(value)
     if not _needs_conversion(declared):
         return value
@@ -129,7 +128,7 @@ def to_cel(value: Any, declared: Type) -> Any:
 
 
 def _needs_conversion(declared: Type) -> bool:
-    """Whether plain values of a type are not what expressions see."""
+    """Whether plain values of a type differ from its CEL values."""
     if isinstance(declared, ListType):
         return _needs_conversion(declared.element)
     if isinstance(declared, MapType):
@@ -144,7 +143,7 @@ def _nanoseconds(span: timedelta) -> int:
 
 
 def from_cel(value: Any, depth: int = 0) -> Any:
-    """A result in plain Python. Times are cut to the microsecond; a type becomes its name."""
+    """Convert a result to plain Python: times to the microsecond, a type to its name."""
     if isinstance(value, Uint):
         return int(value)
     if isinstance(value, Timestamp):

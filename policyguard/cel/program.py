@@ -1,4 +1,4 @@
-"""From the text of an expression to something that can be called."""
+"""Compilation of an expression to a callable program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Program", "compile", "compile_prefilter"]
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A compiled expression. Immutable, keeps no state, and is safe to share between threads."""
+    """A compiled expression. Immutable and stateless, so safe to share between threads."""
 
     source: str
     tree: Expr
@@ -29,10 +29,10 @@ class Program(msgspec.Struct, frozen=True):
     function: Callable[..., Any]
     """The generated function. It takes the `parameters` by position."""
     parameters: tuple[str, ...]
-    """The variables that the expression reads, in the order of their declaration; or `view` alone,
-    where that holds them (`Declarations.attributes`)."""
+    """The variables that the expression reads, in declaration order; only `activation` where one
+    object holds them all (`Declarations.attributes`)."""
     reads: frozenset[str]
-    """The fields that it reads, as dotted paths; a variable used as a whole stands as its name."""
+    """The fields that the expression reads, as dotted paths; for a whole variable its name."""
     parameter_types: tuple[Type, ...]
     """The declared types of the parameters."""
     type: Type
@@ -41,32 +41,32 @@ class Program(msgspec.Struct, frozen=True):
     """The generated Python."""
 
     def __call__(self, **values: Any) -> Any:
-        """The value of the expression for these variables; those it does not read may be left out.
+        """Evaluate the expression for these variables; unread ones may be omitted.
 
-        Values and result are plain Python: datetimes stand for timestamps and timedeltas for
-        durations (to the microsecond), an int for an unsigned one where that is declared.
-        `CelEvaluationError` where the expression has no value, `TypeError` where a variable that
-        it reads is not given.
+        Arguments and the result are plain Python: a datetime is a timestamp and a timedelta a
+        duration (to the microsecond), an int is a uint where one is declared. Raises
+        `CelEvaluationError` if the expression has no value, and `TypeError` if a variable that it
+        reads is missing.
         """
-        given = {
+        converted = {
             name: to_cel(values[name], type_)
             for name, type_ in zip(self.parameters, self.parameter_types, strict=True)
             if name in values
         }
-        return from_cel(self.raw(**given))
+        return from_cel(self.raw(**converted))
 
     def raw(self, **values: Any) -> Any:
-        """The same with the engine's own values: `Uint`, `Timestamp`, `Duration`."""
+        """Evaluate with the engine's own values: `Uint`, `Timestamp`, `Duration`."""
         missing = [name for name in self.parameters if name not in values]
         if missing:
-            raise TypeError(f"the expression reads `{missing[0]}`, which is not given")
+            raise TypeError(f"missing argument `{missing[0]}`: the expression reads it")
         return self.function(*[values[name] for name in self.parameters])
 
     def __repr__(self) -> str:
         return f"Program({self.source!r})"
 
 
-def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as in `re.compile`
+def compile(  # noqa: A001  # used as `cel.compile`, like `re.compile`
     source: str,
     declarations: Declarations | Mapping[str, TypeSpec],
     *,
@@ -74,20 +74,19 @@ def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as i
     expect: Type | None = None,
     tree: Expr | None = None,
 ) -> Program:
-    """Compile `source`, or raise `CelError` with everything that is wrong with it.
+    """Compile `source`; raise `CelError` with every problem found.
 
-    `declarations` name the variables and their types: `{"x": "int", "tags": "list(string)",
-    "call": {"tool": "string", "args": "map(string, dyn)"}}`, or a `Declarations`.
+    `declarations` map variables to types, such as `{"x": "int", "tags": "list(string)"}` with
+    nested mappings for records, or are a `Declarations`.
 
-    Without `check` types are left to run time, and so are names that are not declared. With
-    `expect` the expression must be of that type, or `dyn`.
+    Without `check`, types and undeclared names become errors at run time. With `expect`, the
+    expression must be of that type, or `dyn`. `tree` skips parsing: pass `Program.tree` of an
+    earlier compilation of the same source.
 
-    `tree` is the source's syntax tree where it is known, as `Program.tree` of another compilation:
-    then nothing is parsed.
-
-    `TypeError` for a value of another type, `ValueError` for a name that is no type.
+    Raises `TypeError` for an argument of the wrong Python type and `ValueError` for an unknown type
+    name.
     """
-    require_type("source", source, str, "a text")
+    require_type("source", source, str, "a string")
     require_type("expect", expect, Type | None, "a `Type` such as `cel.BOOL`")
     return _compile(source, tree, to_declarations(declarations), check, expect)
 
@@ -95,12 +94,12 @@ def compile(  # noqa: A001  # the public name is `policyguard.cel.compile`, as i
 def compile_prefilter(
     conditions: Sequence[tuple[str, Expr]], declarations: Declarations
 ) -> Callable[[Any], tuple[int, ...]]:
-    """One function for many conditions, by source and tree: which of them are not false.
+    """Compile conditions, as source and tree, to one function that returns those not false.
 
-    Most rules have nothing against most calls, and calling a function costs more than all that a
-    rule asks. The function takes the object that holds the variables (`Declarations.attributes`)
-    and returns the places of the conditions that are true there, have no value, or are no bools.
-    `CelError` where one does not compile.
+    Most rules do not apply to most calls, and a function call costs more than a rule's whole
+    condition. The function takes the activation (`Declarations.attributes`) and returns the indexes
+    of the conditions that are true, fail, or are not bool. Raises `CelError` if one does not
+    compile.
     """
     problems = Problems("")
     trees = [tree for _, tree in conditions]
@@ -113,46 +112,45 @@ def compile_prefilter(
 
 
 _CONVERSION_HELP = {
-    ("string", ""): "`string(…)` makes it one",
-    ("number", "bool"): "`… ? 1 : 0` makes it one; which calls count stands in `when`",
-    ("number", "string"): "`double(…)` makes it one",
+    ("string", ""): "convert it with `string(…)`",
+    ("number", "bool"): "use `… ? 1 : 0`; to choose which calls count, use `when`",
+    ("number", "string"): "convert it with `double(…)`",
 }
-"""How an expression of another type is made what is wanted, by both kinds, or for any."""
+"""Help on converting an expression, by expected and actual kind (empty: any)."""
 
 
 def _compile(
     source: str,
-    known: Expr | None,
+    tree: Expr | None,
     declarations: Declarations,
     strict: bool,
     expect: Type | None,
 ) -> Program:
     problems = Problems(source)
-    tree = known if known is not None else _parse_source(source, problems)
+    if tree is None:
+        tree = _parse_source(source, problems)
     checked = check_expression(tree, declarations, problems, strict=strict)
     if expect is not None and not is_assignable(expect, checked.type):
         code = "not-bool" if expect.kind == "bool" else "wrong-type"
         message = f"the expression must be {expect}, but is {checked.type}"
-        help_ = _CONVERSION_HELP.get(
-            (expect.kind, checked.type.kind), _CONVERSION_HELP.get((expect.kind, ""))
-        )
+        any_help = _CONVERSION_HELP.get((expect.kind, ""))
+        help_ = _CONVERSION_HELP.get((expect.kind, checked.type.kind), any_help)
         problems.error(code, message, tree.span, help_)
     if problems.has_errors:
         raise CelError(problems.all)
     try:
         generated = generate(tree, checked, declarations, source)
     except TooManyBlocksError:
-        message = "too many operators inside each other"
+        message = "operators are nested too deeply"
         problems.error("too-deep", message, TextSpan(0, len(source)))
         raise CelError(problems.all) from None
+    parameters = generated.parameters
     return Program(
         source=source,
         tree=tree,
         function=generated.load(),
-        parameters=generated.parameters,
-        parameter_types=tuple(
-            declarations.variables.get(name, DYN) for name in generated.parameters
-        ),
+        parameters=parameters,
+        parameter_types=tuple(declarations.variables.get(name, DYN) for name in parameters),
         reads=frozenset(checked.reads),
         type=checked.type if strict else DYN,
         warnings=problems.all,
@@ -161,9 +159,7 @@ def _compile(
 
 
 def _parse_source(source: str, problems: Problems) -> Expr:
-    from policyguard.cel.syntax.parse import (
-        parse,  # where all trees are known, nobody needs a parser
-    )
+    from policyguard.cel.syntax.parse import parse  # cached policies do without a parser
 
     tree = parse(source, problems.error)
     if tree is None:

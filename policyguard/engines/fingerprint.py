@@ -1,8 +1,8 @@
-"""Canonical fingerprints: when two calls, two results or two errors are the same.
+"""Fingerprints: keyed hashes that decide whether two calls, results or errors are the same.
 
-Deterministic MessagePack keeps apart what JSON text mixes up (1, 1.0 and true); what it cannot
-hold (integers above 64 bits, lone surrogates) goes through ASCII JSON, hashed as another kind.
-Fingerprints are keyed, so that short secrets in arguments cannot be guessed from them.
+Deterministic MessagePack distinguishes what JSON text confuses (1, 1.0 and true). Values it cannot
+hold (integers above 64 bits, lone surrogates) are hashed as ASCII JSON, under another kind. The key
+keeps short secrets in arguments from being guessed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _pack = msgspec.msgpack.Encoder(order="deterministic").encode
 _ATOMIC_CLASSES = frozenset({str, int, bool, type(None)})
 _SCALAR_CLASSES = _ATOMIC_CLASSES | {float}
 _DIGEST_SIZE = 12
-"""Of a fingerprint. A million sessions of a thousand calls have two alike by chance once in 10¹¹
-times, and who does not know the key cannot make two alike."""
+"""Bytes of a fingerprint. A million sessions of a thousand calls collide by chance once in 10¹¹
+times, and without the key nobody can construct a collision."""
 _WILDCARD = "*"
 """In `fold` and `tolerance`: every argument that is not named."""
 _MAX_TOLERANT_INT = 2**1023
-"""Integers beyond are no floats, and are not tolerated but compared."""
+"""Larger integers do not fit into a float; they are compared exactly."""
 _MAX_TOLERANT_NUMBERS = 64
-"""Numbers of one call that are tolerated; with more of them, they are compared."""
+"""Numbers of one call that may vary; with more of them, all are compared exactly."""
 
 
 _MAX_SHOWN_PATH_LENGTH = 80
@@ -41,17 +41,17 @@ class NotJsonError(ArgumentsError, ValueError):
 
 
 class _NonPlainValueError(Exception):
-    """A value of none of the types that JSON is read to; it may be JSON all the same."""
+    """A value of a type that JSON decoding never returns; it may be JSON all the same."""
 
 
 class Fingerprinter:
-    """Tells calls apart under a policy's `classify.fingerprint` and `bounds`.
+    """Computes fingerprints under a policy's `classify.fingerprint` and `bounds`.
 
     `ignore` and `fold` name arguments: a plain name at any depth, a dotted one from the top.
     `tolerance` names top-level arguments whose numbers are left out and returned beside the
-    fingerprint. `*` in `fold` is every text, in `tolerance` every number, at any depth; a name
-    beside it is then one at any depth, and stands for all below it. `depth` and `size` (bytes,
-    packed) bound the arguments as they are given.
+    fingerprint. `*` means every text in `fold` and every number in `tolerance`, at any depth; a
+    name beside it then applies at any depth, to everything below it. `depth` and `size` (bytes,
+    packed) limit the arguments.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Fingerprinter:
         self.rekey(key)
 
     def rekey(self, key: bytes) -> None:
-        """Use another key from now on: what was told apart before cannot be compared any more."""
+        """Switch to another key; earlier fingerprints cannot be compared any more."""
         self.key = key[:64]
         self._msgpack_hash, self._json_hash, self._text_hash = (
             _keyed_hash(self.key, kind) for kind in (b"M", b"J", b"T")
@@ -88,36 +88,34 @@ class Fingerprinter:
     def fingerprint_call(
         self, tool: str, server: str, args: dict[str, Any]
     ) -> tuple[str, str, tuple[float, ...]]:
-        """The fingerprint of a call; without its tolerant numbers, where it has any; and these.
+        """Return the exact fingerprint, the one without tolerated numbers (or ""), and these.
 
-        `args` belongs to the call; the lists and objects in it give way to copies, which whoever
-        made them cannot change any more. Few calls have any, and most cost nothing by it.
-        Raises `NotJson` with the reason, and `OddArgumentsError` for what is JSON but in other
-        types than Python's own.
+        The lists and objects in `args` are replaced by copies, so that their owner cannot change
+        them any more. Few calls have any, and most pay nothing for it. Raises `NotJsonError` with
+        the reason, and `NonPlainArgumentsError` for arguments that are JSON but not of Python's own
+        types.
         """
-        told: Any = args
-        as_is, names = self._kept_classes, self._special_names
+        normalized: Any = args
+        kept_classes, names = self._kept_classes, self._special_names
         try:
             for name, value in args.items():
-                if type(value) not in as_is or name in names:
-                    told = self._normalize(args, 1, "")
-                    if told != args:
-                        self.fingerprint_value(
-                            (tool, server, args)
-                        )  # what is left out is not too large either
+                if type(value) not in kept_classes or name in names:
+                    normalized = self._normalize(args, 1, "")
+                    if normalized != args:
+                        self.fingerprint_value((tool, server, args))  # checks the dropped ones, too
                     _copy_containers(args)
                     break
             if self._has_tolerance:
-                return self._fingerprint_tolerant(tool, server, told)
-            return self.fingerprint_value((tool, server, told)), "", ()
-        except (_NonPlainValueError, TypeError):  # MessagePack has no keys that are no strings
+                return self._fingerprint_tolerant(tool, server, normalized)
+            return self.fingerprint_value((tool, server, normalized)), "", ()
+        except (_NonPlainValueError, TypeError):  # TypeError: MessagePack keys are strings
             raise NonPlainArgumentsError(self._to_plain(args, 1, "")) from None
 
     def fingerprint_text(self, text: str) -> str:
-        """The fingerprint of a text."""
-        keyed = self._text_hash.copy()
-        keyed.update(text.encode("utf-8", "surrogatepass"))
-        return keyed.hexdigest()
+        """Return the fingerprint of a text."""
+        hasher = self._text_hash.copy()
+        hasher.update(text.encode("utf-8", "surrogatepass"))
+        return hasher.hexdigest()
 
     def _fingerprint_tolerant(
         self, tool: str, server: str, args: dict[str, Any]
@@ -133,44 +131,40 @@ class Fingerprinter:
         return exact, self.fingerprint_value((tool, server, rest, present)), tuple(numbers)
 
     def fingerprint_value(self, value: Any) -> str:
-        """The fingerprint of a value, as it is.
+        """Return the fingerprint of a value, unchanged.
 
-        Raises `NotJson`, and `TypeError` for what MessagePack has not.
+        Raises `NotJsonError`, and `TypeError` for a value that MessagePack cannot hold.
         """
         try:
             packed = _pack(value)
-            keyed = self._msgpack_hash.copy()
+            hasher = self._msgpack_hash.copy()
         except (OverflowError, UnicodeEncodeError):
             packed = _encode_ascii_json(value)
-            keyed = self._json_hash.copy()
+            hasher = self._json_hash.copy()
         except RecursionError:
             raise NotJsonError("they are nested too deep") from None
         if len(packed) > self._max_size:
             raise NotJsonError(f"they are larger than {self._max_size} bytes")
-        keyed.update(packed)
-        return keyed.hexdigest()
+        hasher.update(packed)
+        return hasher.hexdigest()
 
-    def is_within_tolerance(self, like: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
-        """Whether each number lies within the tolerance of the one that came first."""
+    def is_within_tolerance(self, expected: tuple[float, ...], numbers: tuple[float, ...]) -> bool:
+        """Whether each number lies within the tolerance of the expected one."""
         named = len(self._tolerance)
         shares = chain(self._tolerance.values(), repeat(self._default_tolerance or 0.0))
         if named and self._default_tolerance is not None:
-            shares = chain(self._tolerance.values(), like[named + 1 :: 2])
-            like, numbers = (told[:named] + told[named::2] for told in (like, numbers))
-        return all(
-            abs(number - anchor) <= share * abs(anchor)
-            for (anchor, number), share in zip(
-                zip(like, numbers, strict=True), shares, strict=False
-            )
-        )
+            shares = chain(self._tolerance.values(), expected[named + 1 :: 2])
+            expected, numbers = (one[:named] + one[named::2] for one in (expected, numbers))
+        pairs = zip(zip(expected, numbers, strict=True), shares, strict=False)
+        return all(abs(number - base) <= share * abs(base) for (base, number), share in pairs)
 
     def _without_numbers(
         self, value: Any, path: str, share: float, present: list[str], numbers: list[float]
     ) -> Any:
-        """The same with each number left out: added to `numbers`, and to `present` where it stood.
+        """Return `value` without numbers; append them to `numbers`, their paths to `present`.
 
-        Where some have a tolerance of their own, each is followed by its share. In the order of
-        the keys' names, so that the order they are given in makes no difference.
+        If some have their own tolerance, each number is followed by its share. Keys are visited in
+        sorted order, so that their order in the call makes no difference.
         """
         if _is_tolerable(value):
             present.append(f"{path}~{share}" if self._tolerance else path)
@@ -186,47 +180,46 @@ class Fingerprinter:
             }
         if isinstance(value, (list, tuple)):
             return [
-                self._without_numbers(item, f"{path}.{place}", share, present, numbers)
-                for place, item in enumerate(value)
+                self._without_numbers(item, f"{path}.{index}", share, present, numbers)
+                for index, item in enumerate(value)
             ]
         return value
 
     def _normalize(self, value: Any, depth: int, path: str) -> Any:
-        """Check that a value is JSON, leave out what is ignored, fold what is folded."""
+        """Check that a value is JSON; drop ignored arguments and fold folded ones."""
         kind = value.__class__
         if kind in _ATOMIC_CLASSES:
             return _fold_text(value) if self._fold_all else value
         if kind is float:
             if not math.isfinite(value):
-                raise NotJsonError(f"{_quote_path(path)} is {value}, which JSON does not know")
+                raise NotJsonError(f"{_quote_path(path)} is {value}, which is not JSON")
             return value
         if depth > self._max_depth:
             raise NotJsonError(f"they are nested deeper than {self._max_depth} levels")
         if kind is dict:
-            tidy = {}
+            result = {}
             for name, item in value.items():
                 if name.__class__ is not str:
                     raise _NonPlainValueError
                 inner = f"{path}.{name}" if path else name
+                normalized = self._normalize(item, depth + 1, inner)  # ignored ones must be JSON
                 if name in self._ignore or inner in self._ignore:
-                    self._normalize(item, depth + 1, inner)  # ignored, but JSON all the same
                     continue
-                told = self._normalize(item, depth + 1, inner)
                 if name in self._fold or inner in self._fold:
-                    told = _fold_text(told)
-                tidy[name] = told
-            return tidy
+                    normalized = _fold_text(normalized)
+                result[name] = normalized
+            return result
         if kind is list or kind is tuple:
             return [self._normalize(item, depth + 1, path) for item in value]
         raise _NonPlainValueError
 
     def _to_plain(self, value: Any, depth: int, path: str) -> Any:
-        """The same in the types that JSON is read to."""
+        """Convert a value to the types that JSON decoding returns."""
         if value.__class__ in _ATOMIC_CLASSES:
             return value
         if isinstance(value, str):
             return str.__str__(value)  # an enum's own `str` is its name
-        from numbers import Integral, Real  # which plain arguments do without
+        from numbers import Integral, Real  # imported only for arguments that are not plain
 
         if isinstance(value, Integral):
             return int(value)
@@ -234,46 +227,46 @@ class Fingerprinter:
             try:
                 return float(value)
             except OverflowError:
-                raise NotJsonError(f"{_quote_path(path)} is beyond all numbers of JSON") from None
+                raise NotJsonError(f"{_quote_path(path)} is too large for JSON") from None
         if depth > self._max_depth:
             raise NotJsonError(f"they are nested deeper than {self._max_depth} levels")
         if isinstance(value, Mapping):
-            told = {}
+            result = {}
             for name, item in value.items():
                 if not isinstance(name, str):
                     raise NotJsonError(f"a key is a Python `{type(name).__name__}`, not a string")
                 inner = f"{path}.{name}" if path else name
-                told[str.__str__(name)] = self._to_plain(item, depth + 1, inner)
-            return told
+                result[str.__str__(name)] = self._to_plain(item, depth + 1, inner)
+            return result
         if isinstance(value, (list, tuple)):
             return [self._to_plain(item, depth + 1, path) for item in value]
         raise NotJsonError(f"{_quote_path(path)} is a Python `{type(value).__name__}`, not JSON")
 
 
 def _keyed_hash(key: bytes, kind: bytes) -> hashlib.blake2b:
-    """A hash that nobody can make without the key; another one for each kind of what is hashed.
+    """Return a keyed hash, a different one for each `kind`.
 
-    The key is in what BLAKE2 begins with, as salt and person. In its own keyed mode it is a block
-    before what is hashed, which CPython hashes anew for each copy. See docs/decisions/0022.
+    The key goes into BLAKE2's salt and person. Its own keyed mode prepends a block, which CPython
+    hashes again for each copy. See docs/decisions/0022.
     """
-    drawn = hashlib.blake2b(kind, digest_size=32, key=key).digest()
-    return hashlib.blake2b(digest_size=_DIGEST_SIZE, salt=drawn[:16], person=drawn[16:])
+    derived = hashlib.blake2b(kind, digest_size=32, key=key).digest()
+    return hashlib.blake2b(digest_size=_DIGEST_SIZE, salt=derived[:16], person=derived[16:])
 
 
 def _copy_containers(args: dict[str, Any]) -> None:
-    """Put copies in the place of what its owner may go on to change."""
+    """Replace mutable arguments by copies, because their owner may change them."""
     for name, value in args.items():
         if value.__class__ not in _SCALAR_CLASSES:
             args[name] = msgspec.to_builtins(value)
 
 
 def _quote_path(path: str) -> str:
-    """Where a value stands; not half of a name, which may be a secret."""
+    """Quote a path for a message; never a part of a name, which may be a secret."""
     return f"`{path}`" if 0 < len(path) <= _MAX_SHOWN_PATH_LENGTH else "a value"
 
 
 def _fold_text(value: Any) -> Any:
-    """Texts, also in lists, without regard to case and white space; anything else as it is."""
+    """Normalize case and white space of texts, also in lists; return other values unchanged."""
     if value.__class__ is list:
         return [_fold_text(item) for item in value]
     return " ".join(value.casefold().split()) if value.__class__ is str else value
@@ -286,12 +279,12 @@ def _is_tolerable(value: Any) -> bool:
 def _encode_ascii_json(value: Any) -> bytes:
     try:
         return json.dumps(value, sort_keys=True, allow_nan=False).encode()
-    except ValueError:  # CPython writes no integer of more than 4,300 digits
+    except ValueError:  # CPython limits integers to 4,300 digits
         raise NotJsonError("an integer has too many digits") from None
 
 
 def result_text(result: Any) -> str:
-    """What a tool gave, as text: text as it is, nothing as "", anything else as JSON."""
+    """Convert a tool's result to text: text unchanged, None as "", anything else as JSON."""
     if result is None:
         return ""
     if isinstance(result, str):
@@ -305,7 +298,7 @@ def result_text(result: Any) -> str:
 
 
 def safe_str(value: object) -> str:
-    """A stranger's object as text; only its type's name where its own text cannot be had."""
+    """Convert any object to text; fall back to the name of its type."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001 - whatever it raises; a cycle or depth a RecursionError

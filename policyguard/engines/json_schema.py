@@ -1,14 +1,14 @@
-"""JSON Schema 2020-12 validation, every problem at once. The only module that imports `jsonschema`.
+"""JSON Schema 2020-12 validation that reports every problem. The only importer of `jsonschema`.
 
-What surprised us:
+Surprises of the library:
 
-- A value that fits no branch of an `anyOf` yields one error that says just that; the reasons hang
-  below it, branch by branch. Here the branch that was meant speaks for all.
+- A value that fits no branch of an `anyOf` is one error, its reasons nested by branch. Here the
+  problems of the intended branch replace it.
 - One error lists all unknown keys of an object; here each key has its own.
-- Importing it takes 60 ms, which who needs no schema need not pay.
+- Importing it takes 60 ms, so it is imported on first use.
 - Its `pattern` is Python's `re`, so the schemas keep their patterns simple. There `$` also matches
-  before a final line break, which a policy must not smuggle in; here it is the very end.
-- For it 1e308 is an integer. Here an integer has 64 bits, however it is written.
+  before a final line break, which would let one into a policy; here it is the very end.
+- It accepts 1e308 as an integer. Here an integer has 64 bits, however it is written.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Path = tuple[str | int, ...]
 
 
 class ValidationProblem(NamedTuple):
-    """What one keyword of the schema has against one value.
+    """A value that violates one keyword of the schema.
 
-    `path` leads to the value, for `additionalProperties` and `propertyNames` to the key.
-    `expected` is the keyword's own value, `schema` the object in which it stands.
+    `path` leads to the value, or for `additionalProperties` and `propertyNames` to the key.
+    `expected` is the keyword's own value, `schema` the object that contains it.
     """
 
     path: Path
@@ -41,13 +41,13 @@ class ValidationProblem(NamedTuple):
 
 
 class Schema:
-    """A JSON Schema, ready to be applied."""
+    """A compiled JSON Schema."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._validator = _validator()(document)
 
     def validate(self, value: object) -> list[ValidationProblem]:
-        """Everything that is wrong with `value`, in the order in which it stands there."""
+        """Return every problem of `value`, in document order."""
         return [
             problem
             for error in self._validator.iter_errors(value)
@@ -60,12 +60,12 @@ def _validator() -> Any:
     import jsonschema
 
     def pattern(
-        _validator: object, wanted: str, value: object, _schema: object
+        _validator: object, regex: str, value: object, _schema: object
     ) -> Iterator[ValidationError]:
-        if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", wanted), value):
+        if isinstance(value, str) and not re.search(re.sub(r"\$$", r"\\Z", regex), value):
             yield jsonschema.ValidationError("")
 
-    draft: Any = jsonschema.Draft202012Validator  # its stub is untyped, and so is `extend`'s
+    draft: Any = jsonschema.Draft202012Validator  # untyped stubs
     types = draft.TYPE_CHECKER.redefine("integer", _is_integer)
     extend: Any = jsonschema.validators.extend
     return extend(draft, {"pattern": pattern}, type_checker=types)
@@ -89,11 +89,10 @@ def _split_error(error: ValidationError) -> Iterator[ValidationProblem]:
             if key not in known:
                 yield ValidationProblem((*path, key), keyword, *_error_context(error))
     elif not isinstance(value, dict) and _only_requires_keys(error):
-        # `required` holds for whatever is no object; that it is none, its `type` has said.
-        return
-    elif keyword in ("anyOf", "oneOf") and (meant := _intended_branch(error)) is not None:
-        for below in meant:
-            yield from _split_error(below)
+        return  # the error of `type` says that it is not an object
+    elif keyword in ("anyOf", "oneOf") and (branch := _intended_branch(error)) is not None:
+        for child in branch:
+            yield from _split_error(child)
     else:
         yield ValidationProblem(path, keyword, *_error_context(error))
 
@@ -106,20 +105,20 @@ def _error_context(error: ValidationError) -> tuple[Any, Any, Mapping[str, Any]]
 def _intended_branch(error: ValidationError) -> list[ValidationError] | None:
     """Return the errors of the branch that the author most likely meant.
 
-    That is the one branch which the value's kind (text, list, map …) fits; None where there is
-    no such branch, or where the branches only say which keys are needed.
+    That is the only branch that accepts the value's kind (text, list, map …). Return None if there
+    is none, or if the branches only require keys.
     """
     if _only_requires_keys(error):
         return None
     branches: dict[int, list[ValidationError]] = {}
-    for below in error.context or ():
-        branches.setdefault(int(below.relative_schema_path[0]), []).append(below)
-    fitting = [errors for errors in branches.values() if _fits_kind(errors)]
-    return fitting[0] if len(fitting) == 1 else None
+    for child in error.context or ():
+        branches.setdefault(int(child.relative_schema_path[0]), []).append(child)
+    matching = [errors for errors in branches.values() if _fits_kind(errors)]
+    return matching[0] if len(matching) == 1 else None
 
 
 def _only_requires_keys(error: ValidationError) -> bool:
-    """Whether the keyword does nothing but ask which keys an object has."""
+    """Whether the keyword only requires keys of an object."""
     branches: Any = error.validator_value
     if error.validator == "not":
         branches = [branches]
@@ -129,7 +128,7 @@ def _only_requires_keys(error: ValidationError) -> bool:
 
 
 def _fits_kind(errors: Iterable[ValidationError]) -> bool:
-    """Whether a branch with these errors is at least for values of this kind."""
+    """Whether a branch with these errors accepts values of this kind."""
     return not any(
         error.validator in ("type", "const", "enum") and not error.relative_path for error in errors
     )

@@ -1,18 +1,18 @@
 r"""RE2, the only regular expression engine that policyguard runs on text from outside.
 
 RE2 is linear in the text: no pattern and no input can make it backtrack. This is the only module
-that imports `re2`. What surprised us (each has a test in `tests/engines/test_regex.py`):
+that imports `re2`. Its surprises, each with a test in `tests/engines/test_regex.py`:
 
-- `Set.Match` returns the matching ids *in no order*: the first match is `min(ids)`.
+- `Set.Match` returns the matching ids *unordered*: the first match is `min(ids)`.
 - A `Set` that runs out of memory while it searches returns nothing, as if nothing matched
-  (re2/set.h). So `\z`, which always matches, stands last in every set; when it is missing, the
-  patterns are tried one by one.
-- A `str` with a lone surrogate raises. Texts are passed as UTF-8 with `?` in its place, which is
-  one byte for one code point, so that positions still agree.
-- The Python wrapper costs five times as much as the match. `search` calls the compiled object
-  that the wrapper keeps; captures are switched off, because nobody here reads them.
+  (re2/set.h). So `\z`, which always matches, is last in every set; if it is missing, the patterns
+  are tried one by one.
+- A `str` with a lone surrogate raises. Texts are passed as UTF-8 with `?` in its place, one byte
+  per code point, so that positions still agree.
+- The Python wrapper costs five times as much as the match. `search` calls the compiled object that
+  the wrapper holds; captures are off, because they are not used.
 - Error messages are bytes, and RE2 also prints them unless `log_errors` is off.
-- `Set.Add` does not say why it refuses a pattern: to hear that, the pattern is compiled alone.
+- `Set.Add` does not give a reason for rejecting a pattern; compiling the pattern alone does.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _UNSUPPORTED_SYNTAX = ("(?", *(f"\\{name}" for name in "123456789k"))
 
 
 class RegexError(ValueError):
-    """A pattern that RE2 does not accept; `reason` is RE2's own words, `help` what it lacks."""
+    """A pattern that RE2 rejects; `reason` is RE2's message, `help` the unsupported syntax."""
 
     def __init__(self, pattern: str, reason: str) -> None:
         super().__init__(f"`{pattern}` is not a regular expression: {reason}")
         self.pattern = pattern
         self.reason = reason
-        lacking = any(part in reason for part in _UNSUPPORTED_SYNTAX)
-        self.help = "RE2 has no look-around and no back-references" if lacking else None
+        unsupported = any(part in reason for part in _UNSUPPORTED_SYNTAX)
+        self.help = "RE2 has no look-around and no back-references" if unsupported else None
 
 
 class Regex:
-    """One compiled pattern. Immutable, and safe to share between threads."""
+    """A compiled pattern. Immutable, and safe to share between threads."""
 
     __slots__ = ("_match", "pattern")
 
     def __init__(self, pattern: str) -> None:
-        """Compile `pattern`; `RegexError` says why it cannot be."""
+        """Compile `pattern`; raise `RegexError` if it is invalid."""
         self.pattern = pattern
         self._match = _compile(pattern)._regexp.Match
 
@@ -57,11 +57,11 @@ class Regex:
     def search(self, text: str) -> bool:
         """Whether the pattern matches anywhere in `text`."""
         data = text.encode("utf-8", "replace")
-        found: bool = self._match(_UNANCHORED, data, 0, len(data))[0] != _NO_SPAN
-        return found
+        matches: bool = self._match(_UNANCHORED, data, 0, len(data))[0] != _NO_SPAN
+        return matches
 
     def find_span(self, text: str) -> tuple[int, int] | None:
-        """Where the leftmost match begins and ends, in code points; None where there is none."""
+        """Return the start and end of the leftmost match, in code points; None if there is none."""
         data = text.encode("utf-8", "replace")
         start, end = self._match(_UNANCHORED, data, 0, len(data))[0]
         if start < 0:
@@ -70,35 +70,35 @@ class Regex:
         return before, before + _count_code_points(data[start:end])
 
     def replace(self, text: str, replacement: str) -> str:
-        r"""`text` with every match replaced by `replacement`, taken literally.
+        """Return `text` with every match replaced by the literal `replacement`.
 
-        Lone surrogates come back as `?`, unless nothing matches: then `text` itself comes back.
+        Lone surrogates become `?`, unless nothing matches: then `text` itself is returned.
         """
         data = text.encode("utf-8", "replace")
         new = replacement.encode("utf-8", "replace")
         match = self._match
         size = len(data)
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         copied = position = 0
         while position <= size:
             start, end = match(_UNANCHORED, data, position, size)[0]
             if start < 0:
                 break
-            pieces += (data[copied:start], new)
+            chunks += (data[copied:start], new)
             copied = end
             position = end if end > start else _next_code_point(data, end)
-        if not pieces:
+        if not chunks:
             return text
-        pieces.append(data[copied:])
-        return b"".join(pieces).decode("utf-8", "replace")
+        chunks.append(data[copied:])
+        return b"".join(chunks).decode("utf-8", "replace")
 
 
 class RegexSet:
-    """Many patterns searched in one pass; the first in list order that matches wins.
+    """Many patterns searched in one pass; the first match in list order wins.
 
-    The cost grows with the text, not with the number of patterns. Texts longer than `head + tail`
-    characters are searched in their first `head` and last `tail` characters only: an error's
-    cause stands at its beginning or at its end, and a tool's output has no upper limit.
+    The cost grows with the text, not with the number of patterns. Of a text longer than `head +
+    tail` characters only the first `head` and last `tail` are searched: an error's cause is at its
+    beginning or end, and a tool's output may have any length.
     """
 
     __slots__ = ("_canary", "_head", "_max_length", "_patterns", "_set", "_single_regexes", "_tail")
@@ -111,10 +111,10 @@ class RegexSet:
         tail: int = 64 * 1024,
         memory: int = 8 * 1024 * 1024,
     ) -> None:
-        """Compile `patterns`; `RegexError` names the first that cannot be.
+        """Compile `patterns`; raise `RegexError` for the first invalid one.
 
-        `memory` is what RE2 may use for the automaton, in bytes; with less, more texts are
-        searched pattern by pattern, with the same answers.
+        `memory` is RE2's budget for the automaton in bytes. With less, more texts are searched
+        pattern by pattern, with the same results.
         """
         self._patterns = tuple(patterns)
         self._head = head
@@ -130,24 +130,23 @@ class RegexSet:
         return len(self._patterns)
 
     def _compile_singly(self) -> tuple[Regex, ...]:
-        """The patterns by themselves, which are seldom needed, and take as long as the set."""
+        """Return the single patterns, compiled on first use: they are rarely needed."""
         if not self._single_regexes:
             self._single_regexes = tuple(map(Regex, self._patterns))
         return self._single_regexes
 
     def first_match(self, text: str) -> int | None:
-        """The index of the first pattern, in list order, that matches; None where none does."""
+        """Return the index of the first pattern that matches, or None."""
         if len(text) > self._max_length:
-            # The newline keeps a match from bridging what has been cut out.
+            # The newline keeps a match from spanning the cut.
             text = f"{text[: self._head]}\n{text[len(text) - self._tail :]}"
         if self._set is not None:
-            found: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
-            if found and self._canary in found:
-                first = min(found)
+            matches: list[int] | None = self._set.Match(text.encode("utf-8", "replace"))
+            if matches and self._canary in matches:
+                first = min(matches)
                 return None if first == self._canary else first
-        return next(
-            (index for index, one in enumerate(self._compile_singly()) if one.search(text)), None
-        )
+        regexes = enumerate(self._compile_singly())
+        return next((index for index, regex in regexes if regex.search(text)), None)
 
 
 def _options(memory: int | None = None) -> Any:
@@ -174,7 +173,7 @@ def _compile(pattern: str) -> Any:
 
 
 def _compile_set(patterns: Sequence[str], memory: int) -> Any:
-    """RE2's own set with the canary last, or None where it is too large, or a pattern is bad."""
+    """Return RE2's set with the canary last, or None if it is too large or a pattern is invalid."""
     compiled = re2._re2.Set(_UNANCHORED, _options(memory))
     try:
         data = [pattern.encode() for pattern in (*patterns, r"\z")]

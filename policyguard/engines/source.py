@@ -1,4 +1,4 @@
-"""The text of a policy file, and where things stand in it."""
+"""The text of a policy file, and positions in it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from itertools import islice
 from policyguard.model.diagnostic import Diagnostic, Edit, Severity, Span
 
 MAX_FILE_BYTES = 1024 * 1024
-"""Bytes that a policy file may have."""
+"""The maximum size of a policy file."""
 
 _MAX_SHOWN_LINES = 8
-"""Source lines that a diagnostic carries at most."""
+"""Source lines in a diagnostic."""
 
 _MAX_REPORTED_CHARACTERS = 20
-"""Unreadable characters that are reported at most; a binary file is full of them."""
+"""Forbidden characters reported per file; a binary file is full of them."""
 
-# YAML 1.1 readers take these three for line breaks, YAML 1.2 readers do not: what is a comment to
-# the one is a rule to the other.
+# Includes U+0085, U+2028 and U+2029, which are line breaks in YAML 1.1 only: what one reader takes
+# for a comment would be a rule to another.
 _FORBIDDEN_CHARACTER = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
 )
@@ -28,7 +28,7 @@ _FORBIDDEN_CHARACTER = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    r"""A file's name and its text. Line breaks are all `\n`, offsets count code points."""
+    r"""A file's name and text. Line breaks are `\n`, offsets count code points."""
 
     file: str
     text: str = field(repr=False)
@@ -46,8 +46,8 @@ class Source:
         return starts
 
     def span(self, start: int, end: int) -> Span:
-        """The stretch from offset `start` to offset `end`, which is not part of it."""
-        line, end_line = (bisect_right(self._line_starts, place) for place in (start, end))
+        """Return the span from offset `start` up to offset `end`."""
+        line, end_line = (bisect_right(self._line_starts, offset) for offset in (start, end))
         return Span(
             self.file,
             line,
@@ -57,7 +57,7 @@ class Source:
         )
 
     def offset(self, line: int, column: int) -> int:
-        """The offset of a place in a `Span` of this file."""
+        """Return the offset of a line and column of this file."""
         return self._line_starts[line - 1] + column - 1
 
     def diagnostic(
@@ -70,7 +70,7 @@ class Source:
         severity: Severity = "error",
         edits: tuple[Edit, ...] = (),
     ) -> Diagnostic:
-        """A finding at `span` of this file, with the lines that show it."""
+        """Create a diagnostic at `span`, with the source lines that show it."""
         lines = self.lines[span.line - 1 : min(span.end_line, span.line - 1 + _MAX_SHOWN_LINES)]
         return Diagnostic(
             code=code,
@@ -84,41 +84,38 @@ class Source:
 
 
 def decode_source(data: bytes | str, file: str) -> tuple[Source, list[Diagnostic]]:
-    """Take `data` for UTF-8 text, with or without a byte order mark, and any line breaks.
+    """Decode `data` as UTF-8, with or without a byte order mark, and with any line breaks.
 
-    A diagnostic says what keeps it from being a policy's text; the source is then whatever could
-    be read, to show the place in, and must not be parsed.
+    Diagnostics say why it cannot be a policy; the source is then only for showing the position, and
+    must not be parsed.
     """
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     if len(data) > MAX_FILE_BYTES:
         source = Source(file, "")
-        message = f"the file has {len(data):,} bytes; a policy has at most {MAX_FILE_BYTES:,}"
+        message = f"the file has {len(data):,} bytes; at most {MAX_FILE_BYTES:,} are allowed"
         return source, [source.diagnostic("load/too-large", message, source.span(0, 0))]
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         source = Source(file, "")
         message = "the file is not UTF-8; it looks like UTF-16"
-        found = source.diagnostic(
-            "yaml/encoding", message, source.span(0, 0), hint="save it as UTF-8"
-        )
-        return source, [found]
-    text, bad = _decode(data)
+        hint = "save the file as UTF-8"
+        return source, [source.diagnostic("yaml/encoding", message, source.span(0, 0), hint=hint)]
+    text, bad_byte = _decode(data)
     source = Source(file, text)
-    if bad is not None:
-        message = f"byte 0x{data[bad]:02x} is not UTF-8"
-        place = len(_normalize_text(data[:bad].decode("utf-8")))
-        span = source.span(place, place + 1)
-        return source, [
-            source.diagnostic("yaml/encoding", message, span, hint="save the file as UTF-8")
-        ]
+    if bad_byte is not None:
+        message = f"byte 0x{data[bad_byte]:02x} is not UTF-8"
+        offset = len(_normalize_text(data[:bad_byte].decode("utf-8")))
+        span = source.span(offset, offset + 1)
+        hint = "save the file as UTF-8"
+        return source, [source.diagnostic("yaml/encoding", message, span, hint=hint)]
     return source, [
         source.diagnostic(
             "yaml/control-character",
-            f"U+{ord(found[0]):04X} stands in the text, where it cannot be seen",
-            source.span(found.start(), found.end()),
-            hint=f'write `"{_escape(found[0])}"` in double quotes, or take it out',
+            f"invisible character U+{ord(match[0]):04X}",
+            source.span(*match.span()),
+            hint=f'write `"{_escape(match[0])}"` in double quotes, or remove it',
         )
-        for found in islice(_FORBIDDEN_CHARACTER.finditer(text), _MAX_REPORTED_CHARACTERS)
+        for match in islice(_FORBIDDEN_CHARACTER.finditer(text), _MAX_REPORTED_CHARACTERS)
     ]
 
 

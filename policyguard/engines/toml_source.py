@@ -1,7 +1,7 @@
-"""TOML with places: which table is read, and where its keys and texts stand in the file.
+"""TOML with positions of tables, keys and texts.
 
-The standard library's parser tells no places. They are looked for in the text: a header or a key is
-found as it is usually written; what is written in another way is pointed at from further off.
+The standard library's parser gives no positions, so they are searched for in the text: usual
+spellings of a header or key are found, others get the position of what encloses them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ERROR_POSITION = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)
 
 
 class ParsedToml(NamedTuple):
-    """A file's values, or None where it is no TOML; what was found; and the text."""
+    """The values of a file (None if it is not TOML), its diagnostics and text."""
 
     source: Source
     values: dict[str, Any] | None
@@ -25,7 +25,7 @@ class ParsedToml(NamedTuple):
 
 
 def parse(data: bytes, file: str) -> ParsedToml:
-    """Parse a TOML document. `file` is the name that diagnostics show. Never raises."""
+    """Parse a TOML document. `file` is the name in diagnostics. Never raises."""
     source, diagnostics = decode_source(data, file)
     if diagnostics:
         return ParsedToml(source, None, diagnostics)
@@ -38,33 +38,32 @@ def parse(data: bytes, file: str) -> ParsedToml:
 
 
 def find_span(source: Source, table: str, key: str = "", text: str = "") -> Span:
-    """Where a table's header stands, or a key in it, or a quoted text in the key's value."""
+    """Return the span of a table's header, of a key in it, or of a quoted text in its value."""
     whole = source.text
     start, end = 0, len(whole)
-    header = re.search(rf"(?m)^[ \t]*\[[ \t]*({re.escape(table)})[ \t]*\]", whole)
-    found = header
-    if header is not None:
-        start = header.end()
-        following = re.compile(r"(?m)^[ \t]*\[+[A-Za-z_]").search(whole, start)
-        end = following.start() if following else end
-    for wanted, pattern in (
+    match = re.search(rf"(?m)^[ \t]*\[[ \t]*({re.escape(table)})[ \t]*\]", whole)
+    if match is not None:
+        start = match.end()
+        next_table = re.compile(r"(?m)^[ \t]*\[+[A-Za-z_]").search(whole, start)
+        end = next_table.start() if next_table else end
+    for name, pattern in (
         (key, r"(?m)^[ \t]*[\"']?({})[\"']?[ \t]*[=.]"),
         (text, r"[\"']({})[\"']"),
     ):
-        if wanted:
-            inner = re.compile(pattern.format(re.escape(wanted))).search(whole, start, end)
+        if name:
+            inner = re.compile(pattern.format(re.escape(name))).search(whole, start, end)
             if inner is None:
                 break
-            found, start = inner, inner.end()
-    return source.span(*found.span(1)) if found is not None else source.span(0, 0)
+            match, start = inner, inner.end()
+    return source.span(*match.span(1)) if match is not None else source.span(0, 0)
 
 
-def _syntax_diagnostic(source: Source, said: str) -> Diagnostic:
-    where = _ERROR_POSITION.search(said)
-    message = said[: where.start()].strip() if where else said
+def _syntax_diagnostic(source: Source, error: str) -> Diagnostic:
+    position = _ERROR_POSITION.search(error)
+    reason = error[: position.start()].strip() if position else error
     offset = len(source.text)
-    if where and where[1]:
-        offset = min(source.offset(int(where[1]), int(where[2])), offset)
+    if position and position[1]:
+        offset = min(source.offset(int(position[1]), int(position[2])), offset)
     span = source.span(offset, min(offset + 1, len(source.text)))
-    message = f"this is not TOML: {message[:1].lower()}{message[1:]}"
+    message = f"invalid TOML: {reason[:1].lower()}{reason[1:]}"
     return source.diagnostic("config/syntax", message, span)

@@ -1,6 +1,6 @@
 """The comments of a YAML file, which its parser drops.
 
-Every scalar of the tree knows where it stands, and outside of scalars a `#` begins a comment.
+Every scalar of the tree has a position, and outside scalars a `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _HASH = re.compile(r"#[^\n]*")
 
 
 class Comment(NamedTuple):
-    """A comment: `text` is what stands behind its `#`.
+    """A comment: `text` follows its `#`; `start` and `end` are offsets in the source.
 
-    `start` and `end` are offsets in the source. `alone`: nothing else is in its line.
+    `is_whole_line` means that the line holds nothing else.
     """
 
     text: str
@@ -28,41 +28,41 @@ class Comment(NamedTuple):
 
 
 def find_comments(root: Node) -> Iterator[Comment]:
-    """Every comment of the file that the tree has been read from, in order."""
+    """Yield every comment of the tree's file, in order."""
     text = root.source.text
-    taken = sorted(_scalar_ranges(root))
-    starts = [start for start, _ in taken]
+    scalars = sorted(_scalar_ranges(root))
+    starts = [start for start, _ in scalars]
     position = 0
-    while (found := _HASH.search(text, position)) is not None:
-        before = bisect_right(starts, found.start()) - 1
-        if before >= 0 and found.start() < taken[before][1]:
-            position = taken[before][1]
+    while (match := _HASH.search(text, position)) is not None:
+        before = bisect_right(starts, match.start()) - 1
+        if before >= 0 and match.start() < scalars[before][1]:
+            position = scalars[before][1]
             continue
-        position = found.end()
-        line = text.rfind("\n", 0, found.start()) + 1
-        alone = not text[line : found.start()].strip()
-        yield Comment(found[0][1:].strip(), *found.span(), alone)
+        position = match.end()
+        line = text.rfind("\n", 0, match.start()) + 1
+        is_whole_line = not text[line : match.start()].strip()
+        yield Comment(match[0][1:].strip(), *match.span(), is_whole_line)
 
 
 def _scalar_ranges(node: Node) -> set[tuple[int, int]]:
-    """Where the text of each scalar stands, keys included; a block scalar's is below its `|`."""
-    found: set[tuple[int, int]] = set()
-    waiting = [node]
-    seen: set[int] = set()
-    while waiting:
-        here = waiting.pop()
-        if id(here) in seen:  # an alias stands for the same node again
+    """Return the range of each scalar's text, keys included; a block scalar's is below its `|`."""
+    ranges: set[tuple[int, int]] = set()
+    pending = [node]
+    seen_ids: set[int] = set()
+    while pending:
+        node = pending.pop()
+        if id(node) in seen_ids:  # an alias repeats the same node
             continue
-        seen.add(id(here))
-        if isinstance(here, ScalarNode):
-            start = here.start
-            if here.style in ("|", ">"):
-                header = here.source.text.find("\n", start, here.end)
-                start = here.end if header < 0 else header
-            found.add((start, here.end))
-        elif isinstance(here, MappingNode):
-            for key, value in here.entries:
-                waiting += (key, value)
+        seen_ids.add(id(node))
+        if isinstance(node, ScalarNode):
+            start = node.start
+            if node.style in ("|", ">"):
+                header_end = node.source.text.find("\n", start, node.end)
+                start = node.end if header_end < 0 else header_end
+            ranges.add((start, node.end))
+        elif isinstance(node, MappingNode):
+            for key, value in node.entries:
+                pending += (key, value)
         else:
-            waiting += here.items
-    return found
+            pending += node.items
+    return ranges

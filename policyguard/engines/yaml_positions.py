@@ -1,9 +1,9 @@
-"""Where each character of a YAML scalar's value stands in the file.
+"""The position of each character of a YAML scalar's value.
 
-A parser says where a scalar begins and what its value is, not where the parts of the value are:
-quotes, escapes, folded lines, indentation lie between. Each walk below reads the scalar once more
-as the parser did, and yields every character of the value with its place. A walk whose characters
-do not add up to the value is not believed.
+A parser gives a scalar's start and value, but not the positions within the value: quotes, escapes,
+folded lines and indentation lie between. Each scan below reads the scalar again as the parser did,
+and yields every character of the value with its position. A scan whose characters do not add up to
+the value is discarded.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 LocatedCharacter = tuple[str, int, int]
-"""One character of the value, and the offsets in the file where it begins and ends."""
+"""One character of the value, and its start and end offset in the file."""
 
 
 class ValuePositions(NamedTuple):
-    """For each character of a value, where it begins and where it ends in the file.
+    """The start and end offset in the file of each character of a value.
 
-    `start` is where the value would begin, for a value without characters.
+    `first` is where an empty value would begin.
     """
 
     starts: list[int]
@@ -27,13 +27,13 @@ class ValuePositions(NamedTuple):
     first: int
 
     def start_of(self, index: int) -> int:
-        """Where character `index` begins; past the last one, where the value ends."""
+        """Return where character `index` begins; past the last one, where the value ends."""
         if index < len(self.starts):
             return self.starts[index]
         return self.ends[-1] if self.ends else self.first
 
     def end_of(self, index: int) -> int:
-        """Where the characters before `index` end."""
+        """Return where the characters before `index` end."""
         return self.ends[index - 1] if index else self.start_of(0)
 
 
@@ -51,17 +51,16 @@ _HEADER = re.compile(r"[|>][-+0-9]*[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
 
 
 def locate_value(text: str, start: int, end: int, style: str, value: str) -> ValuePositions | None:
-    r"""Find the value of the YAML scalar in `text[start:end]`; `style` is as in `Scalar`.
+    r"""Locate the value of the YAML scalar in `text[start:end]`; `style` is as in `ScalarNode`.
 
-    `text` has `\n` for each line break. None where the walk does not lead to the value.
+    `text` has `\n` for each line break. Return None if no scan reproduces the value.
     """
     first = start + (style in ("'", '"'))
-    for walk in _scans(text, start, end, style):
-        pieces = list(walk)[: len(value)]
-        if "".join(character for character, _, _ in pieces) == value:
-            return ValuePositions(
-                [place for _, place, _ in pieces], [stop for *_, stop in pieces], first
-            )
+    for scan in _scans(text, start, end, style):
+        located = list(scan)[: len(value)]
+        if "".join(character for character, _, _ in located) == value:
+            starts = [begin for _, begin, _ in located]
+            return ValuePositions(starts, [stop for *_, stop in located], first)
     return None
 
 
@@ -115,7 +114,7 @@ def _double_quoted(text: str, position: int, end: int) -> Iterator[LocatedCharac
             yield text[position], position, position + 1
             position += 1
         elif text[position + 1] == "\n":
-            # An escaped line break joins the lines; only further breaks in the gap are kept.
+            # An escaped line break joins the lines; only further breaks are kept.
             run = _WHITE_SPACE.match(text, position + 1, end)
             stop = run.end() if run else position + 2
             yield from _line_breaks(text, position + 2, stop)
@@ -133,10 +132,10 @@ def _unescape(escape: str) -> str:
 
 
 def _fold_white_space(text: str, start: int, end: int) -> Iterator[LocatedCharacter]:
-    """White space in a flow scalar: kept within a line, folded around line breaks."""
+    """Yield white space of a flow scalar: kept within a line, folded around line breaks."""
     first = text.find("\n", start, end)
     if first < 0:
-        yield from ((text[place], place, place + 1) for place in range(start, end))
+        yield from ((text[index], index, index + 1) for index in range(start, end))
     elif text.find("\n", first + 1, end) < 0:
         yield " ", first, first + 1
     else:
@@ -144,11 +143,11 @@ def _fold_white_space(text: str, start: int, end: int) -> Iterator[LocatedCharac
 
 
 def _line_breaks(text: str, start: int, end: int) -> Iterator[LocatedCharacter]:
-    return ((text[place], place, place + 1) for place in range(start, end) if text[place] == "\n")
+    return ((text[index], index, index + 1) for index in range(start, end) if text[index] == "\n")
 
 
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where each line begins and ends; the line break is not part of it."""
+    """Yield the start and end of each line, without its break."""
     while start < end:
         stop = text.find("\n", start, end)
         stop = end if stop < 0 else stop
@@ -157,14 +156,16 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _candidate_indents(text: str, lines: list[tuple[int, int]]) -> list[int]:
-    """Return the indentations that a block scalar of these lines may have, likeliest first.
+    """Return the possible indentations of a block scalar with these lines, the likeliest first.
 
-    The first line with text shows it, unless the header gives a digit; that one counts from the
-    indentation of the parent, which is not known here.
+    The first line with text shows it, unless the header gives a digit, which counts from the
+    parent's indentation; that is not known here.
     """
-    shown = next((_indent_of(text, *line) for line in lines if text[slice(*line)].strip(" ")), 0)
+    likeliest = next(
+        (_indent_of(text, *line) for line in lines if text[slice(*line)].strip(" ")), 0
+    )
     deepest = max((_indent_of(text, *line) for line in lines), default=0)
-    return [shown, *(indent for indent in range(1, deepest + 2) if indent != shown)]
+    return [likeliest, *(indent for indent in range(1, deepest + 2) if indent != likeliest)]
 
 
 def _indent_of(text: str, start: int, end: int) -> int:
@@ -175,7 +176,7 @@ def _indent_of(text: str, start: int, end: int) -> int:
 def _block(
     text: str, lines: list[tuple[int, int]], indent: int, *, folded: bool
 ) -> Iterator[LocatedCharacter]:
-    """All characters of a block scalar, every final line break included.
+    """Yield all characters of a block scalar, every final line break included.
 
     In a folded one, a single line break between two lines that do not begin with white space is a
     space, and of several the first is dropped.
@@ -192,7 +193,7 @@ def _block(
             if len(pending) == 1:
                 yield " ", pending[0], pending[0] + 1
             pending = pending[1:] if len(pending) > 1 else []
-        yield from (("\n", place, place + 1) for place in pending)
-        yield from ((text[place], place, place + 1) for place in range(begin, stop))
+        yield from (("\n", index, index + 1) for index in pending)
+        yield from ((text[index], index, index + 1) for index in range(begin, stop))
         pending, spaced = [stop], indented
-    yield from (("\n", place, place + 1) for place in pending)
+    yield from (("\n", index, index + 1) for index in pending)

@@ -1,8 +1,8 @@
-"""What a plain YAML scalar is: the core schema of YAML 1.2, and what YAML 1.1 made of it.
+"""Plain YAML scalars: the core schema of YAML 1.2, and the traps of YAML 1.1.
 
-YAML 1.1, which most tools still read, takes `no` for a boolean, `017` for 15, `12:30:45` for
-45045 and `1_000` for a number. Here they are what YAML 1.2 says, and whoever wanted a boolean or
-a number is told so.
+YAML 1.1, which most tools still read, takes `no` for a boolean, `017` for 15, `12:30:45` for 45045
+and `1_000` for a number. Here YAML 1.2 decides, and an author who meant a boolean or a number gets
+a diagnostic.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _YAML11_FALSE = frozenset(("n", "N", "no", "No", "NO", "off", "Off", "OFF"))
 _UNDERSCORED = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?")
 _SEXAGESIMAL = re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?")
 _MAX_NUMBER_LENGTH = 32
-"""Characters of a number worth reading: more are beyond 64 bits in any notation."""
+"""Longer numbers exceed 64 bits in any notation."""
 
 
 class Yaml11Reading(NamedTuple):
-    """What YAML 1.1 would have read, and how it is written in 1.2."""
+    """What YAML 1.1 reads a scalar as, and how to write that in YAML 1.2."""
 
     kind: Literal["boolean", "number"]
     replacement: str
 
 
 class NumberError(ValueError):
-    """Text that looks like a number and cannot be one here. The message says why."""
+    """A text that looks like a number but is not a valid one. The message says why."""
 
 
 def resolve_scalar(text: str) -> Value | None:
     """Return the value of the plain scalar `text`.
 
-    `NotANumber` where it is a number beyond 64 bits, not finite, or read differently by
-    YAML 1.1 and 1.2.
+    Raises `NumberError` for a number beyond 64 bits, not finite, or read differently by YAML 1.1
+    and 1.2.
     """
     if text in _CONSTANTS:
         return _CONSTANTS[text]
@@ -55,7 +55,7 @@ def resolve_scalar(text: str) -> Value | None:
     if _FLOAT.fullmatch(text):
         number = float(text)
         if number in (float("inf"), float("-inf")):
-            raise NumberError("is beyond the range of numbers")
+            raise NumberError("is too large")
         return number
     if _NOT_FINITE.fullmatch(text):
         raise NumberError("is not a finite number")
@@ -63,7 +63,7 @@ def resolve_scalar(text: str) -> Value | None:
 
 
 def yaml11_reading(text: str) -> Yaml11Reading | None:
-    """What YAML 1.1 would have made of `text`, which is a string in YAML 1.2; None: a string."""
+    """Return what YAML 1.1 reads `text`, a string in YAML 1.2, as; None if also a string."""
     if text in _YAML11_TRUE or text in _YAML11_FALSE:
         return Yaml11Reading("boolean", "true" if text in _YAML11_TRUE else "false")
     if "_" in text and _UNDERSCORED.fullmatch(text):
@@ -83,4 +83,4 @@ def _parse_integer(text: str) -> int:
         number = int(text, 0)
         if -(2**63) <= number < 2**63:
             return number
-    raise NumberError("is beyond 64 bits")
+    raise NumberError("does not fit into 64 bits")

@@ -1,14 +1,14 @@
 """YAML text to a located tree. The only module that imports `yaml`.
 
-Only the parser's events are used. What surprised us, and is met here:
+Only the parser's events are used. Surprises of the library, handled here:
 
-- The loader keeps the last of two equal keys, silently; here that is an error.
-- It reads YAML 1.1: `on` and `no` are booleans, even as keys. `yaml_core` reads scalars instead.
+- The loader silently keeps the last of two equal keys; here a duplicate is an error.
+- It reads YAML 1.1: `on` and `no` are booleans, even as keys. `yaml_scalars` reads scalars instead.
 - It composes documents recursively: 200,000 brackets end the process. Events do not recurse, and
-  depth is bounded here.
-- Aliases make cycles, and documents that grow exponentially. What they expand to is counted.
-- A block collection ends, for the parser, where the next thing begins; here it ends with its last
-  child. A block scalar's mark stands at its `|`.
+  depth is limited here.
+- Aliases make cycles, and documents that grow exponentially. Their expanded size is counted.
+- Its block collections end where the next token begins; here they end with their last child. The
+  mark of a block scalar is at its `|`.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ import yaml
 
 from policyguard.engines import yaml_scalars
 from policyguard.engines.source import Source, decode_source
-from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
+from policyguard.engines.yaml_tree import (
+    MappingNode,
+    Node,
+    ParsedDocument,
+    ScalarNode,
+    SequenceNode,
+)
 from policyguard.model.diagnostic import Diagnostic, Span, quote_text
 from policyguard.model.policy import Value
 
 MAX_DEPTH = 64
-"""How deep collections may nest."""
+"""Nesting levels of collections."""
 
 MAX_NODES = 100_000
-"""How many nodes a document may have, aliases written out."""
+"""Nodes of a document, with aliases expanded."""
 
-# libyaml's parser where it is installed; the pure Python one reports the same events.
+# libyaml's parser if installed; the pure Python one reports the same events.
 _Parser: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*(?:\s+|\#[^\n]*\n)*)*")
 _DIGITS_AND_COMMA = re.compile(r"(?<![\w.])([0-9]{1,3}),\Z")
 _INDICATORS = "@`%*&!|>"
-"""What a plain text cannot begin with, though names may."""
+"""Characters that cannot begin a plain scalar, though names may begin with them."""
 _SYNTAX_HINTS = {
-    "mapping values are not allowed": "quote a text that holds `: `",
-    "did not find expected key": "is it indented as the keys before it?",
+    "mapping values are not allowed": "quote a text that contains `: `",
+    "did not find expected key": "indent it like the keys before it",
     "while scanning an alias": "quote names that begin with `*`",
-    "could not find expected ':'": "is it a key without `:`, or a text of several lines?",
+    "could not find expected ':'": "add the `:` of a key, or quote a text of several lines",
 }
 
 
-class ParsedYaml(NamedTuple):
-    """A file's tree, or None where there is none to go on with; what was found; and the text."""
+def parse(data: bytes | str, file: str) -> ParsedDocument:
+    """Parse one YAML document. `file` is the name in diagnostics.
 
-    source: Source
-    root: Node | None
-    diagnostics: list[Diagnostic]
-
-
-def parse(data: bytes | str, file: str) -> ParsedYaml:
-    """Parse one YAML document. `file` is the name that diagnostics show.
-
-    Never raises. Syntax errors, excessive size or depth, and several documents end the parsing;
-    after anything else (a duplicate key, a tag, a key that is not a string) it goes on.
+    Never raises. Syntax errors, excessive size or depth, and several documents end the parsing; it
+    continues after anything else (a duplicate key, a tag, a key that is not a string).
     """
     source, diagnostics = decode_source(data, file)
     if diagnostics:
-        return ParsedYaml(source, None, diagnostics)
+        return ParsedDocument(source, None, diagnostics)
     builder = _TreeBuilder(source)
     try:
         root = builder.build()
     except _ParsingStopped as stop:
-        return ParsedYaml(source, None, [*builder.diagnostics, stop.diagnostic])
+        return ParsedDocument(source, None, [*builder.diagnostics, stop.diagnostic])
     except yaml.YAMLError as error:
-        return ParsedYaml(source, None, [*builder.diagnostics, _syntax_diagnostic(source, error)])
-    return ParsedYaml(source, root, builder.diagnostics)
+        return ParsedDocument(
+            source, None, [*builder.diagnostics, _syntax_diagnostic(source, error)]
+        )
+    return ParsedDocument(source, root, builder.diagnostics)
 
 
-class _ParsingStopped(Exception):  # noqa: N818 - not an error: the way out of the loop over events
+class _ParsingStopped(Exception):  # noqa: N818 - leaves the loop over events
     def __init__(self, diagnostic: Diagnostic) -> None:
         self.diagnostic = diagnostic
 
@@ -84,7 +84,7 @@ class _AnchoredNode(NamedTuple):
 
 
 class _OpenCollection:
-    """A collection whose end has not been seen. For a mapping, `children` alternate."""
+    """A collection whose end has not been reached. In a mapping, `children` alternate."""
 
     def __init__(self, event: yaml.CollectionStartEvent, start: int) -> None:
         self.mapping = isinstance(event, yaml.MappingStartEvent)
@@ -97,7 +97,7 @@ class _OpenCollection:
         self.height = 1
 
     def add(self, found: _AnchoredNode, end: int) -> None:
-        """Add a child that ends at offset `end`; where it is an alias, that is the alias's."""
+        """Add a child that ends at offset `end`; for an alias that is the end of the alias."""
         self.children.append(found.node)
         self.end = end
         self.size += found.size
@@ -123,17 +123,17 @@ class _TreeBuilder:
                         "yaml/several-documents",
                         "a second document begins here",
                         event,
-                        hint="a policy is one document; take the `---` out",
+                        hint="a file is one document; remove the `---`",
                     )
                 root = self._handle_event(event) or root
         finally:
             parser.dispose()
         if root is None:
-            self._report("yaml/empty", "there is no policy in the file", self._source.span(0, 0))
+            self._report("yaml/empty", "the file is empty", self._source.span(0, 0))
         return root
 
     def _handle_event(self, event: yaml.Event) -> Node | None:
-        """Add what the event brings; the node, where it completes the document."""
+        """Add the node of an event; return it if it completes the document."""
         if isinstance(event, yaml.CollectionStartEvent):
             self._refuse_tag(event)
             if len(self._open) >= MAX_DEPTH:
@@ -145,48 +145,41 @@ class _TreeBuilder:
         if isinstance(event, yaml.CollectionEndEvent):
             closed = self._open.pop()
             node = self._close_collection(closed, event)
-            found = _AnchoredNode(node, closed.size, closed.height)
+            anchored = _AnchoredNode(node, closed.size, closed.height)
             anchor = closed.anchor
         elif isinstance(event, yaml.AliasEvent):
-            found, anchor = self._alias(event), None
+            anchored, anchor = self._alias(event), None
         elif isinstance(event, yaml.ScalarEvent):
-            found, anchor = _AnchoredNode(self._scalar(event), 1, 0), event.anchor
+            anchored, anchor = _AnchoredNode(self._scalar(event), 1, 0), event.anchor
         else:
             return None
         if anchor:
-            self._anchors[anchor] = found
-        self._node_count += 1 if not isinstance(event, yaml.AliasEvent) else found.size
+            self._anchors[anchor] = anchored
+        self._node_count += 1 if not isinstance(event, yaml.AliasEvent) else anchored.size
         if self._node_count > MAX_NODES:
-            self._stop(
-                "yaml/too-large", f"the document has more than {MAX_NODES:,} values here", event
-            )
+            self._stop("yaml/too-large", f"the document has more than {MAX_NODES:,} values", event)
         if not self._open:
-            return found.node
-        alias = isinstance(event, yaml.AliasEvent)
-        self._open[-1].add(found, _offsets(event)[1] if alias else found.node.end)
+            return anchored.node
+        is_alias = isinstance(event, yaml.AliasEvent)
+        self._open[-1].add(anchored, _offsets(event)[1] if is_alias else anchored.node.end)
         return None
 
     def _alias(self, event: yaml.AliasEvent) -> _AnchoredNode:
         name = event.anchor
+        span = _span(self._source, event)
         if name not in self._anchors:
-            self._report(
-                "yaml/unknown-anchor",
-                f"{quote_text(f'*{name}')} stands for nothing: no anchor of that name is before it",
-                _span(self._source, event),
-                hint=f"if it is a name, quote it: {_quote_yaml(f'*{name}')}",
-            )
+            message = f"unknown anchor: no `&` before this defines {quote_text(f'*{name}')}"
+            hint = f"if it is a name, quote it: {_quote_yaml(f'*{name}')}"
+            self._report("yaml/unknown-anchor", message, span, hint=hint)
             return _AnchoredNode(self._placeholder(event), 1, 0)
-        found = self._anchors[name]
-        if found is None:
-            self._report(
-                "yaml/alias-cycle",
-                f"{quote_text(f'*{name}')} stands inside of {quote_text(f'&{name}')}",
-                _span(self._source, event),
-            )
+        anchored = self._anchors[name]
+        if anchored is None:
+            message = f"{quote_text(f'*{name}')} is inside its own anchor {quote_text(f'&{name}')}"
+            self._report("yaml/alias-cycle", message, span)
             return _AnchoredNode(self._placeholder(event), 1, 0)
-        if len(self._open) + found.height > MAX_DEPTH:
+        if len(self._open) + anchored.height > MAX_DEPTH:
             self._stop_too_deep(event)
-        return found
+        return anchored
 
     def _placeholder(self, event: yaml.NodeEvent) -> ScalarNode:
         start, end = _offsets(event)
@@ -200,9 +193,8 @@ class _TreeBuilder:
         if style in ("|", ">"):
             end = start + len(self._source.text[start:end].rstrip())
         text: str = event.value
-        return ScalarNode(
-            self._source, start, max(start, end), style, text, self._value(event, text)
-        )
+        value = self._value(event, text)
+        return ScalarNode(self._source, start, max(start, end), style, text, value)
 
     def _value(self, event: yaml.ScalarEvent, text: str) -> Value | None:
         if event.style or event.tag:
@@ -217,11 +209,11 @@ class _TreeBuilder:
             return text
 
     def _suggest_no_comma(self, start: int, text: str) -> str | None:
-        """Help where the number `text` follows another one, and a comma, as in `1,000`."""
+        """Return help if the number `text` follows another number and a comma, as in `1,000`."""
         before = _DIGITS_AND_COMMA.search(self._source.text, max(0, start - 5), start)
         if before is None:
             return None
-        return f"`,` separates what stands in brackets: write `{before[1]}{text}`"
+        return f"`,` separates items in brackets; write `{before[1]}{text}`"
 
     def _close_collection(self, closed: _OpenCollection, event: yaml.CollectionEndEvent) -> Node:
         end = _offsets(event)[1] if closed.flow else closed.end
@@ -232,13 +224,9 @@ class _TreeBuilder:
             if not isinstance(key, ScalarNode):
                 self._report("yaml/key", "a key must be text, not a list or a map", key.span)
             elif key.text in entries:
-                first = entries[key.text][0].span.line
-                self._report(
-                    "yaml/duplicate-key",
-                    f"the key {quote_text(key.text)} stands here a second time",
-                    key.span,
-                    hint=f"the first one is in line {first}",
-                )
+                message = f"duplicate key {quote_text(key.text)}"
+                hint = f"the first one is in line {entries[key.text][0].span.line}"
+                self._report("yaml/duplicate-key", message, key.span, hint=hint)
             else:
                 self._check_key(key)
                 entries[key.text] = (key, value)
@@ -246,35 +234,25 @@ class _TreeBuilder:
 
     def _check_key(self, key: ScalarNode) -> None:
         if not isinstance(key.value, str):
-            self._report(
-                "yaml/key",
-                f"the key {quote_text(key.text)} is not text",
-                key.span,
-                hint=self._suggest_no_comma(key.start, key.text)
-                or f"quote it: {_quote_yaml(key.text)}",
-            )
+            message = f"the key {quote_text(key.text)} is not text"
+            quote = f"quote it: {_quote_yaml(key.text)}"
+            hint = self._suggest_no_comma(key.start, key.text) or quote
+            self._report("yaml/key", message, key.span, hint=hint)
         elif key.text == "<<" and not key.style:
-            self._report(
-                "yaml/merge-key",
-                "YAML 1.2 has no merge key `<<`",
-                key.span,
-                hint="use `extends`, or an alias as the whole value",
-            )
+            hint = "use `extends`, or an alias as the whole value"
+            self._report("yaml/merge-key", "YAML 1.2 has no merge key `<<`", key.span, hint=hint)
 
     def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent) -> None:
         if event.tag:
-            self._report(
-                "yaml/tag",
-                f"the tag {quote_text(event.tag)} is not part of the language",
-                _span(self._source, event, first_line=True),
-                hint='quotes make text: `"5"`',
-            )
+            message = f"the tag {quote_text(event.tag)} is not supported"
+            span = _span(self._source, event, first_line=True)
+            self._report("yaml/tag", message, span, hint='to make a value text, quote it: `"5"`')
 
     def _content_start(self, event: yaml.NodeEvent) -> int:
-        """Where the node itself begins, behind its anchor and tag."""
+        """Return where the node itself begins, after its anchor and tag."""
         start, _ = _offsets(event)
-        found = _PROPERTIES.match(self._source.text, start) if _has_properties(event) else None
-        return found.end() if found else start
+        match = _PROPERTIES.match(self._source.text, start) if _has_properties(event) else None
+        return match.end() if match else start
 
     def _report(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         self.diagnostics.append(self._source.diagnostic(code, message, span, hint=hint))
@@ -284,7 +262,7 @@ class _TreeBuilder:
         raise _ParsingStopped(self._source.diagnostic(code, message, span, hint=hint))
 
     def _stop_too_deep(self, event: yaml.Event) -> None:
-        self._stop("yaml/too-deep", f"nested more than {MAX_DEPTH} deep", event)
+        self._stop("yaml/too-deep", f"nested deeper than {MAX_DEPTH} levels", event)
 
 
 def _quote_yaml(text: str) -> str:
@@ -313,15 +291,15 @@ def _syntax_diagnostic(source: Source, error: yaml.YAMLError) -> Diagnostic:
     context = getattr(error, "context", None) or ""
     mark = getattr(error, "problem_mark", None)
     if mark is None or "end of stream" in problem:
-        # What was never closed is shown where it was opened, not at the end of the file.
+        # Point at what was never closed, not at the end of the file.
         mark = getattr(error, "context_mark", None) or mark
-    place = min(mark.index if mark else 0, len(source.text))
-    character = source.text[place : place + 1]
+    offset = min(mark.index if mark else 0, len(source.text))
+    character = source.text[offset : offset + 1]
     message = " ".join(f"{problem} {context}".split())
     hint = next((hint for words, hint in _SYNTAX_HINTS.items() if words in message), None)
     if character == "\t":
         hint = "indent with spaces"
     elif character and character in _INDICATORS:
         hint = f"quote names that begin with `{character}`"
-    span = source.span(place, min(place + 1, len(source.text)))
+    span = source.span(offset, min(offset + 1, len(source.text)))
     return source.diagnostic("yaml/syntax", message, span, hint=hint)

@@ -1,4 +1,4 @@
-"""Which keys stand at the top of a YAML file that may be anything, read no further than needed."""
+"""The top-level keys of a file that may be anything, parsed only if necessary."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ _UNINDENTED_KEY = re.compile(r"""^(["']?)(?P<key>[\w-]+)\1\s*:""", re.MULTILINE)
 
 
 def has_top_keys(data: bytes, *names: str) -> bool:
-    """Whether a text that may be anything has these keys at its top; parsed where that is likely.
+    """Whether a file of any kind has these keys at its top; parse it only if that is likely.
 
-    A folder may hold thousands of other programs' files: most have not even the words.
+    A folder may hold thousands of other programs' files, and most do not contain the words.
     """
-    wanted = [name.encode() for name in names]
+    encoded = [name.encode() for name in names]
     lines = data.splitlines()
-    if all(any(line.startswith(name + b":") for line in lines) for name in wanted):
+    if all(any(line.startswith(name + b":") for line in lines) for name in encoded):
         return True
     plain = data.replace(b"\0", b"")  # UTF-16 has zeros
-    return all(name in plain for name in wanted) and read_top_keys(data).issuperset(names)
+    return all(name in plain for name in encoded) and read_top_keys(data).issuperset(names)
 
 
 def read_top_keys(data: bytes) -> frozenset[str]:
-    """The keys of the mapping that a text is, none of one that is something else.
+    """Return the keys of a file that is a mapping, else none.
 
-    Of a text that cannot be parsed (as UTF-16 cannot), the keys that stand at the margin, and the
-    first of all.
+    If the file cannot be parsed (such as UTF-16), return its first and its unindented keys.
     """
     from policyguard.engines.yaml_source import parse  # few files get here
     from policyguard.engines.yaml_tree import MappingNode
 
-    found = parse(data, "")
-    if found.root is None:
+    root = parse(data, "").root
+    if root is None:
         text = data.replace(b"\0", b"").decode(errors="replace").lstrip("\ufffd")
         first = _FIRST_KEY.match(text)
-        margin = {match["key"] for match in _UNINDENTED_KEY.finditer(text)}
-        return frozenset(margin | {first["key"]} if first else margin)
-    return frozenset(found.root) if isinstance(found.root, MappingNode) else frozenset()
+        unindented = {match["key"] for match in _UNINDENTED_KEY.finditer(text)}
+        return frozenset(unindented | {first["key"]} if first else unindented)
+    return frozenset(root) if isinstance(root, MappingNode) else frozenset()

@@ -1,27 +1,27 @@
-"""A policy file as a tree in which every key and every value knows where it stands."""
+"""A policy file as a tree with the position of every key and value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from policyguard.engines.source import Source
 from policyguard.engines.yaml_positions import ValuePositions, locate_value
-from policyguard.model.diagnostic import Span
+from policyguard.model.diagnostic import Diagnostic, Span
 from policyguard.model.policy import Value
 
 Path = tuple[str | int, ...]
-"""The way from the root to a value: keys of mappings, and places in sequences from 0."""
+"""The keys of mappings and indexes of sequences from the root to a value."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScalarNode:
-    """A single value. `text` is its text before it was taken for a number, a boolean or null.
+    """A single value. `text` is its text before it was resolved to a number, boolean or null.
 
-    `style` is `'`, `"`, `|`, `>`, or empty for a plain scalar. `start` and `end` are offsets in
-    the source; they hold the scalar alone, without an anchor.
+    `style` is `'`, `"`, `|`, `>`, or empty for a plain scalar. `start` and `end` are offsets in the
+    source, without anchor and tag.
     """
 
     source: Source = field(repr=False)
@@ -33,7 +33,7 @@ class ScalarNode:
 
     @cached_property
     def span(self) -> Span:
-        """Where it stands; a block scalar from its `|` to the end of its text."""
+        """Its span; of a block scalar from its `|` to the end of its text."""
         return self.source.span(self.start, self.end)
 
     @cached_property
@@ -41,24 +41,24 @@ class ScalarNode:
         return locate_value(self.source.text, self.start, self.end, self.style, self.text)
 
     def line_span(self, line: int, column: int, end_line: int, end_column: int) -> Span:
-        """Where a stretch of the *value* stands in the file.
+        """Return the span in the file of a range of the *value*, given by lines and columns.
 
-        Lines and columns count from 1 within the value, as an engine that was given the value
-        reports them; the end is exclusive. What lies beyond the value is its end.
+        They count from 1 within the value, as an engine that was given the value reports them; the
+        end is exclusive. A position beyond the value is its end.
         """
-        found = self._positions
-        if found is None:
+        positions = self._positions
+        if positions is None:
             return self.span
-        begin, end = self._offset(line, column), self._offset(end_line, end_column)
-        start = found.start_of(begin)
-        return self.source.span(start, found.end_of(end) if end > begin else start)
+        first, last = self._offset(line, column), self._offset(end_line, end_column)
+        start = positions.start_of(first)
+        return self.source.span(start, positions.end_of(last) if last > first else start)
 
     def subspan(self, start: int, end: int) -> Span:
-        """As `inside`, for offsets in the value."""
-        found = self._positions
-        if found is None:
+        """Return the span in the file of a range of offsets in the value."""
+        positions = self._positions
+        if positions is None:
             return self.span
-        return self.source.span(found.start_of(start), found.end_of(max(end, start)))
+        return self.source.span(positions.start_of(start), positions.end_of(max(end, start)))
 
     def _offset(self, line: int, column: int) -> int:
         lines = self.text.split("\n")
@@ -78,17 +78,17 @@ class SequenceNode:
 
     @cached_property
     def span(self) -> Span:
-        """Where it stands, from its first item (or bracket) to the end of its last."""
+        """Its span, from the first item (or bracket) to the end of the last."""
         return self.source.span(self.start, self.end)
 
     def with_items(self, items: Iterable[Node]) -> SequenceNode:
-        """The same place with other items."""
+        """Return a sequence at the same position with other items."""
         return replace(self, items=tuple(items))
 
 
 @dataclass(frozen=True, eq=False)
 class MappingNode:
-    """Keys, which are all strings and unique, with their values, in order."""
+    """Unique string keys with their values, in order."""
 
     source: Source = field(repr=False)
     start: int
@@ -102,7 +102,7 @@ class MappingNode:
 
     @cached_property
     def span(self) -> Span:
-        """Where it stands, from its first key (or brace) to the end of its last value."""
+        """Its span, from the first key (or brace) to the end of the last value."""
         return self.source.span(self.start, self.end)
 
     def __contains__(self, key: str) -> bool:
@@ -112,24 +112,32 @@ class MappingNode:
         return iter(self._index)
 
     def get(self, key: str) -> Node | None:
-        """The value under `key`."""
-        found = self._index.get(key)
-        return found[1] if found else None
+        """Return the value of `key`, or None."""
+        entry = self._index.get(key)
+        return entry[1] if entry else None
 
     def key_node(self, key: str) -> ScalarNode:
-        """The node of `key` itself."""
+        """Return the node of `key` itself."""
         return self._index[key][0]
 
     def with_entries(self, entries: Iterable[tuple[ScalarNode, Node]]) -> MappingNode:
-        """The same place with other entries."""
+        """Return a mapping at the same position with other entries."""
         return MappingNode(self.source, self.start, self.end, tuple(entries))
 
 
 Node = ScalarNode | SequenceNode | MappingNode
 
 
+class ParsedDocument(NamedTuple):
+    """The tree of a file (None if it is unusable), its diagnostics and text."""
+
+    source: Source
+    root: Node | None
+    diagnostics: list[Diagnostic]
+
+
 def to_plain(node: Node) -> Any:
-    """The tree as dicts, lists and scalars."""
+    """Convert the tree to dicts, lists and scalars."""
     if isinstance(node, MappingNode):
         return {key.text: to_plain(value) for key, value in node.entries}
     if isinstance(node, SequenceNode):
@@ -138,7 +146,7 @@ def to_plain(node: Node) -> Any:
 
 
 def get_child(node: Node, step: str | int) -> Node | None:
-    """The value under a key or at a place of `node`, if there is one."""
+    """Return the child of `node` at a key or index, or None."""
     if isinstance(node, MappingNode) and isinstance(step, str):
         return node.get(step)
     if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.items):
@@ -147,17 +155,17 @@ def get_child(node: Node, step: str | int) -> Node | None:
 
 
 def descend(node: Node, path: Path) -> tuple[Node, Path]:
-    """Follow `path` as far as it exists; also what is left of it."""
+    """Follow `path` as far as it exists; return the node reached and the rest of the path."""
     for depth, step in enumerate(path):
-        below = get_child(node, step)
-        if below is None:
+        child = get_child(node, step)
+        if child is None:
             return node, path[depth:]
-        node = below
+        node = child
     return node, ()
 
 
 def remove_paths(node: Node, removed: frozenset[Path], path: Path = ()) -> Node:
-    """The tree without what stands at the paths in `drop`; `path` leads to `node`."""
+    """Return the tree without the nodes at the paths in `removed`; `path` leads to `node`."""
     if isinstance(node, MappingNode):
         return node.with_entries(
             (key, remove_paths(value, removed, (*path, key.text)))

@@ -1,4 +1,4 @@
-"""No expression and no data can cost more than the bounds say, and nothing hides that they bite."""
+"""No expression and no data costs more than the limits, and exceeding one is never hidden."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TestAtCompileTime:
 
         deepest = (COST_LIMITS.max_depth - 2) // per_step
         per_level = size(3) - size(2)
-        # Indentation adds up, too: by four letters a line and level.
+        # Indentation adds four characters per line and level.
         assert size(deepest) < size(2) + deepest * per_level * 3
 
     def test_macro_nesting(self) -> None:
@@ -102,16 +102,16 @@ class TestAtCompileTime:
         message = "macros are nested deeper than 4 levels"
         assert problems(nested(COST_LIMITS.max_macro_nesting + 1)) == [("too-deep", message)]
 
-    def test_macros_after_each_other_are_not_nested(self) -> None:
+    def test_chained_macros_are_not_nested(self) -> None:
         cel.compile("x" + ".filter(e, e)" * 20, DYN)
 
     def test_blocks_that_python_cannot_nest(self) -> None:
-        """Every level needs a `try` of its own; CPython has room for twenty."""
+        """Every level needs its own `try`; CPython allows twenty."""
         cel.compile("!(x && " * 15 + "x" + ")" * 15, DYN)
         body = "!(x && " * 9 + "x" + ")" * 9
         for _ in range(4):
             body = f"x.all(e, !(x && {body}))"
-        assert ("too-deep", "too many operators inside each other") in problems(body)
+        assert ("too-deep", "operators are nested too deeply") in problems(body)
 
 
 class TestAtRunTime:
@@ -126,11 +126,11 @@ class TestAtRunTime:
         half = [0] * 101
         assert limit("x.all(a, x.all(b, true))", half) == "limit-iterations"
         assert cel.compile("x.all(a, x.all(b, true))", DYN)(x=half[:99]) is True
-        most = [0] * (COST_LIMITS.max_iterations // 2 + 1)
-        assert limit("x.all(a, true) && x.all(b, true)", most) == "limit-iterations"
+        filler = [0] * (COST_LIMITS.max_iterations // 2 + 1)
+        assert limit("x.all(a, true) && x.all(b, true)", filler) == "limit-iterations"
 
     def test_a_macro_counts_its_list_in_full(self) -> None:
-        """So that the limit does not depend on where in the list the first hit is."""
+        """So the limit does not depend on the position of the first match."""
         long = [1] + [0] * COST_LIMITS.max_iterations
         assert limit("x.exists(e, e == 1)", long) == "limit-iterations"
 
@@ -179,8 +179,8 @@ class TestAtRunTime:
             ("[y].exists(f, e in f)", ["b"] * 5000),
         ],
     )
-    def test_what_the_bodies_of_macros_read(self, body: str, data: Any) -> None:
-        """A thousand elements, each of which looks through five thousand others."""
+    def test_reads_inside_macros(self, body: str, data: Any) -> None:
+        """A thousand elements, each of which reads five thousand others."""
         contained = cel.Function(
             "contained", None, (cel.STRING, cel.STRING), cel.BOOL, lambda text, part: part in text
         )
@@ -193,22 +193,22 @@ class TestAtRunTime:
             program(x=["e"] * 1000, y=data)
         assert caught.value.kind == "limit-read"
 
-    def test_what_is_read_is_bounded_for_all_macros_together(self) -> None:
-        most = [0] * (COST_LIMITS.max_read_elements // 1000)
-        assert cel.compile("x.exists(e, e in y)", DYN)(x=[1] * 1000, y=most) is False
-        assert limit("x.exists(e, e in y)", [1] * 1000, [*most, 0]) == "limit-read"
-        assert limit("x.exists(e, e in y)", [1] * 1001, most) == "limit-read"
+    def test_reads_of_all_macros_together(self) -> None:
+        filler = [0] * (COST_LIMITS.max_read_elements // 1000)
+        assert cel.compile("x.exists(e, e in y)", DYN)(x=[1] * 1000, y=filler) is False
+        assert limit("x.exists(e, e in y)", [1] * 1000, [*filler, 0]) == "limit-read"
+        assert limit("x.exists(e, e in y)", [1] * 1001, filler) == "limit-read"
         half = [1] * 501
-        assert limit("x.exists(e, e in y) || x.exists(e, e in y)", half, most) == "limit-read"
-        assert limit("x.exists(e, e in y) || true", [1] * 1001, most) == "limit-read"
+        assert limit("x.exists(e, e in y) || x.exists(e, e in y)", half, filler) == "limit-read"
+        assert limit("x.exists(e, e in y) || true", [1] * 1001, filler) == "limit-read"
 
-    def test_outside_of_macros_nothing_is_counted(self) -> None:
+    def test_nothing_is_counted_outside_macros(self) -> None:
         long = "a" * (COST_LIMITS.characters_per_element * COST_LIMITS.max_read_elements + 1000)
         assert cel.compile("y.contains('b') || x.filter(e, true) == x", DYN)(x=[1], y=long)
         assert "eter" not in cel.compile("x in y || y.contains(x) || x + y == y", DYN).code
 
     def test_strings(self) -> None:
-        """Doubling: 2 ** 28 characters, unless something stops it."""
+        """Doubling would build 2 ** 28 characters."""
         doubled = "[x]" + ".map(s, s + s)" * 28
         assert limit(doubled, "ab") == "limit-string"
         assert limit(doubled, b"ab") == "limit-string"
@@ -236,7 +236,7 @@ class TestAtRunTime:
         assert limit("x in [y]", small, other) == "limit-compared"
         assert limit("x != y || true", small, other) == "limit-compared"
 
-    def test_data_that_contains_itself(self) -> None:
+    def test_cyclic_data(self) -> None:
         circle: Any = [1]
         circle.append(circle)
         other: Any = [1]
@@ -258,7 +258,7 @@ class TestAtRunTime:
         assert cel.compile("x == y", DYN)(x=deep, y=other) is False
         assert cel.compile("x == y", DYN)(x=deep, y=deep) is True
 
-    def test_texts_that_would_take_python_long(self) -> None:
+    def test_texts_that_python_converts_slowly(self) -> None:
         for source in ("int(x) == 1", "double(x) == 1.0", "duration(x) == y", "timestamp(x) == y"):
             with pytest.raises(cel.CelEvaluationError):
                 cel.compile(source, DYN)(x="9" * 1_000_000, y=1)
@@ -266,7 +266,7 @@ class TestAtRunTime:
             cel.compile("duration(x) == y", DYN)(x="1h" * 500_000, y=1)
 
 
-def test_each_bound_is_documented() -> None:
+def test_each_limit_is_documented() -> None:
     from pathlib import Path
 
     text = (Path(__file__).parents[2] / "docs" / "cel.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The way in and out in plain Python."""
+"""Conversion between plain Python and CEL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOMENT = datetime(2026, 3, 6, 10, 0, 0, 123456, tzinfo=UTC)
          {"a": [{1: None}]}),
     ],
 )  # fmt: skip
-def test_plain_values_in_plain_values_out(
+def test_arguments_and_results_are_plain_python(
     source: str, declarations: dict[str, Any], values: dict[str, Any], result: Any
 ) -> None:
     value = compile(source, declarations)(**values)
@@ -42,29 +42,29 @@ def test_plain_values_in_plain_values_out(
     assert type(value) is type(result)
 
 
-def test_a_result_is_of_pythons_own_types() -> None:
+def test_results_have_python_types() -> None:
     value = compile("[1u, {'k': 2u}]", {})()
     assert type(value[0]) is int
     assert type(value[1]["k"]) is int
 
 
 @pytest.mark.parametrize("name", ["integer", "list(int", "list(int, int)", "map(int)", "lst(int)"])
-def test_a_name_that_is_no_type(name: str) -> None:
-    with pytest.raises(ValueError, match="is no type"):
+def test_unknown_type_names(name: str) -> None:
+    with pytest.raises(ValueError, match="unknown type"):
         compile("x", {"x": name})
 
 
-def test_all_findings_have_places() -> None:
+def test_all_problems_have_positions() -> None:
     with pytest.raises(CelError) as error:
         compile("xx + 1 > y.tol", {"x": "int", "y": {"tool": "string"}})
     problems = {problem.code: (problem.line, problem.column) for problem in error.value.problems}
     assert problems == {"undeclared-reference": (1, 1), "unknown-field": (1, 12)}
 
 
-def test_a_variable_that_is_read_must_be_given() -> None:
+def test_a_variable_that_is_read_is_required() -> None:
     program = compile("a || b", {"a": "bool", "b": "bool", "c": "bool"})
     assert program(a=True, b=False)
-    with pytest.raises(TypeError, match="reads `b`"):
+    with pytest.raises(TypeError, match="missing argument `b`"):
         program(a=True)
 
 
@@ -74,7 +74,7 @@ def test_errors_and_reuse() -> None:
         compile("1 / 0 == 1", declarations)()
 
 
-def test_a_result_deeper_than_python_can_walk_is_refused() -> None:
+def test_a_result_that_nests_too_deep_is_an_error() -> None:
     deep: Any = 1
     for _ in range(100_000):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""The text of an expression → its tree; and what cel-python's parser does that we rely on."""
+"""Source to tree; and the behavior of cel-python's parser that we rely on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from policyguard.cel.types.uint import Uint
 
 
 def shape(node: object) -> Any:
-    """A tree as nested tuples, without places."""
+    """Return a tree as nested tuples, without spans."""
     if isinstance(node, tree.Expr):
         if isinstance(node, tree.Constant):
             return ("Constant", node.value)
@@ -144,11 +144,11 @@ def test_bad_literals(source: str) -> None:
 
 @pytest.mark.parametrize("quote", ["'", '"', "'''", '"""'])
 def test_unterminated_literals_do_not_backtrack(quote: str) -> None:
-    """cel-python's own lexer takes time that doubles with each escape: 2 ** 4000 here."""
-    assert read(quote + r"\a" * 4000)[1] == ["syntax: the string is not closed"]
+    """The time of cel-python's own lexer doubles with each escape: 2 ** 4000 here."""
+    assert read(quote + r"\a" * 4000)[1] == ["syntax: unterminated string"]
 
 
-def test_places_are_code_points_of_the_source() -> None:
+def test_spans_count_code_points() -> None:
     source = "a == '🐱' &&\n  b.c(true, 'x')"
     root, _ = read(source)
     assert isinstance(root, tree.Logic)
@@ -164,7 +164,7 @@ def test_places_are_code_points_of_the_source() -> None:
     assert source[call.name_span.start : call.name_span.end] == "c"
 
 
-def test_parentheses_and_chains_cost_no_depth() -> None:
+def test_parentheses_and_chains_add_no_depth() -> None:
     assert parsed("(" * 200 + "a" + ")" * 200) == A
     assert parsed(" && ".join(["a"] * 1000)) == ("Logic", "&&", [A] * 1000)
 
@@ -176,22 +176,22 @@ def test_any_text_gives_a_tree_or_problems(source: str) -> None:
 
 
 class TestCelPython:
-    """What we rely on: a new version that differs fails here, and not in somebody's policy."""
+    """A new version of cel-python that differs fails here, not in a user's policy."""
 
     def test_the_shape_of_its_tree(self) -> None:
         source = "a.b[c] + f(-d) in {1: x} || !g.h() && has(i.j) ? [k] : (m)"
         found = sketch(celpy.Environment().compile(source))
         assert found.replace(" ", "") == "".join(SNAPSHOT.split())
 
-    def test_its_tokens_know_their_place(self) -> None:
+    def test_its_tokens_have_positions(self) -> None:
         tokens = list(celpy.Environment().compile("abc + 12").scan_values(lambda _: True))
         assert [(str(t), t.start_pos, t.end_pos) for t in tokens] == [("abc", 0, 3), ("12", 6, 8)]
 
-    def test_true_has_no_place_which_is_why_it_is_masked(self) -> None:
+    def test_true_has_no_position_so_it_is_masked(self) -> None:
         (token,) = celpy.Environment().compile("true").scan_values(lambda _: True)
         assert token.start_pos is None
 
-    def test_it_is_imported_late_and_leaves_the_recursion_limit(self) -> None:
+    def test_it_is_imported_late_and_keeps_the_recursion_limit(self) -> None:
         code = (
             "import sys; limit = sys.getrecursionlimit(); from policyguard import cel; "
             "assert 'celpy' not in sys.modules; "
@@ -202,7 +202,7 @@ class TestCelPython:
 
 
 def sketch(concrete: Any) -> str:
-    """A concrete tree in one line, without the levels that have one child and no meaning."""
+    """Return a concrete tree in one line, without levels of a single child."""
     if not hasattr(concrete, "children"):
         return f"{concrete.type}:{concrete}"
     levels = (
@@ -224,14 +224,14 @@ list_lit(exprlist(ident(IDENT:k))), paren_expr(ident(IDENT:m)))
 
 
 @pytest.mark.parametrize("source", ["1utrue", "a + 1utrue", "[1utrue]"])
-def test_what_the_lexer_itself_cannot_read_has_a_place(source: str) -> None:
+def test_lexer_errors_have_positions(source: str) -> None:
     with pytest.raises(cel.CelError) as error:
         cel.compile(source, {"a": "int"})
     (problem,) = error.value.problems
     assert (problem.code, problem.column) == ("syntax", source.index("true") + 1)
 
 
-def test_half_of_a_surrogate_pair_in_bytes_is_a_mistake_with_a_place() -> None:
+def test_a_lone_surrogate_in_bytes_is_a_problem() -> None:
     for source in ("b'\ud800'", "b'\ud800\\x41'", "b'\\x41\ud800'"):
         with pytest.raises(cel.CelError, match="lone surrogate"):
             cel.compile(source, {})

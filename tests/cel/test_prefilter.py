@@ -1,4 +1,4 @@
-"""Many conditions in one function: it passes over none that is not false."""
+"""Many conditions in one function: it returns every one that is not false."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ from tests.cel.test_fuzz import worlds
 DECLARATIONS = cel.Declarations(
     {**dict.fromkeys(VARIABLES, cel.DYN), "call": cel.DYN},
     attributes={
-        **{name: f"far.{name}" if place % 2 else name for place, name in enumerate(VARIABLES)},
+        **{name: f"nested.{name}" if number % 2 else name for number, name in enumerate(VARIABLES)},
         "call": "call",
-        "call.args": "far.args",
+        "call.args": "nested.args",
     },
 )
 
 
 def make_activation(values: dict[str, Any], **args: Any) -> SimpleNamespace:
     call = {"tool": "t", "args": args}
-    return SimpleNamespace(**values, call=call, far=SimpleNamespace(**values, args=args))
+    return SimpleNamespace(**values, call=call, nested=SimpleNamespace(**values, args=args))
 
 
-def evaluate(program: cel.Program, view: SimpleNamespace) -> Any:
+def evaluate(program: cel.Program, activation: SimpleNamespace) -> Any:
     try:
-        return program.function(view)
+        return program.function(activation)
     except cel.CelEvaluationError as error:
         return error
 
 
-def run_prefilter(programs: list[cel.Program], view: SimpleNamespace) -> tuple[int, ...]:
-    sieve = compile_prefilter(
+def run_prefilter(programs: list[cel.Program], activation: SimpleNamespace) -> tuple[int, ...]:
+    prefilter = compile_prefilter(
         [(program.source, program.tree) for program in programs], DECLARATIONS
     )
-    return sieve(view)
+    return prefilter(activation)
 
 
 @settings(max_examples=300)
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=8), worlds, st.randoms())
-def test_what_falls_through_is_false(
-    seeds: list[int], strange: dict[str, Any], random: Random
+def test_skipped_conditions_are_false(
+    seeds: list[int], random_values: dict[str, Any], random: Random
 ) -> None:
     programs = []
     for seed in seeds:
         with suppress(cel.CelError):
             programs.append(cel.compile(Expressions(seed).next(), DECLARATIONS, expect=cel.BOOL))
-    for values in (strange, data(random)):
-        view = make_activation(values)
-        found = run_prefilter(programs, view)
-        assert sorted(set(found)) == list(found)
-        for place, program in enumerate(programs):
-            if place not in found:
-                assert evaluate(program, view) is False, program.source
+    for values in (random_values, data(random)):
+        activation = make_activation(values)
+        kept = run_prefilter(programs, activation)
+        assert sorted(set(kept)) == list(kept)
+        for number, program in enumerate(programs):
+            if number not in kept:
+                assert evaluate(program, activation) is False, program.source
             elif "evaluate_absorbing" not in program.code:
-                assert evaluate(program, view) is not False, program.source
+                assert evaluate(program, activation) is not False, program.source
 
 
 ARGS = {"n": 3, "long": list(range(COST_LIMITS.max_iterations)), "text": "abc"}
@@ -78,17 +78,17 @@ ARGS = {"n": 3, "long": list(range(COST_LIMITS.max_iterations)), "text": "abc"}
         (["call.args.m == 4 && false", "false && call.args.m == 4"], (0,)),
         (["call.args.n", "call.args.n == 4"], (0,)),
         (["call.args.text.exists(x, x == 'a')", "false"], (0,)),
-        # Each condition may visit as many elements as if it stood alone …
+        # Each condition has its own iteration limit …
         (["call.args.long.exists(x, x < 0)", "call.args.long.exists(x, x < 0)"], ()),
         # … and no more.
         (["(call.args.long + [1]).exists(x, x < 0) && false", "false"], (0,)),
-        # What one condition calls something by is nothing to the next.
+        # A name in one condition does not affect the next.
         (["call.args.long.filter(x, x < 0) == [1]", "call.args.text in ['x', 'y']"], ()),
         (["[0].exists(names, names > 1)", "call.args.text in ['x', 'y']", "call.tool == 'u'"], ()),
-        (["[0].exists(left, left > 1)", "[0].exists(view, view > 1)", "true"], (2,)),
+        (["[0].exists(kept, kept > 1)", "[0].exists(activation, activation > 1)", "true"], (2,)),
     ],
 )
-def test_which_conditions_are_left(conditions: list[str], expected: tuple[int, ...]) -> None:
+def test_which_conditions_are_kept(conditions: list[str], expected: tuple[int, ...]) -> None:
     programs = [cel.compile(source, DECLARATIONS, expect=cel.BOOL) for source in conditions]
     assert run_prefilter(programs, make_activation({}, **ARGS)) == expected
 

@@ -1,4 +1,4 @@
-"""What the checker finds, and where. The cases stand in `mistakes.txt`, to be read and added to.
+"""What the checker finds, and where. The cases stand in `problems.txt`, to be read and added to.
 
 A case is an expression, on one line or more, and below it a line for each problem: carets (tildes
 for a warning) under the code points that it points at, then the code, the message, and after a bar
@@ -15,7 +15,7 @@ import pytest
 from policyguard import cel
 from tests.cel.sample_declarations import SAMPLE_DECLARATIONS
 
-CASES = Path(__file__).with_name("mistakes.txt")
+CASES = Path(__file__).with_name("problems.txt")
 MARKERS = re.compile(r"( *)([\^~]+) (\S.*)")
 
 
@@ -72,8 +72,8 @@ def test_messages_follow_the_style() -> None:
 
 def test_every_code_is_shown_by_a_case() -> None:
     package = Path(cel.__file__).parent
-    text = "".join(path.read_text("utf-8") for path in package.glob("*.py"))
-    raised = set(re.findall(r"(?:error|warning|report|broken|counted)\(\s*\"([a-z-]+)\"", text))
+    text = "".join(path.read_text("utf-8") for path in package.rglob("*.py"))
+    raised = set(re.findall(r"(?:error|warning|report|reject)\(\s*\"([a-z-]+)\"", text))
     shown = {problem.code for source, _ in cases() for problem in problems(source)}
     elsewhere = {"too-long", "too-deep", "wrong-type"}  # in test_bounds.py and test_program.py
     assert raised - elsewhere <= shown

@@ -1,4 +1,4 @@
-"""What a compiled expression offers: its function, what it reads, its code; functions of others."""
+"""Compiled programs: calls, parameters, reads, generated code; custom functions."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ def test_calling_it() -> None:
     assert program.type == BOOL
     assert program(call=CALL, now=cel.Timestamp(1), session="is not read") is True
     assert program.function(CALL, cel.Timestamp(0)) is False
-    with pytest.raises(TypeError, match="reads `now`"):
+    with pytest.raises(TypeError, match="missing argument `now`"):
         program(call=CALL)
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "message"),
     [
-        ({"source": None}, "`source` is of type `NoneType`, not a text"),
-        ({"source": b"x"}, "`source` is of type `bytes`"),
-        ({"declarations": None}, "`declarations` is of type `NoneType`, not a mapping"),
-        ({"declarations": ["x"]}, "`declarations` is of type `list`"),
-        ({"declarations": {"x": 5}}, "`declarations: x` is of type `int`, not the name of a type"),
-        ({"declarations": {"x": {"y": None}}}, "`declarations: y` is of type `NoneType`"),
-        ({"expect": "int"}, "`expect` is of type `str`, not a `Type` such as `cel.BOOL`"),
+        ({"source": None}, "`source` must be a string, not `NoneType`"),
+        ({"source": b"x"}, "`source` must be a string, not `bytes`"),
+        ({"declarations": None}, "`declarations` must be a mapping of names to types, not `None"),
+        ({"declarations": ["x"]}, "`declarations` must be a mapping of names to types, not `list`"),
+        ({"declarations": {"x": 5}}, "`declarations: x` must be a type name, not `int`"),
+        ({"declarations": {"x": {"y": None}}}, "`declarations: y` must be a type name, not `None"),
+        ({"expect": "int"}, "`expect` must be a `Type` such as `cel.BOOL`, not `str`"),
     ],
 )
-def test_values_of_another_type_are_named(given: dict[str, Any], says: str) -> None:
-    with pytest.raises(TypeError, match=re.escape(says)):
-        cel.compile(**{"source": "x == 1", "declarations": {"x": "int"}, **given})
+def test_an_argument_of_the_wrong_type_is_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        cel.compile(**{"source": "x == 1", "declarations": {"x": "int"}, **arguments})
 
 
-def test_parameters_are_what_it_reads_in_the_order_of_declaration() -> None:
+def test_parameters_are_the_variables_it_reads_in_declaration_order() -> None:
     assert cel.compile("now > now && call.tool == 'bash'", SAMPLE_DECLARATIONS).parameters == (
         "call",
         "now",
@@ -55,7 +55,7 @@ def test_parameters_are_what_it_reads_in_the_order_of_declaration() -> None:
     assert cel.compile("true", SAMPLE_DECLARATIONS).function() is True
 
 
-HELD = cel.Declarations(
+WITH_ACTIVATION = cel.Declarations(
     {"call": cel.record({"tool": cel.STRING, "args": cel.DYN}, name="call"), "now": cel.TIMESTAMP},
     attributes={"call": "whole", "call.args": "parts.args", "now": "now"},
 )
@@ -74,33 +74,33 @@ HELD = cel.Declarations(
         ("{'args': 1}.args == 1", True),
     ],
 )
-def test_variables_may_be_held_by_one_object(source: str, expected: bool) -> None:
-    program = cel.compile(source, HELD)
-    held = SimpleNamespace(
+def test_an_activation_may_hold_all_variables(source: str, expected: bool) -> None:
+    program = cel.compile(source, WITH_ACTIVATION)
+    activation = SimpleNamespace(
         whole={"tool": "bash", "args": "of the whole"},
         parts=SimpleNamespace(args={"limit": 3}),
         now=cel.Timestamp(0),
     )
-    assert program.parameters == ("view",)
-    assert program.function(held) is expected
-    assert program.reads == cel.compile(source, HELD.variables).reads
+    assert program.parameters == ("activation",)
+    assert program.function(activation) is expected
+    assert program.reads == cel.compile(source, WITH_ACTIVATION.variables).reads
 
 
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"call": "call"}, "no attribute holds `now`"),
-        ({"call": "call", "now": "now()"}, r"`now\(\)` is no attribute"),
-        ({"call": "a.class", "now": "now"}, r"`a.class` is no attribute"),
+        ({"call": "call"}, "no attribute for the variable `now`"),
+        ({"call": "call", "now": "now()"}, r"`now\(\)` is not an attribute path"),
+        ({"call": "a.class", "now": "now"}, r"`a.class` is not an attribute path"),
     ],
 )
-def test_whatever_may_be_named_has_an_attribute(attributes: dict[str, str], message: str) -> None:
+def test_every_variable_needs_a_valid_attribute(attributes: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        cel.Declarations(HELD.variables, attributes=attributes)
+        cel.Declarations(WITH_ACTIVATION.variables, attributes=attributes)
 
 
-def test_of_the_object_that_holds_them_only_what_is_reached_is_read() -> None:
-    program = cel.compile("call.args == 1 && now == now", HELD)
+def test_only_needed_attributes_of_the_activation_are_read() -> None:
+    program = cel.compile("call.args == 1 && now == now", WITH_ACTIVATION)
     assert program.function(SimpleNamespace(parts=SimpleNamespace(args=2))) is False
     with pytest.raises(cel.CelEvaluationError):
         program.function(SimpleNamespace(parts=SimpleNamespace(args=1)))
@@ -139,8 +139,8 @@ def test_the_generated_code_is_readable() -> None:
 def evaluate(call):
     # call.tool == 'bash' &&
     # call.urls.exists(u, u.host() in ['x.org'])
-    budget = 10000
-    meter = Meter()
+    iterations = 10000
+    meter = ReadMeter()
     try:
         holds = call['tool'] == 'bash'
         if holds:
@@ -148,12 +148,12 @@ def evaluate(call):
             urls = call['urls']
             if urls.__class__ is not list:
                 urls = elements(urls)
-            budget -= len(urls)
-            if budget < 0:
+            iterations -= len(urls)
+            if iterations < 0:
                 raise too_many_iterations()
             found = False
             for u in urls:
-                if meter.run(host, u) in names:
+                if meter.call(host, u) in names:
                     found = True
                     break
             holds = found
@@ -166,8 +166,8 @@ def evaluate(call):
 def evaluate_absorbing(call):
     # call.tool == 'bash' &&
     # call.urls.exists(u, u.host() in ['x.org'])
-    budget = 10000
-    meter = Meter()
+    iterations = 10000
+    meter = ReadMeter()
     try:
         # call.tool == 'bash' && call.urls.exists(u, u.host() in ['x.org'])
         holds = True
@@ -175,37 +175,37 @@ def evaluate_absorbing(call):
         try:
             holds = call['tool'] == 'bash'
         except ERRORS as error:
-            failure = reason(error)
+            failure = describe_error(error)
         if holds:
             try:
                 # call.urls.exists(u, u.host() in ['x.org'])
                 urls = call['urls']
                 if urls.__class__ is not list:
                     urls = elements(urls)
-                budget -= len(urls)
-                if budget < 0:
+                iterations -= len(urls)
+                if iterations < 0:
                     raise too_many_iterations()
                 found = False
                 failure_2 = None
                 for u in urls:
                     try:
-                        found = meter.run(host, u) in names
+                        found = meter.call(host, u) in names
                     except ERRORS as error:
-                        failure_2 = reason(error)
+                        failure_2 = describe_error(error)
                     if found:
                         break
                 if failure_2 is not None and not found:
-                    raise failed(failure_2)
+                    raise absorbed_error(failure_2)
                 holds = found
             except ERRORS as error:
-                failure = reason(error)
+                failure = describe_error(error)
         if not holds:
             failure = None
         if failure is not None:
-            raise failed(failure)
+            raise absorbed_error(failure)
         return holds
     except ERRORS as error:
-        raise failed(reason(error)) from None
+        raise absorbed_error(describe_error(error)) from None
 """
     )
 
@@ -224,7 +224,7 @@ def evaluate_absorbing(call):
         "x.`a/b` == 1",
     ],
 )
-def test_nothing_of_the_source_becomes_code(source: str) -> None:
+def test_the_source_never_becomes_code(source: str) -> None:
     program = cel.compile(source, Declarations({"x": DYN}))
     module = ast.parse(program.code)
     assert all(isinstance(node, ast.FunctionDef) for node in module.body)
@@ -242,7 +242,7 @@ def test_nothing_of_the_source_becomes_code(source: str) -> None:
         "None",
         "len",
         "evaluate",
-        "budget",
+        "iterations",
         "error",
         "ERRORS",
         "holds",
@@ -250,7 +250,7 @@ def test_nothing_of_the_source_becomes_code(source: str) -> None:
         "__x__",
     ],
 )
-def test_names_that_mean_something_to_python(name: str) -> None:
+def test_names_with_a_meaning_in_python(name: str) -> None:
     declarations = Declarations({name: DYN, f"{name}_": DYN, "a.b": DYN})
     program = cel.compile(f"{name} == 1 && {name}_ == 2 && a.b == 3", declarations)
     assert program(**{name: 1, f"{name}_": 2, "a.b": 3}) is True
@@ -259,7 +259,7 @@ def test_names_that_mean_something_to_python(name: str) -> None:
 
 
 class Lazy(Mapping[str, Any]):
-    """A record that is not a dict: its fields are computed when they are read."""
+    """A record that is not a dict: it records the fields that are read."""
 
     def __init__(self, **fields: Any) -> None:
         self.fields = fields
@@ -303,7 +303,7 @@ class TestFunctions:
             program(session={"counts": {}})
         assert caught.value.kind == "no-such-key"
 
-    def test_arguments_are_checked_before_they_are_passed(self) -> None:
+    def test_arguments_are_checked_before_the_call(self) -> None:
         got: list[Any] = []
         shout = Function("shout", None, (STRING, INT), STRING, lambda *a: got.append(a) or "!")
         declarations = Declarations({"x": DYN}, functions=(*STANDARD, shout))
@@ -318,7 +318,7 @@ class TestFunctions:
             loop(x=["a", 2])
         assert got == [("a", 1), ("a", 1)]
 
-    def test_overloads_are_chosen_by_what_the_arguments_are(self) -> None:
+    def test_overloads_are_selected_by_argument_types(self) -> None:
         functions = [
             Function("kind", None, (STRING,), STRING, lambda _: "text"),
             Function("kind", None, (INT,), STRING, lambda _: "number"),
@@ -332,7 +332,7 @@ class TestFunctions:
             program(x=True)
         assert caught.value.kind == "no-such-overload"
 
-    def test_a_constant_argument_is_checked_and_prepared_once(self) -> None:
+    def test_a_literal_argument_is_checked_and_prepared_once(self) -> None:
         prepared: list[str] = []
 
         def prepare(text: str) -> list[str]:
@@ -359,14 +359,14 @@ class TestFunctions:
             (problem,) = caught.value.problems
             assert (problem.code, problem.column) == (code, 9)
 
-    def test_a_constant_that_prepares_nothing_passes_the_literal(self) -> None:
+    def test_a_literal_without_prepared_form_is_passed(self) -> None:
         echo = Function(
             "echo", None, (STRING,), STRING, lambda text: text, prepare_literal=lambda _: None
         )
         declarations = Declarations({}, functions=[echo])
         assert cel.compile("echo('a')", declarations)() == "a"
 
-    def test_value_errors_can_be_absorbed_and_others_go_through(self) -> None:
+    def test_value_errors_are_absorbed_and_others_propagate(self) -> None:
         def fail(kind: str) -> bool:
             raise {"value": ValueError("bad"), "other": RuntimeError("broken")}[kind]
 
@@ -380,7 +380,7 @@ class TestFunctions:
         with pytest.raises(cel.CelEvaluationError, match="bad"):
             cel.compile("fail(x)", declarations)(x="value")
 
-    def test_standard_functions_can_be_left_out(self) -> None:
+    def test_standard_functions_are_optional(self) -> None:
         with pytest.raises(cel.CelError):
             cel.compile("size('a')", Declarations({}, functions=()))
 
@@ -393,7 +393,7 @@ def test_expect() -> None:
     assert [problem.code for problem in caught.value.problems] == ["wrong-type"]
 
 
-def test_without_checking_names_are_left_to_run_time() -> None:
+def test_without_checking_undeclared_names_fail_at_run_time() -> None:
     declarations = Declarations({"x": INT})
     assert cel.compile("nothing || true", declarations, check=False)() is True
     assert cel.compile("f(1) || true", declarations, check=False)() is True
@@ -413,7 +413,7 @@ def test_names_in_a_container() -> None:
     assert cel.compile("a.b.y", declarations)(**values) == 4
 
 
-def test_warnings_do_not_stop_a_program() -> None:
+def test_warnings_do_not_prevent_compilation() -> None:
     program = cel.compile("call.cwd == '/'", SAMPLE_DECLARATIONS)
     assert [problem.severity for problem in program.warnings] == ["warning"]
     assert program(call={**CALL, "cwd": "/"}) is True
@@ -431,13 +431,13 @@ def test_programs_and_problems_are_immutable() -> None:
     assert repr(program) == "Program(\"call.cwd == '/'\")"
 
 
-def test_errors_can_be_copied_and_so_pickled() -> None:
+def test_errors_can_be_pickled() -> None:
     error = copy.copy(cel.CelEvaluationError("overflow", "too large"))
     assert (error.kind, str(error)) == ("overflow", "too large")
 
 
 def test_errors_leave_no_cycles() -> None:
-    """An exception kept in a variable would keep its own frame alive, at each error."""
+    """An exception kept in a variable would keep its own frame alive."""
     import gc
 
     program = cel.compile("x.a && x.b", Declarations({"x": DYN}))

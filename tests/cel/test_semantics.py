@@ -1,7 +1,7 @@
-"""What expressions mean: the points that policies depend on, and those where Python differs.
+"""The semantics that policies depend on, and those that differ from Python.
 
-The whole of the language is tested by the specification's own tests and against other
-implementations; here stand the sentences that a reader should be able to look up.
+The specification's own tests and other implementations cover the whole language; these tests are
+for looking things up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def evaluate(source: str, **values: Any) -> Any:
 
 
 def error(source: str, **values: Any) -> str:
-    """The kind of the error that `source` ends in."""
+    """Return the kind of the error that `source` raises."""
     with pytest.raises(cel.CelEvaluationError) as caught:
         evaluate(source, **values)
     assert not isinstance(caught.value, cel.CelLimitError)
@@ -86,7 +86,7 @@ class TestEquality:
         "value", [True, 1, 1.0, Uint(1), "1", None, [1], {"a": 1}, Duration(1)]
     )
     def test_literals_in_place(self, value: Any) -> None:
-        """Comparisons with literals are written out: each must agree with the general one."""
+        """Comparisons with literals are inlined: each must agree with the general one."""
         literals = {"true": True, "1": 1, "1.0": 1.0, "1u": Uint(1), "'1'": "1", "null": None}
         for source, other in literals.items():
             expected = evaluate("x == y", x=value, y=other)
@@ -183,15 +183,15 @@ class TestNumbers:
         assert error(source, x=1.0, y="a") == "no-such-overload"
 
     @pytest.mark.parametrize("text", ["", " 1", "1 ", "1_0", "+-1", "0x1", "١", "1" * 50, "1.0"])
-    def test_texts_that_are_no_integers(self, text: str) -> None:
+    def test_texts_that_are_not_integers(self, text: str) -> None:
         assert error("int(x)", x=text) == "invalid-argument"
         assert error("uint(x)", x=text) == "invalid-argument"
 
     @pytest.mark.parametrize("text", ["", " 1.0", "1_0.0", "0x1p3", "١", "1e", ".", "1" * 2000])
-    def test_texts_that_are_no_doubles(self, text: str) -> None:
+    def test_texts_that_are_not_doubles(self, text: str) -> None:
         assert error("double(x)", x=text) == "invalid-argument"
 
-    def test_true_is_no_number(self) -> None:
+    def test_true_is_not_a_number(self) -> None:
         assert error("x > 0", x=True) == "no-such-overload"
         assert error("x + 1", x=True) == "no-such-overload"
         assert error("y[x]", x=True, y=[1, 2]) == "no-such-overload"
@@ -413,11 +413,11 @@ class TestStrings:
             *("x.substring(6)", "x.substring(3, 2)", "x.substring(-1)"),
         ],
     )
-    def test_positions_that_do_not_exist(self, source: str) -> None:
+    def test_positions_out_of_range(self, source: str) -> None:
         assert error(source, x=" aBé ") == "index-out-of-range"
 
     @pytest.mark.parametrize("x", [1, None, b"a", ["a"], {"a": 1}, True, Timestamp(0)])
-    def test_only_strings_have_them(self, x: Any) -> None:
+    def test_only_strings_have_string_functions(self, x: Any) -> None:
         calls = ["contains('a')", "startsWith('a')", "endsWith('a')", "matches('a')", "trim()"]
         for call in (*calls, "lowerAscii()", "split('a')", "replace('a', 'b')", "host()"):
             assert error(f"x.{call}", x=x) == "no-such-overload"
@@ -431,7 +431,7 @@ class TestStrings:
             *("replace('a', 'b', y)", "split('a', y)", "charAt(y)"),
         ],
     )
-    def test_null_is_no_argument_that_was_left_out(self, call: str) -> None:
+    def test_null_is_not_an_omitted_argument(self, call: str) -> None:
         assert error(f"x.{call}", x="abc", y=None) == "no-such-overload"
 
     def test_lone_surrogates_and_nul_do_not_matter(self) -> None:
@@ -441,21 +441,21 @@ class TestStrings:
         assert evaluate("x == y", x=text, y=text) is True
 
 
-def test_a_name_bound_by_a_macro_hides_a_variable_until_the_macro_ends() -> None:
+def test_a_macro_variable_shadows_a_variable() -> None:
     assert evaluate("[1, 2].all(x, x < 3) && x == 'outer'", x="outer") is True
     assert evaluate("[1].map(y, [2].map(y, y))[0][0] + y", y=10) == 12
     assert evaluate("[1].all(x, .x == 'outer')", x="outer") is True
 
 
-def test_messages_of_errors_name_what_is_wrong() -> None:
+def test_error_messages_name_the_problem() -> None:
     def message(source: str, **values: Any) -> str:
         with pytest.raises(cel.CelEvaluationError) as caught:
             evaluate(source, **values)
         return str(caught.value)
 
-    assert message("x.limit > 1", x={}) == "there is no `limit`"
+    assert message("x.limit > 1", x={}) == "no such key: `limit`"
     assert message("x.startsWith('a')", x=1) == "`startsWith` is not defined for int"
     assert message("x.matches('a')", x=None) == "`matches` is not defined for null"
     assert message("x < 'a'", x=1) == "`<` is not defined for int, string"
-    assert message("x.a.b", x={"a": 1}) == "a field is read of what is no map"
-    assert message("x && true", x=1) == "a condition must be true or false, not int"
+    assert message("x.a.b", x={"a": 1}) == "only a map has fields"
+    assert message("x && true", x=1) == "a condition must be bool, not int"

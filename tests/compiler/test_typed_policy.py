@@ -206,7 +206,7 @@ limits: {{default: {{repeat: {{max: 1, {given}, mode: observe}}, {given}, mode: 
     [
         ("calls: 1e308", "expected a whole number, found `1e+308`"),
         ("tokens: 1e19", "expected a whole number, found `1e+19`"),
-        ("calls: 9223372036854775808", "`9223372036854775808` is beyond 64 bits"),
+        ("calls: 9223372036854775808", "`9223372036854775808` does not fit into 64 bits"),
         ("cost: 1e308", "`1e+308` is too large: at most 1000000000000000"),
         ("cost: 5.0, reserve: 1e308", "`1e+308` is too large"),
         ("sum: '1.0', max: 1e300", "`1e+300` is too large"),

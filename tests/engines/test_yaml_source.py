@@ -201,8 +201,8 @@ def test_byte_order_mark_and_other_line_breaks_change_no_place():
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("message: use this: that", "quote a text that holds `: `"),
-        ("a:\n  b: 1\n c: 2", "is it indented as the keys before it?"),
+        ("message: use this: that", "quote a text that contains `: `"),
+        ("a:\n  b: 1\n c: 2", "indent it like the keys before it"),
         ("tools: [@spawn]", "quote names that begin with `@`"),
         ("tools: [*.x]", "quote names that begin with `*`"),
         ("a:\n\tb: 1", "indent with spaces"),

@@ -1,15 +1,15 @@
-"""Checks a tree against declarations, and finds out what its names mean.
+"""The type checker.
 
-The rules are those of cel-spec's checker (langdef.md, "Gradual Type Checking") with `dyn` for
-whatever is known only at run time, plus what a policy needs so that it cannot silently do nothing:
-fields of records, vocabularies, comparisons that can never hold, patterns that do not compile. A
-mistake is noted, its type becomes `dyn`, and checking goes on.
+It follows cel-spec (langdef.md, "Gradual Type Checking"), with `dyn` for values known only at run
+time. Beyond the specification it checks record fields, vocabularies, comparisons that can never
+hold, and patterns, so that a policy cannot silently do nothing. After a problem the type becomes
+`dyn`, and checking continues.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -37,6 +37,7 @@ from policyguard.cel.syntax.tree import (
     Logic,
     MapLiteral,
     Select,
+    TextSpan,
     Unary,
     split_dotted_name,
 )
@@ -69,23 +70,23 @@ _KEY_KINDS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
 
 
 class CheckedExpression(msgspec.Struct):
-    """What the checker has found out."""
+    """The results of checking a tree."""
 
     type: Type = DYN
     reads: set[str] = msgspec.field(default_factory=set)
     references: dict[Expr, str | TypeValue] = msgspec.field(default_factory=dict)
-    """Identifiers and selections that name a declared variable, or a type."""
+    """Identifiers and selections that name a declared variable or a type."""
     calls: dict[Call, ResolvedCall] = msgspec.field(default_factory=dict)
     expected_types: dict[Expr, Type] = msgspec.field(default_factory=dict)
-    """What each node is expected to be. At run time only what operators compute is certain."""
+    """The expected type of each node. At run time only operators guarantee the type of a result."""
 
 
 def check_expression(
     tree: Expr, declarations: Declarations, problems: Problems, *, strict: bool
 ) -> CheckedExpression:
-    """Check `tree` and note what is wrong with it in `problems`.
+    """Check `tree` and report what is wrong with it to `problems`.
 
-    Without `strict` every type is `dyn`, and a name that is not declared is left to run time.
+    Without `strict` every type is `dyn`, and an undeclared name becomes an error at run time.
     """
     checker = _Checker(declarations, problems, strict)
     checker.result.type = checker.check(tree)
@@ -102,7 +103,7 @@ class _Checker:
         self.present_fields: frozenset[FieldPath] = frozenset()
 
     def check(self, node: Expr, *, prefix: bool = False) -> Type:
-        """The type of `node`. `prefix`: what stands here is part of a longer path."""
+        """Return the type of `node`. `prefix` means that it is part of a longer path."""
         checked: Type = getattr(self, f"check_{type(node).__name__.lower()}")(node)
         result = checked if self.strict else DYN
         self.result.expected_types[node] = result
@@ -111,29 +112,29 @@ class _Checker:
         return result
 
     def check_assuming(self, node: Expr, present: Iterable[FieldPath]) -> Type:
-        """The type of `node` where the fields in `present` are known to be there."""
-        outside = self.present_fields
-        self.present_fields = outside.union(present)
+        """Return the type of `node` if the fields in `present` are known to be present."""
+        previous = self.present_fields
+        self.present_fields = previous.union(present)
         result = self.check(node)
-        self.present_fields = outside
+        self.present_fields = previous
         return result
 
-    def expect_bool(self, found: Type, node: Expr, what: str) -> None:
-        if found not in (BOOL, DYN):
-            self.problems.error("not-bool", f"{what} must be bool, not {found}", node.span)
+    def expect_bool(self, actual: Type, node: Expr, role: str) -> None:
+        if actual not in (BOOL, DYN):
+            self.problems.error("not-bool", f"{role} must be bool, not {actual}", node.span)
 
     # Names and fields
 
-    def record_reference(self, node: Expr, meaning: str | TypeValue) -> Type:
-        self.scope.references[node] = meaning
-        return self.declarations.variables[meaning] if isinstance(meaning, str) else TYPE
+    def record_reference(self, node: Expr, referent: str | TypeValue) -> Type:
+        self.scope.references[node] = referent
+        return self.declarations.variables[referent] if isinstance(referent, str) else TYPE
 
     def check_identifier(self, node: Identifier) -> Type:
-        meaning = self.scope.resolve(node, [])
-        if meaning is not None:
-            return self.record_reference(node, meaning)
-        if not node.absolute and (bound := self.scope.find_macro_variable(node.name)) is not None:
-            return bound[1]
+        referent = self.scope.resolve(node, [])
+        if referent is not None:
+            return self.record_reference(node, referent)
+        if not node.absolute and (entry := self.scope.find_macro_variable(node.name)) is not None:
+            return entry[1]
         if self.strict:
             help_ = self.scope.suggest(node.name)
             message = f"unknown variable `{node.name}`"
@@ -142,59 +143,58 @@ class _Checker:
 
     def check_select(self, node: Select) -> Type:
         name = split_dotted_name(node)
-        if name is not None and (meaning := self.scope.resolve(*name)) is not None:
-            return self.record_reference(node, meaning)
+        if name is not None and (referent := self.scope.resolve(*name)) is not None:
+            return self.record_reference(node, referent)
         return self.field_type(node, self.check(node.operand, prefix=True))
 
     def field_type(self, node: Select | Index, operand: Type) -> Type:
-        """The type of a field that is read, noting where it does not exist or may be absent."""
+        """Return the type of a field; report it if it does not exist or may be absent."""
         if isinstance(node, Select):
             name, span = node.field, node.field_span
         else:
             name, span = str(_constant_value(node.key)), node.key.span
         if isinstance(operand, RecordType):
-            found = self.find_field(operand, name, span)
-            if found is not None and name in operand.optional:
+            field = self.find_field(operand, name, span)
+            if field is not None and name in operand.optional:
                 self.warn_if_absent(node)
-            return found or DYN
+            return field or DYN
         if isinstance(operand, MapType):
             if is_comparable(operand.key, STRING):
                 return operand.value
         elif operand == DYN:
             return DYN
-        help_ = "ask `.exists(x, …)` of a list" if isinstance(operand, ListType) else None
+        help_ = "use `.exists(x, …)` on a list" if isinstance(operand, ListType) else None
         if name in self.declarations.overloads:
             help_ = f"did you mean `{name}()`?"
-        self.problems.error(
-            "unknown-field", f"{with_article(operand)} has no field `{name}`", span, help_
-        )
+        message = f"{with_article(operand)} has no field `{name}`"
+        self.problems.error("unknown-field", message, span, help_)
         return DYN
 
-    def find_field(self, owner: RecordType, name: str, span: Any) -> Type | None:
-        found = owner.fields.get(name)
-        if found is None:
-            message = f"`{owner}` has no field `{name}`"
-            self.problems.error("unknown-field", message, span, did_you_mean(name, owner.fields))
-        return found
+    def find_field(self, record: RecordType, name: str, span: TextSpan) -> Type | None:
+        field = record.fields.get(name)
+        if field is None:
+            message = f"`{record}` has no field `{name}`"
+            self.problems.error("unknown-field", message, span, did_you_mean(name, record.fields))
+        return field
 
     def warn_if_absent(self, node: Expr) -> None:
-        place = self.scope.field_path(node)
-        if place is None or place in self.present_fields:
+        path = self.scope.field_path(node)
+        if path is None or path in self.present_fields:
             return
-        root = place[0] if isinstance(place[0], str) else place[0].name
-        path = ".".join((root, *place[1:]))
-        message = f"`{path}` may be absent, and then the expression has no value"
-        self.problems.warning("maybe-absent", message, node.span, f"ask `has({path})` first")
+        root = path[0] if isinstance(path[0], str) else path[0].name
+        dotted = ".".join((root, *path[1:]))
+        message = f"`{dotted}` may be absent, which is an error at run time"
+        self.problems.warning("maybe-absent", message, node.span, f"check `has({dotted})` first")
 
     def check_has(self, node: Has) -> Type:
         selection = node.selection
         operand = self.check(selection.operand, prefix=True)
         span = selection.field_span
         if isinstance(operand, RecordType):
-            found = self.find_field(operand, selection.field, span)
-            unsure = operand.optional | operand.unverified
-            if found is not None and selection.field not in unsure:
-                message = f"`{selection.field}` is always there: `has` is always true"
+            field = self.find_field(operand, selection.field, span)
+            uncertain = operand.optional | operand.unverified
+            if field is not None and selection.field not in uncertain:
+                message = f"`{selection.field}` is always present, so `has` is always true"
                 self.problems.error("always-present", message, node.span)
         elif operand != DYN and not isinstance(operand, MapType):
             self.problems.error("no-such-overload", f"{with_article(operand)} has no fields", span)
@@ -209,14 +209,14 @@ class _Checker:
             return self.field_type(node, operand)
         if isinstance(operand, ListType):
             if key != DYN and key not in NUMERIC_TYPES:
-                message = f"a list is indexed by int, not by {key}"
+                message = f"a list index must be int, not {key}"
                 self.problems.error("no-such-overload", message, node.key.span)
             return operand.element
         if isinstance(operand, RecordType):
             return DYN
         if isinstance(operand, MapType):
             if not is_comparable(operand.key, key):
-                message = f"the keys of this map are {operand.key}, never {key}"
+                message = f"this map has {operand.key} keys, not {key}"
                 self.problems.error("no-such-overload", message, node.key.span)
             self.check_member(operand.key, node.key)
             return operand.value
@@ -230,7 +230,7 @@ class _Checker:
     def check_constant(self, node: Constant) -> Type:
         return LITERAL_TYPES[node.value.__class__]
 
-    def check_badexpr(self, node: BadExpr) -> Type:  # the dispatch passes it
+    def check_badexpr(self, node: BadExpr) -> Type:
         return DYN
 
     def check_listliteral(self, node: ListLiteral) -> Type:
@@ -238,9 +238,9 @@ class _Checker:
 
     def check_mapliteral(self, node: MapLiteral) -> Type:
         for key, _ in node.entries:
-            found = self.check(key)
-            if found.kind not in _KEY_KINDS:
-                message = f"{with_article(found)} cannot be the key of a map"
+            key_type = self.check(key)
+            if key_type.kind not in _KEY_KINDS:
+                message = f"{with_article(key_type)} cannot be a map key"
                 self.problems.error("no-such-overload", message, key.span)
         keys = [self.result.expected_types[key] for key, _ in node.entries]
         values = [self.check(value) for _, value in node.entries]
@@ -262,23 +262,19 @@ class _Checker:
     def check_logic(self, node: Logic) -> Type:
         # Both operators absorb errors from either side, so a `has()` guards every operand.
         holds = node.operator == "&&"
-        guarded = [
-            place
-            for operand in node.operands
-            for place in self.scope.guaranteed_fields(operand, holds)
-        ]
+        guaranteed = self.scope.guaranteed_fields
+        guarded = [path for operand in node.operands for path in guaranteed(operand, holds)]
         for operand in node.operands:
-            found = self.check_assuming(operand, guarded)
-            self.expect_bool(found, operand, f"an operand of `{node.operator}`")
+            actual = self.check_assuming(operand, guarded)
+            self.expect_bool(actual, operand, f"an operand of `{node.operator}`")
         return BOOL
 
     def check_conditional(self, node: Conditional) -> Type:
         condition = self.check(node.condition)
         self.expect_bool(condition, node.condition, "the condition of `?:`")
-        then = self.check_assuming(node.then, self.scope.guaranteed_fields(node.condition, True))
-        otherwise = self.check_assuming(
-            node.otherwise, self.scope.guaranteed_fields(node.condition, False)
-        )
+        guaranteed = self.scope.guaranteed_fields
+        then = self.check_assuming(node.then, guaranteed(node.condition, True))
+        otherwise = self.check_assuming(node.otherwise, guaranteed(node.condition, False))
         return join_types(then, otherwise)
 
     def check_binary(self, node: Binary) -> Type:
@@ -303,14 +299,13 @@ class _Checker:
     def check_equality(self, node: Binary, left: Type, right: Type) -> None:
         if not is_comparable(left, right):
             message = f"{with_article(left)} is never equal to {with_article(right)}"
-            self.problems.error(
-                "never-equal", message, node.span, self.suggest_time_literal(node, left, right)
-            )
+            help_ = suggest_time_literal(node, left, right)
+            self.problems.error("never-equal", message, node.span, help_)
         self.check_member(left, node.right)
         self.check_member(right, node.left)
 
     def check_member(self, vocabulary: Type, node: Expr) -> None:
-        """Note a literal that is not in the vocabulary that it is compared with."""
+        """Report a literal that is not in the vocabulary it is compared with."""
         name = _constant_value(node)
         if not isinstance(vocabulary, EnumType) or not isinstance(name, str):
             return
@@ -332,8 +327,8 @@ class _Checker:
         elif right == DYN:
             return
         else:
-            help_ = "ask `.contains(…)` of a string" if right.kind == "string" else None
-            message = f"`in` looks into lists and maps, not into {with_article(right)}"
+            help_ = "use `.contains(…)` on a string" if right.kind == "string" else None
+            message = f"`in` needs a list or a map, not {with_article(right)}"
             self.problems.error("no-such-overload", message, node.span, help_)
             return
         self.check_member(member, node.left)
@@ -341,12 +336,8 @@ class _Checker:
             message = f"{with_article(left)} is never in {with_article(right)}"
             self.problems.error("never-equal", message, node.span)
 
-    def suggest_time_literal(self, node: Binary, left: Type, right: Type) -> str | None:
-        constants = (_constant_value(node.left), _constant_value(node.right))
-        return suggest_time_literal(node.operator, left, right, constants)
-
     def report_no_operator(self, node: Binary, left: Type, right: Type) -> None:
-        help_ = self.suggest_time_literal(node, left, right)
+        help_ = suggest_time_literal(node, left, right)
         if left in NUMERIC_TYPES and right in NUMERIC_TYPES:
             help_ = "convert one side with `int(…)` or `double(…)`"
         elif help_ is None and "string" in (left.kind, right.kind) and node.operator == "+":
@@ -359,44 +350,44 @@ class _Checker:
     def check_call(self, node: Call) -> Type:
         receiver = self.check(node.receiver) if node.receiver is not None else None
         arguments = [self.check(argument) for argument in node.arguments]
-        target = resolve_call(
+        resolved = resolve_call(
             node, receiver, arguments, self.declarations, self.problems, strict=self.strict
         )
-        if target is None:
+        if resolved is None:
             return DYN
-        self.result.calls[node] = target
-        for function in target.overloads:
-            for parameter, argument in zip(function.parameters, node.arguments, strict=True):
+        self.result.calls[node] = resolved
+        for overload in resolved.overloads:
+            for parameter, argument in zip(overload.parameters, node.arguments, strict=True):
                 self.check_member(parameter, argument)
-        return target.result_type
+        return resolved.result_type
 
     def check_comprehension(self, node: Comprehension) -> Type:
         source = self.check(node.source)
         first, second = self.iteration_types(node, source)
         if len(node.variables) == 2:
-            bound = list(zip(node.variables, (first, second), strict=True))
+            variables = list(zip(node.variables, (first, second), strict=True))
         else:
             element = second if isinstance(source, ListType) else first
-            bound = [(node.variables[0], element)]
-        self.scope.macro_variables += bound
+            variables = [(node.variables[0], element)]
+        self.scope.macro_variables += variables
         present: list[FieldPath] = []
         if node.condition is not None:
-            found = self.check(node.condition)
-            self.expect_bool(found, node.condition, f"the condition of `{node.macro}`")
+            actual = self.check(node.condition)
+            self.expect_bool(actual, node.condition, f"the condition of `{node.macro}`")
             present = self.scope.guaranteed_fields(node.condition, True)
         result = self.check_assuming(node.result, present) if node.result is not None else DYN
-        del self.scope.macro_variables[len(self.scope.macro_variables) - len(bound) :]
+        del self.scope.macro_variables[-len(variables) :]
         match node.macro:
             case "map" | "transformList":
                 return list_of(result)
             case "transformMap":
                 return map_of(first, result)
             case "filter":
-                return list_of(bound[0][1])
+                return list_of(variables[0][1])
         return BOOL
 
     def iteration_types(self, node: Comprehension, source: Type) -> tuple[Type, Type]:
-        """The types of index and element, or of key and value."""
+        """Return the types of index and element, or of key and value."""
         if isinstance(source, ListType):
             return INT, source.element
         if isinstance(source, RecordType):
@@ -404,7 +395,7 @@ class _Checker:
         if isinstance(source, MapType):
             return source.key, source.value
         if source != DYN:
-            message = f"`{node.macro}` goes over lists and maps, not over {with_article(source)}"
+            message = f"`{node.macro}` needs a list or a map, not {with_article(source)}"
             self.problems.error("no-such-overload", message, node.source.span)
         return DYN, DYN
 

@@ -1,17 +1,17 @@
-"""Which types arithmetic and ordering are defined for (cel-spec langdef.md, "Operators")."""
+"""The types that arithmetic and ordering accept (cel-spec langdef.md, "Operators")."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
+from policyguard.cel.syntax.tree import Binary, Constant
 from policyguard.cel.types.types import DURATION, DYN, NUMERIC_TYPES, TIMESTAMP, Type, join_types
 
-__all__ = ["infer_arithmetic_type", "is_ordered"]
+__all__ = ["infer_arithmetic_type", "is_ordered", "suggest_time_literal"]
 
 _ORDERED_KINDS: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
-# Arithmetic on two different types, or with a result of another type. Otherwise both operands
-# have one of the types in `_SAME`, and so has the result.
+# All other arithmetic has operands and a result of one kind: see `_KINDS_BY_OPERATOR`.
 _MIXED_RESULTS: Final[dict[tuple[str, Type, Type], Type]] = {
     ("+", TIMESTAMP, DURATION): TIMESTAMP,
     ("+", DURATION, TIMESTAMP): TIMESTAMP,
@@ -28,7 +28,7 @@ _KINDS_BY_OPERATOR: Final[dict[str, frozenset[str]]] = {
 
 
 def infer_arithmetic_type(operator: str, left: Type, right: Type) -> Type | None:
-    """The type of `left + right` and the like; None where it is not defined."""
+    """Return the type of `left + right` and the like; None if it is not defined."""
     if (mixed := _MIXED_RESULTS.get((operator, left, right))) is not None:
         return mixed
     if left.kind == right.kind and left.kind in _KINDS_BY_OPERATOR[operator]:
@@ -47,23 +47,19 @@ def is_ordered(left: Type, right: Type) -> bool:
 
 
 def _is_dynamic(left: Type, right: Type, possible: Iterable[str]) -> bool:
-    """Whether one side is `dyn`, and the other is of a kind that the operator takes at all."""
+    """Whether one side is `dyn` and the other has a kind that the operator accepts."""
     kinds = {*possible, "dyn"}
     return DYN in (left, right) and left.kind in kinds and right.kind in kinds
 
 
-def suggest_time_literal(
-    operator: str, left: Type, right: Type, constants: tuple[object, object]
-) -> str | None:
-    """How a time is written, where a number or a text stands beside one; None elsewhere.
-
-    `constants` are the operands' values, where they are literals.
-    """
-    for kind, other, given in ((left, right, constants[1]), (right, left, constants[0])):
-        if kind not in (DURATION, TIMESTAMP) or other.kind not in ("int", "double", "string"):
+def suggest_time_literal(node: Binary, left: Type, right: Type) -> str | None:
+    """Return help if a number or string is used as a time, beside one; None for other operands."""
+    for time, other, operand in ((left, right, node.right), (right, left, node.left)):
+        if time not in (DURATION, TIMESTAMP) or other.kind not in ("int", "double", "string"):
             continue
-        if kind == TIMESTAMP and operator not in ("+", "-"):
-            return "a point in time is written `timestamp('2026-01-31T09:30:00Z')`"
-        seconds = given if isinstance(given, int | float) else 60
-        return f"a span of time is written `duration('{seconds}s')`"
+        if time == TIMESTAMP and node.operator not in ("+", "-"):
+            return "write a timestamp as `timestamp('2026-01-31T09:30:00Z')`"
+        number = operand.value if isinstance(operand, Constant) else None
+        seconds = number if isinstance(number, int | float) else 60
+        return f"write a duration as `duration('{seconds}s')`"
     return None

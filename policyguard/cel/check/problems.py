@@ -1,4 +1,4 @@
-"""Collecting problems: from offsets in the source to lines and columns, and "did you mean"."""
+"""The problems of one source: positions, order, and suggestions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Problems", "closest_match", "did_you_mean"]
 
 
 class Problems:
-    """The problems of one source, in the order in which they stand in it."""
+    """Collects the problems of one source."""
 
     def __init__(self, source: str) -> None:
         self._line_starts = [0]
@@ -24,11 +24,11 @@ class Problems:
         self._found: list[tuple[TextSpan, Problem]] = []
 
     def error(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> None:
-        """Note something that makes the expression unusable."""
+        """Add a problem that makes the expression unusable."""
         self._add(code, message, span, help_, "error")
 
     def warning(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> None:
-        """Note something that is probably not meant."""
+        """Add a problem that is probably a mistake."""
         self._add(code, message, span, help_, "warning")
 
     def _add(
@@ -50,25 +50,26 @@ class Problems:
 
     @property
     def all(self) -> tuple[Problem, ...]:
-        """Everything found, by place."""
-        return tuple(p for _, p in sorted(self._found, key=lambda f: (f[0].start, f[0].end)))
+        """All problems in source order."""
+        ordered = sorted(self._found, key=lambda found: (found[0].start, found[0].end))
+        return tuple(problem for _, problem in ordered)
 
     @property
     def has_errors(self) -> bool:
-        """Whether there is an error among them."""
+        """Whether any problem is an error."""
         return any(problem.severity == "error" for _, problem in self._found)
 
 
 def closest_match(word: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `word` is probably a slip of, or None."""
-    from difflib import get_close_matches  # 3 ms, which a policy without mistakes need not pay
+    """Return the candidate that `word` probably means, or None."""
+    from difflib import get_close_matches  # 3 ms, only for policies with problems
 
     by_folded = {candidate.casefold(): candidate for candidate in sorted(candidates)}
-    found = get_close_matches(word.casefold(), by_folded, n=1)
-    return by_folded[found[0]] if found else None
+    matches = get_close_matches(word.casefold(), by_folded, n=1)
+    return by_folded[matches[0]] if matches else None
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
-    """Help that names the closest candidate, or None."""
-    found = closest_match(word, candidates)
-    return f"did you mean `{found}`?" if found is not None else None
+    """Return help that names the closest candidate, or None."""
+    match = closest_match(word, candidates)
+    return f"did you mean `{match}`?" if match is not None else None

@@ -1,14 +1,14 @@
-"""A checked tree → the text of a Python function (names, literals, operators, calls).
+"""A checked tree to the text of a Python function.
 
-Two functions, in fact. CEL's `&&`, `||`, `all` and `exists` absorb errors: `<error> && false` is
-false (cel-spec langdef.md, "Logical Operators"). But errors are rare, and as long as none occurs
-they are Python's own `and`, `or` and loops. So the first function is written as if there were no
-errors; when one is raised where it could be absorbed, the second one, written with a `try` around
-each operand, starts over and decides. Both are made by the same class.
+CEL's `&&`, `||`, `all` and `exists` absorb errors: `<error> && false` is false (cel-spec
+langdef.md, "Logical Operators"). Errors are rare, and without them these operators are Python's own
+`and`, `or` and loops. So the first generated function assumes no errors; if one is raised where it
+could be absorbed, a second function with a `try` around each operand starts over and decides. One
+class generates both.
 
-What a variable holds is never taken for granted, whatever its declaration: arguments come from a
-model. Types steer which case is tested first. Only what operators themselves compute (`Piece.kind`)
-is certain.
+The type of a variable's value is never trusted, whatever its declaration: arguments come from a
+model. Types only choose the case to test first. `PythonExpr.kind`, the type that an operator
+computes, is certain.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ from policyguard.cel.types.uint import Uint
 
 __all__ = ["GeneratedFunction", "generate", "generate_prefilter"]
 
-_RESERVED_NAMES: Final = ("evaluate", "evaluate_absorbing", "budget", "meter", "error", "left")
+_ACTIVATION: Final = ("activation",)
+_RESERVED_NAMES: Final = ("evaluate", "evaluate_absorbing", "iterations", "meter", "error", "kept")
 
 _MAX_EXACT_INT: Final = 2**53
-"""Up to here int and double hold the same whole numbers. Beyond, CEL compares an int with a double
-by making it a double, while Python compares exactly: that is left to the functions."""
+"""Up to here int and double hold the same integers. Beyond, CEL converts an int to a double to
+compare them, while Python compares exactly, so the runtime functions do it."""
 
 _CLASSES_BY_KIND: Final[dict[str, frozenset[type]]] = {
     "bool": frozenset({bool}),
@@ -63,21 +64,21 @@ _CLASSES_BY_KIND: Final[dict[str, frozenset[type]]] = {
     "duration": frozenset({Duration}),
     "list": frozenset({list, tuple}),
 }
-"""The Python classes of each kind of value. A record may be any mapping, so maps are left out."""
+"""The Python classes of each kind of value. A record may be any mapping, so maps are not listed."""
 
 
 class GeneratedFunction(msgspec.Struct, frozen=True):
-    """The text of the function `evaluate`, and the objects that it refers to by name."""
+    """The text of the function `evaluate`, and the objects it refers to by name."""
 
     code: str
     constants: dict[str, Any]
     parameters: tuple[str, ...]
 
     def load(self) -> Callable[..., Any]:
-        """The function itself."""
-        # The text is ours: names are checked identifiers, everything else a `repr` or a comment.
+        """Execute the text and return the function."""
         namespace = {**RUNTIME, **self.constants, "__builtins__": {}}
-        exec(compile(self.code, "<cel>", "exec"), namespace)  # noqa: S102  # see above
+        # Outside text is in the code only as checked identifiers, `repr`s and escaped comments.
+        exec(compile(self.code, "<cel>", "exec"), namespace)  # noqa: S102
         function: Callable[..., Any] = namespace["evaluate"]
         return function
 
@@ -85,16 +86,15 @@ class GeneratedFunction(msgspec.Struct, frozen=True):
 def generate(
     tree: Expr, checked: CheckedExpression, declarations: Declarations, source: str
 ) -> GeneratedFunction:
-    """The Python function that evaluates `tree`.
+    """Generate the Python function that evaluates `tree`.
 
-    Its parameters are the variables that the tree refers to, in the order of their declaration; or
-    it is one, of which it reads them (`Declarations.attributes`).
+    Its parameters are the variables that the tree reads, in declaration order, or only the
+    activation (`Declarations.attributes`).
     """
     attributes = declarations.attributes
-    referred = {name for name in checked.references.values() if isinstance(name, str)}
-    parameters = tuple(name for name in declarations.variables if name in referred)
-    if attributes:
-        parameters = ("view",)
+    used = {name for name in checked.references.values() if isinstance(name, str)}
+    variables = tuple(name for name in declarations.variables if name in used)
+    parameters = _ACTIVATION if attributes else variables
     constants: dict[str, Any] = {}
     fast = _Generator(checked, source, parameters, attributes, constants, absorbing=False)
     lines = fast.write_function("evaluate", tree)
@@ -107,17 +107,16 @@ def generate(
 def generate_prefilter(
     conditions: Sequence[tuple[str, Expr]], checked: CheckedExpression, declarations: Declarations
 ) -> GeneratedFunction:
-    """The Python function that tells which of many conditions, by source and tree, are not false.
+    """Generate the function that returns the indexes of the conditions that are not false.
 
-    It takes the object that holds the variables. Whatever a condition is but false, it is for the
-    condition's own function to say: here errors are not absorbed.
+    It takes the activation. A condition that fails is not false: its own function absorbs errors,
+    this one does not.
     """
     constants: dict[str, Any] = {}
     attributes = declarations.attributes
-    writer = _Generator(checked, "", ("view",), attributes, constants, absorbing=False)
-    return GeneratedFunction(
-        "\n".join(writer.write_prefilter(conditions)) + "\n", constants, ("view",)
-    )
+    generator = _Generator(checked, "", _ACTIVATION, attributes, constants, absorbing=False)
+    code = "\n".join(generator.write_prefilter(conditions)) + "\n"
+    return GeneratedFunction(code, constants, _ACTIVATION)
 
 
 class _Generator(LoopWriter):
@@ -138,36 +137,36 @@ class _Generator(LoopWriter):
         }
         self.variables = self.parameters
         self.direct_fields: dict[str, str] = {}
-        """Fields that need not be read of their variables."""
+        """Fields that the activation holds directly, with the code that reads them."""
         if attributes:
-            view = self.parameters["view"]
-            self.variables = {name: f"{view}.{where}" for name, where in attributes.items()}
+            activation = self.parameters["activation"]
+            self.variables = {name: f"{activation}.{path}" for name, path in attributes.items()}
             self.direct_fields = self.variables
 
     def write_function(self, name: str, tree: Expr) -> list[str]:
         writer = self.writer
         with writer.capture() as body:
-            piece = self.write(tree)
+            expr = self.write(tree)
         parameters = ", ".join(self.parameters.values())
         lines = [f"def {name}({parameters}):", *(f"    # {line}" for line in self.comment_lines())]
         self.write_counters()
         with writer.block("try:"):
             writer.insert(body)
-            writer.add_line(f"return {piece.code}")
+            writer.add_line(f"return {expr.code}")
         if self.may_absorb and not self.absorbing:
             with writer.block("except ERRORS:"):
                 writer.add_line("pass")
             writer.add_line(f"return evaluate_absorbing({parameters})")
         else:
             with writer.block("except ERRORS as error:"):
-                writer.add_line("raise failed(reason(error)) from None")
+                writer.add_line("raise absorbed_error(describe_error(error)) from None")
         return [*lines, *writer.lines]
 
     def write_prefilter(self, conditions: Sequence[tuple[str, Expr]]) -> list[str]:
         writer = self.writer
         self.hoist_fields()
-        writer.add_line("left = ()")
-        for place, (self.source, tree) in enumerate(conditions):
+        writer.add_line("kept = ()")
+        for index, (self.source, tree) in enumerate(conditions):
             for line in self.comment_lines():
                 writer.add_line(f"# {line}")
             self.has_loops = self.has_meter = False
@@ -177,26 +176,26 @@ class _Generator(LoopWriter):
                 self.write_counters()
                 writer.insert(before)
                 with writer.block(f"if {condition.code}:"):
-                    writer.add_line(f"left += ({place},)")
+                    writer.add_line(f"kept += ({index},)")
             with writer.block("except UNDECIDED:"):
-                writer.add_line(f"left += ({place},)")
-        return [f"def evaluate({self.parameters['view']}):", *writer.lines, "    return left"]
+                writer.add_line(f"kept += ({index},)")
+        return [f"def evaluate({self.parameters['activation']}):", *writer.lines, "    return kept"]
 
     def hoist_fields(self) -> None:
-        """Give names to the fields that are read, where that takes no more than to reach them."""
-        for name, where in self.direct_fields.items():
+        """Bind the fields that take several attribute lookups to names."""
+        for name, code in self.direct_fields.items():
             is_read = any(f"{read}.".startswith(f"{name}.") for read in self.checked.reads)
-            if is_read and where.count(".") > 1:
+            if is_read and code.count(".") > 1:
                 self.direct_fields[name] = self.writer.new_name(name.replace(".", "_"))
-                self.writer.add_line(f"{self.direct_fields[name]} = {where}")
+                self.writer.add_line(f"{self.direct_fields[name]} = {code}")
 
     def comment_lines(self) -> list[str]:
         lines = [line.strip() for line in self.source.split("\n") if line.strip()]
         return [line.encode("unicode_escape").decode("ascii") for line in lines]
 
     def write(self, node: Expr) -> PythonExpr:
-        made: PythonExpr = getattr(self, f"write_{type(node).__name__.lower()}")(node)
-        return made
+        expr: PythonExpr = getattr(self, f"write_{type(node).__name__.lower()}")(node)
+        return expr
 
     # Names and literals
 
@@ -210,37 +209,35 @@ class _Generator(LoopWriter):
             kind = {Uint: "uint", int: "wide int"}.get(value.__class__, "wide double")
             return PythonExpr(self.writer.add_constant("number", value), kind, is_safe=True)
         kind = "int" if value.__class__ is int else "double"
-        # Not an atom: `1.x` is no Python.
+        # Not an atom: `1.x` is not Python.
         return PythonExpr(repr(value), kind, Precedence.ARITHMETIC, is_safe=True, is_literal=True)
 
     def write_identifier(self, node: Identifier) -> PythonExpr:
-        meaning = self.checked.references.get(node)
-        if isinstance(meaning, str):
-            return PythonExpr(self.variables[meaning], is_safe=True)
-        if meaning is not None:
-            return PythonExpr(
-                self.writer.add_constant("type_" + meaning.name, meaning), is_safe=True
-            )
+        referent = self.checked.references.get(node)
+        if isinstance(referent, str):
+            return PythonExpr(self.variables[referent], is_safe=True)
+        if referent is not None:
+            name = self.writer.add_constant("type_" + referent.name, referent)
+            return PythonExpr(name, is_safe=True)
         for variable, name in reversed(self.macro_names):
             if variable.name == node.name:
                 return PythonExpr(name, is_safe=True)
-        return PythonExpr(f"undeclared({node.name!r})")
+        return PythonExpr(f"raise_undeclared({node.name!r})")
 
     def write_select(self, node: Select) -> PythonExpr:
-        meaning = self.checked.references.get(node)
-        if isinstance(meaning, str):
-            return PythonExpr(self.variables[meaning], is_safe=True)
-        if meaning is not None:
-            short = meaning.name.rpartition(".")[2].lower()
-            return PythonExpr(self.writer.add_constant("type_" + short, meaning), is_safe=True)
+        referent = self.checked.references.get(node)
+        if isinstance(referent, str):
+            return PythonExpr(self.variables[referent], is_safe=True)
+        if referent is not None:
+            hint = "type_" + referent.name.rpartition(".")[2].lower()
+            return PythonExpr(self.writer.add_constant(hint, referent), is_safe=True)
         return self.write_field(node.operand, node.field)
 
     def write_field(self, node: Expr, field: str) -> PythonExpr:
-        """A field of `node`: where it is held apart, there."""
-        meaning = self.checked.references.get(node)
-        apart = self.direct_fields.get(f"{meaning}.{field}") if isinstance(meaning, str) else None
-        if apart is not None:
-            return PythonExpr(apart, is_safe=True)
+        """Write a field of `node`, read directly from the activation if it is held there."""
+        referent = self.checked.references.get(node)
+        if isinstance(referent, str) and f"{referent}.{field}" in self.direct_fields:
+            return PythonExpr(self.direct_fields[f"{referent}.{field}"], is_safe=True)
         return operations.select(self.write(node), field)
 
     def write_has(self, node: Has) -> PythonExpr:
@@ -254,9 +251,9 @@ class _Generator(LoopWriter):
         return PythonExpr(f"index({operand.code}, {self.write(node.key).code})")
 
     def write_listliteral(self, node: ListLiteral) -> PythonExpr:
-        pieces = [self.write(item) for item in node.items]
-        code = ", ".join(piece.code for piece in pieces)
-        return PythonExpr(f"[{code}]", "list", is_safe=all(piece.is_safe for piece in pieces))
+        exprs = [self.write(item) for item in node.items]
+        code = ", ".join(expr.code for expr in exprs)
+        return PythonExpr(f"[{code}]", "list", is_safe=all(expr.is_safe for expr in exprs))
 
     def write_mapliteral(self, node: MapLiteral) -> PythonExpr:
         parts = [self.write(part).code for entry in node.entries for part in entry]
@@ -270,9 +267,8 @@ class _Generator(LoopWriter):
             kind = operand.kind if operand.kind in ("int", "double") else ""
             return PythonExpr(f"negate({operand.code})", kind)
         if operand.kind == "bool":
-            return PythonExpr(
-                f"not {operand.wrap(Precedence.NOT)}", "bool", Precedence.NOT, operand.is_safe
-            )
+            code = f"not {operand.wrap(Precedence.NOT)}"
+            return PythonExpr(code, "bool", Precedence.NOT, operand.is_safe)
         return PythonExpr(f"not_({operand.code})", "bool")
 
     def write_binary(self, node: Binary) -> PythonExpr:
@@ -281,9 +277,9 @@ class _Generator(LoopWriter):
         if operator == "in" and isinstance(node.right, ListLiteral):
             items = [item.value for item in node.right.items if isinstance(item, Constant)]
             if len(items) == len(node.right.items):
-                decided = operations.membership_of_constants(self.writer, left, items)
-                if decided is not None:
-                    return decided
+                test = operations.membership_of_constants(self.writer, left, items)
+                if test is not None:
+                    return test
         right = self.write(node.right)
         if operator == "in" and self.macro_names:
             return PythonExpr(self.metered_call("is_in", left.code, right.code), "bool")
@@ -293,14 +289,11 @@ class _Generator(LoopWriter):
             return operations.equality(self.writer, operator, left, right, self.metered_call)
         if operator in ("<", "<=", ">", ">="):
             types = self.checked.expected_types
-            likely = types[node.left].kind if right.kind else types[node.right].kind
-            return operations.ordering(self.writer, operator, left, right, likely)
-        if (
-            operator == "+"
-            and self.macro_names
-            and not {left.kind, right.kind} & operations.NUMERIC_KINDS
-        ):
-            kind = "string" if "string" in (left.kind, right.kind) else ""
+            expected = types[node.left].kind if right.kind else types[node.right].kind
+            return operations.ordering(self.writer, operator, left, right, expected)
+        kinds = {left.kind, right.kind}
+        if operator == "+" and self.macro_names and not kinds & operations.NUMERIC_KINDS:
+            kind = "string" if "string" in kinds else ""
             return PythonExpr(self.metered_call("add", left.code, right.code), kind)
         return operations.arithmetic(self.writer, operator, left, right)
 
@@ -331,74 +324,69 @@ class _Generator(LoopWriter):
     # Calls
 
     def write_call(self, node: Call) -> PythonExpr:
-        target = self.checked.calls.get(node)
+        resolved = self.checked.calls.get(node)
+        if resolved is None:
+            return PythonExpr(f"raise_undeclared({node.name + '()'!r})")
+        overloads = resolved.overloads
         operands = [node.receiver] if node.receiver is not None else []
         operands += node.arguments
-        if target is None:
-            return PythonExpr(f"undeclared({node.name + '()'!r})")
-        kind = target.result_type.kind if target.result_type.kind in _CERTAIN_KINDS else ""
-        if target.constant_value is not NOT_COMPUTED:
-            return PythonExpr(
-                self.writer.add_constant(node.name, target.constant_value), kind, is_safe=True
-            )
-        if target.prepared_argument is not NOT_COMPUTED:
-            pieces = [self.write(operand) for operand in operands[:-1]]
-            wish = "pattern" if node.name == "matches" else f"{node.name}_argument"
-            pieces.append(
-                PythonExpr(
-                    self.writer.add_constant(wish, target.prepared_argument),
-                    _PREPARED,
-                    is_safe=True,
-                )
-            )
+        kind = resolved.result_type.kind if resolved.result_type.kind in _CERTAIN_KINDS else ""
+        if resolved.constant_value is not NOT_COMPUTED:
+            name = self.writer.add_constant(node.name, resolved.constant_value)
+            return PythonExpr(name, kind, is_safe=True)
+        if resolved.prepared_argument is not NOT_COMPUTED:
+            exprs = [self.write(operand) for operand in operands[:-1]]
+            hint = "pattern" if node.name == "matches" else f"{node.name}_argument"
+            name = self.writer.add_constant(hint, resolved.prepared_argument)
+            exprs.append(PythonExpr(name, _PREPARED, is_safe=True))
         else:
-            pieces = [self.write(operand) for operand in operands]
-        linear = bool(self.macro_names) and any(function.is_linear for function in target.overloads)
-        inline = None if linear else operations.INLINE_CALLS.get(node.name)
-        if inline is not None and all(function.checks_operands for function in target.overloads):
-            made: PythonExpr = inline(self.writer, pieces, self.expected_kind(operands[0]))
-            return made
-        callee = self.callee(target.overloads)
-        arguments = self.arguments(target.overloads, pieces)
-        if linear:
+            exprs = [self.write(operand) for operand in operands]
+        is_metered = bool(self.macro_names) and any(overload.is_linear for overload in overloads)
+        inline = None if is_metered else operations.INLINE_CALLS.get(node.name)
+        if inline is not None and all(overload.checks_operands for overload in overloads):
+            expr: PythonExpr = inline(self.writer, exprs, self.expected_kind(operands[0]))
+            return expr
+        callee = self.callee(overloads)
+        arguments = self.arguments(overloads, exprs)
+        if is_metered:
             return PythonExpr(self.metered_call(callee, *arguments), kind)
         return PythonExpr(f"{callee}({', '.join(arguments)})", kind)
 
     def expected_kind(self, node: Expr) -> str:
-        found = self.checked.expected_types.get(node)
-        return found.kind if found is not None else ""
+        expected = self.checked.expected_types.get(node)
+        return expected.kind if expected is not None else ""
 
-    def callee(self, functions: tuple[Function, ...]) -> str:
-        first = functions[0]
-        if all(function.implementation is first.implementation for function in functions):
+    def callee(self, overloads: tuple[Function, ...]) -> str:
+        first = overloads[0]
+        if all(overload.implementation is first.implementation for overload in overloads):
             return self.writer.add_constant(first.name, first.implementation)
-        overloads = tuple(
-            (tuple(classes for _, classes in _operand_classes(function)), function.implementation)
-            for function in functions
+        cases = tuple(
+            (tuple(classes for _, classes in _operand_classes(overload)), overload.implementation)
+            for overload in overloads
         )
-        return self.writer.add_constant(first.name, dispatch(overloads))
+        return self.writer.add_constant(first.name, dispatch(cases))
 
-    def arguments(self, functions: tuple[Function, ...], pieces: list[PythonExpr]) -> list[str]:
-        """The operands, checked where the function relies on their types."""
-        if functions[0].checks_operands or len(functions) > 1:
-            return [piece.code for piece in pieces]
+    def arguments(self, overloads: tuple[Function, ...], exprs: list[PythonExpr]) -> list[str]:
+        """Return the operands, with a class check where the function relies on one."""
+        if overloads[0].checks_operands or len(overloads) > 1:
+            return [expr.code for expr in exprs]
         return [
-            piece.code
-            if expected is None
-            or piece.kind == _PREPARED
-            or _CLASSES_BY_KIND.get(piece.kind) == expected
-            else f"expect({self.writer.add_constant(kind, expected)}, {piece.code})"
-            for piece, (kind, expected) in zip(pieces, _operand_classes(functions[0]), strict=True)
+            expr.code
+            if classes is None
+            or expr.kind == _PREPARED
+            or _CLASSES_BY_KIND.get(expr.kind) == classes
+            else f"require_class({self.writer.add_constant(kind, classes)}, {expr.code})"
+            for expr, (kind, classes) in zip(exprs, _operand_classes(overloads[0]), strict=True)
         ]
 
 
 _CERTAIN_KINDS: Final = frozenset({*_CLASSES_BY_KIND, "map"})
 _PREPARED: Final = "prepared"
-"""The kind of what a function's `constant` has made of its literal."""
+"""The kind of an argument that `Function.prepare_literal` returned."""
 
 
 def _operand_classes(function: Function) -> list[tuple[str, frozenset[type] | None]]:
-    """The kind of each operand, and the classes that it may have (None: anything)."""
+    """Return the kind of each operand, and its allowed classes (None: any)."""
     receiver = () if function.receiver is None else (function.receiver,)
     operands = (*receiver, *function.parameters)
     return [(operand.kind, _CLASSES_BY_KIND.get(operand.kind)) for operand in operands]

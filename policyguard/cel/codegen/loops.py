@@ -1,4 +1,4 @@
-"""Writing macros as loops: `all`, `exists`, `exists_one`, `filter`, `map` and their relatives."""
+"""Generates macros as loops: `all`, `exists`, `exists_one`, `filter`, `map` and variants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policyguard.cel.syntax.tree import Call, Comprehension, Expr, Select, Varia
 
 __all__ = ["LoopWriter"]
 
-# Macro → (name of what it collects, what that begins as, how one element is added).
+# Macro → (name of the accumulator, its initial value, the statement that adds an element).
 _ACCUMULATORS: Final = {
     "exists_one": ("count", "0", "{0} += 1"),
     "filter": ("kept", "[]", "{0}.append({1})"),
@@ -22,33 +22,33 @@ _ACCUMULATORS: Final = {
 
 
 class LoopWriter(LogicWriter):
-    """Writes one function; this part of it the macros."""
+    """Writes the macros of one function."""
 
     def __init__(self, *arguments: Any, absorbing: bool) -> None:
         super().__init__(*arguments, absorbing=absorbing)
         self.has_loops = False
         self.has_meter = False
         self.macro_names: list[tuple[Variable, str]] = []
-        """The variables of the macros around the present place, and their Python names."""
+        """The variables of the enclosing macros, with their Python names."""
 
     def write_counters(self) -> None:
-        """Write what the macros draw on."""
+        """Write the counters that the macros charge."""
         if self.has_loops:
-            self.writer.add_line(f"budget = {COST_LIMITS.max_iterations}")
+            self.writer.add_line(f"iterations = {COST_LIMITS.max_iterations}")
         if self.has_meter:
-            self.writer.add_line("meter = Meter()")
+            self.writer.add_line("meter = ReadMeter()")
 
     def metered_call(self, function: str, *operands: str) -> str:
-        """A call of what takes the longer the more it is given: a macro's body counts it."""
+        """Write a call whose cost grows with its operands; inside a macro the meter counts it."""
         if not self.macro_names:
             return f"{function}({', '.join(operands)})"
         self.has_meter = True
         if function in ("equals", "is_in"):
             return f"meter.{function}({', '.join(operands)})"
-        return f"meter.run({', '.join((function, *operands))})"
+        return f"meter.call({', '.join((function, *operands))})"
 
     def write_comprehension(self, node: Comprehension) -> PythonExpr:
-        """A macro over a list or map; the bound on iterations is drawn on first."""
+        """Write a macro over a list or map; it charges the iteration limit first."""
         writer = self.writer
         source = self.write(node.source)
         self.write_source_comment(node)
@@ -58,8 +58,8 @@ class LoopWriter(LogicWriter):
             with writer.block(f"if {items}.__class__ is not list:"):
                 writer.add_line(f"{items} = elements({items})")
         self.has_loops = True
-        writer.add_line(f"budget -= len({items})")
-        with writer.block("if budget < 0:"):
+        writer.add_line(f"iterations -= len({items})")
+        with writer.block("if iterations < 0:"):
             writer.add_line("raise too_many_iterations()")
         names = [writer.new_name(variable.name) for variable in node.variables]
         if len(names) == 1:
@@ -72,12 +72,13 @@ class LoopWriter(LogicWriter):
                 result = self.write_quantifier(node, node.condition, head)
             else:
                 result = self.write_collection(node, head, names)
-        del self.macro_names[len(self.macro_names) - len(names) :]
+        del self.macro_names[-len(names) :]
         return result
 
     def write_collection(self, node: Comprehension, head: str, names: list[str]) -> PythonExpr:
-        """A macro that visits every element: it collects, or counts."""
+        """Write a macro that visits every element: it collects or counts."""
         writer = self.writer
+        hint, initial, statement = _ACCUMULATORS[node.macro]
         condition: PythonExpr | None = None
         before: list[str] = []
         if node.condition is not None:
@@ -87,9 +88,9 @@ class LoopWriter(LogicWriter):
             with writer.capture() as before_result:
                 value = self.write(node.result).code if node.result is not None else ""
             writer.insert(before_result)
-            collected = writer.new_name(_ACCUMULATORS[node.macro][0])
-            writer.add_line(_ACCUMULATORS[node.macro][2].format(collected, names[0], value))
-        writer.add_line(f"{collected} = {_ACCUMULATORS[node.macro][1]}")
+            accumulator = writer.new_name(hint)
+            writer.add_line(statement.format(accumulator, names[0], value))
+        writer.add_line(f"{accumulator} = {initial}")
         with writer.block(head):
             writer.insert(before)
             if condition is None:
@@ -98,13 +99,12 @@ class LoopWriter(LogicWriter):
                 with writer.block(f"if {condition.code}:"):
                     writer.insert(body)
         if node.macro == "exists_one":
-            return PythonExpr(f"{collected} == 1", "bool", Precedence.COMPARISON, is_safe=True)
-        return PythonExpr(
-            collected, "map" if node.macro == "transformMap" else "list", is_safe=True
-        )
+            return PythonExpr(f"{accumulator} == 1", "bool", Precedence.COMPARISON, is_safe=True)
+        kind = "map" if node.macro == "transformMap" else "list"
+        return PythonExpr(accumulator, kind, is_safe=True)
 
     def write_quantifier(self, node: Comprehension, predicate: Expr, head: str) -> PythonExpr:
-        """`all` and `exists`: they stop at the first element that decides."""
+        """Write `all` or `exists`, which stop at the first element that decides."""
         writer = self.writer
         exists = node.macro == "exists"
         result = writer.new_name("found" if exists else "all_hold")
@@ -133,12 +133,12 @@ class LoopWriter(LogicWriter):
                 writer.add_line("break")
         undecided = f"not {result}" if exists else result
         with writer.block(f"if {failure} is not None and {undecided}:"):
-            writer.add_line(f"raise failed({failure})")
+            writer.add_line(f"raise absorbed_error({failure})")
         return PythonExpr(result, "bool", is_safe=True)
 
 
 def _name_hint(node: Expr) -> str:
-    """A telling name for the value of `node`."""
+    """Return a readable name for the value of `node`."""
     match node:
         case Select(field=field):
             return field

@@ -1,8 +1,8 @@
-"""The Python text of CEL's operators, one at a time.
+"""The Python text of single operators.
 
-Where the operands' kinds are certain, an operator is Python's own. Where they are not, the likely
-case is tested in place, and everything else goes to the function in `operators`: calling a
-function costs more than all the rest of a comparison.
+If the operands' kinds are certain, an operator is Python's own. Otherwise the likely case is tested
+inline, and a function in `operators` handles the rest: a function call costs more than the rest of
+a comparison.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _ARITHMETIC: Final = {
 }
 
 
-def condition(writer: CodeWriter, piece: PythonExpr) -> PythonExpr:
-    """`piece` where a bool must stand: anything else raises."""
-    if piece.kind == "bool":
-        return piece
-    if piece.kind:
-        return PythonExpr(f"not_bool({piece.code})", "bool")
-    first, name = writer.bind_once(piece, "value")
-    code = f"{first} is True or {name} is not False and not_bool({name})"
+def condition(writer: CodeWriter, expr: PythonExpr) -> PythonExpr:
+    """Return `expr` as a condition: anything but a bool raises."""
+    if expr.kind == "bool":
+        return expr
+    if expr.kind:
+        return PythonExpr(f"reject_non_bool({expr.code})", "bool")
+    first, name = writer.bind_once(expr, "value")
+    code = f"{first} is True or {name} is not False and reject_non_bool({name})"
     return PythonExpr(code, "bool", Precedence.OR)
 
 
@@ -61,7 +61,7 @@ def equality(
     right: PythonExpr,
     metered_call: Callable[..., str],
 ) -> PythonExpr:
-    """`left == right` or `left != right`; `linear` writes the call where containers may meet."""
+    """Write `left == right` or `left != right`; `metered_call` writes calls of `equals`."""
     safe = left.is_safe and right.is_safe
     kinds = {left.kind, right.kind}
     plain = f"{left.wrap(Precedence.ARITHMETIC)} {operator} {right.wrap(Precedence.ARITHMETIC)}"
@@ -91,7 +91,7 @@ def equality(
 def ordering(
     writer: CodeWriter, operator: str, left: PythonExpr, right: PythonExpr, expected_kind: str
 ) -> PythonExpr:
-    """`left < right` and the like. `likely` is the kind that the uncertain side probably has."""
+    """Write `left < right` and the like; `expected_kind` is that of the uncertain side."""
     if left.kind == right.kind and left.kind in _CLASS_NAMES:
         code = f"{left.wrap(Precedence.ARITHMETIC)} {operator} {right.wrap(Precedence.ARITHMETIC)}"
         return PythonExpr(code, "bool", Precedence.COMPARISON, left.is_safe and right.is_safe)
@@ -99,10 +99,8 @@ def ordering(
     for certain, other in ((right, left), (left, right)):
         if certain.kind not in _CLASS_NAMES or other.kind or not certain.is_short:
             continue
-        mixed = (
-            certain.is_literal and certain.kind in NUMERIC_KINDS and expected_kind in NUMERIC_KINDS
-        )
-        kind = expected_kind if mixed and expected_kind in _CLASS_NAMES else certain.kind
+        mixes_numbers = certain.is_literal and {certain.kind, expected_kind} <= NUMERIC_KINDS
+        kind = expected_kind if mixes_numbers and expected_kind in _CLASS_NAMES else certain.kind
         first, name = writer.bind_once(other, "value")
         if certain is right:
             operands = (name, right.wrap(Precedence.ARITHMETIC))
@@ -116,7 +114,7 @@ def ordering(
 
 
 def membership(writer: CodeWriter, left: PythonExpr, right: PythonExpr) -> PythonExpr:
-    """`left in right`."""
+    """Write `left in right`."""
     if left.kind != "string" or not left.is_short:
         return PythonExpr(f"is_in({left.code}, {right.code})", "bool")
     # Strings equal only strings, in Python as in CEL.
@@ -129,7 +127,7 @@ def membership(writer: CodeWriter, left: PythonExpr, right: PythonExpr) -> Pytho
 def membership_of_constants(
     writer: CodeWriter, left: PythonExpr, values: Sequence[Any]
 ) -> PythonExpr | None:
-    """`left in [values]`, where the values are literals; None where a set cannot decide it."""
+    """Write `left in [values]` for literal values; return None if a set cannot decide it."""
     if values and all(value.__class__ is str for value in values):
         names = writer.add_constant("names", frozenset(values))
         if left.kind == "string":
@@ -144,8 +142,8 @@ def membership_of_constants(
             code = f"{left.wrap(Precedence.ARITHMETIC)} in {numbers}"
             return PythonExpr(code, "bool", Precedence.COMPARISON, left.is_safe)
         first, name = writer.bind_once(left, "value")
-        everything = writer.add_constant("numbers_list", list(values))
-        slow = f"is_in({name}, {everything})"
+        numbers_list = writer.add_constant("numbers_list", list(values))
+        slow = f"is_in({name}, {numbers_list})"
         code = f"{name} in {numbers} if {first}.__class__ is int else {slow}"
         return PythonExpr(code, "bool", Precedence.CONDITIONAL, left.is_safe)
     return None
@@ -154,13 +152,13 @@ def membership_of_constants(
 def arithmetic(
     writer: CodeWriter, operator: str, left: PythonExpr, right: PythonExpr
 ) -> PythonExpr:
-    """`left + right` and the like; overflow and every other mistake raise."""
+    """Write `left + right` and the like; overflow and every other error raise."""
     function = _ARITHMETIC[operator]
     kind = left.kind if left.kind == right.kind and left.kind in (*_CLASS_NAMES, "uint") else ""
     if operator == "+" and "string" in (left.kind, right.kind) and not (left.kind and right.kind):
         literal, other = (left, right) if left.kind == "string" else (right, left)
         if literal.is_literal:
-            # Adding a literal grows a string by no more than the source is long: no bound needed.
+            # A literal adds no more than the length of the source: no limit needed.
             first, name = writer.bind_once(other, "text")
             operands = (literal.code, name) if literal is left else (name, literal.code)
             slow = f"add({operands[0]}, {operands[1]})"
@@ -174,62 +172,63 @@ def arithmetic(
 
 
 def select(operand: PythonExpr, field: str) -> PythonExpr:
-    """`operand.field`, or `operand['field']`: only a map can be subscripted with a string."""
+    """Write `operand.field` as `operand['field']`: only a map accepts a string subscript."""
     if operand.kind and operand.kind != "map":
         return PythonExpr(f"index({operand.code}, {field!r})")
     return PythonExpr(f"{operand.wrap(Precedence.ATOM)}[{field!r}]")
 
 
 def has(writer: CodeWriter, operand: PythonExpr, field: str) -> PythonExpr:
-    """`has(operand.field)`."""
+    """Write `has(operand.field)`."""
     first, name = writer.bind_once(operand, "fields")
     slow = f"has_field({name}, {field!r})"
     code = f"{field!r} in {name} if {first}.__class__ is dict else {slow}"
     return PythonExpr(code, "bool", Precedence.CONDITIONAL)
 
 
-def contains(writer: CodeWriter, pieces: Sequence[PythonExpr], likely: str) -> PythonExpr:
-    """`text.contains(part)`."""
-    text, part = pieces
+def contains(writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: str) -> PythonExpr:
+    """Write `text.contains(part)`."""
+    text, part = operands
     if part.kind != "string" or not part.is_short:
         return PythonExpr(f"contains({text.code}, {part.code})", "bool")
     first, name = writer.bind_once(text, "text")
-    found = f"{part.wrap(Precedence.ARITHMETIC)} in {name}"
+    fast = f"{part.wrap(Precedence.ARITHMETIC)} in {name}"
     slow = f"contains({name}, {part.code})"
-    return PythonExpr(
-        f"{found} if {first}.__class__ is str else {slow}", "bool", Precedence.CONDITIONAL
-    )
+    code = f"{fast} if {first}.__class__ is str else {slow}"
+    return PythonExpr(code, "bool", Precedence.CONDITIONAL)
 
 
-def starts_with(writer: CodeWriter, pieces: Sequence[PythonExpr], likely: str) -> PythonExpr:
-    """`text.startsWith(prefix)`."""
-    return _text_method("startswith", "starts_with", pieces)
+def starts_with(
+    writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: str
+) -> PythonExpr:
+    """Write `text.startsWith(prefix)`."""
+    return _text_method("startswith", "starts_with", operands)
 
 
-def ends_with(writer: CodeWriter, pieces: Sequence[PythonExpr], likely: str) -> PythonExpr:
-    """`text.endsWith(suffix)`."""
-    return _text_method("endswith", "ends_with", pieces)
+def ends_with(writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: str) -> PythonExpr:
+    """Write `text.endsWith(suffix)`."""
+    return _text_method("endswith", "ends_with", operands)
 
 
-def _text_method(method: str, function: str, pieces: Sequence[PythonExpr]) -> PythonExpr:
-    text, part = pieces
+def _text_method(method: str, function: str, operands: Sequence[PythonExpr]) -> PythonExpr:
+    text, part = operands
     if part.kind != "string":
         return PythonExpr(f"{function}({text.code}, {part.code})", "bool")
-    # Only strings have the method, and bytes, which refuse a string.
+    # Only strings and bytes have the method, and that of bytes rejects a string.
     return PythonExpr(f"{text.wrap(Precedence.ATOM)}.{method}({part.code})", "bool")
 
 
-def matches(writer: CodeWriter, pieces: Sequence[PythonExpr], likely: str) -> PythonExpr:
-    """`text.matches(pattern)`; the pattern is a compiled one."""
-    text, pattern = pieces
-    # Only a string can be encoded with a name and a way to treat errors: the rest raises.
+def matches(writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: str) -> PythonExpr:
+    """Write `text.matches(pattern)` for a compiled pattern."""
+    text, pattern = operands
+    # `search` encodes the text, which raises for anything but a string.
     return PythonExpr(f"{pattern.code}.search({text.code})", "bool")
 
 
-def size(writer: CodeWriter, pieces: Sequence[PythonExpr], likely: str) -> PythonExpr:
-    """`size(value)`."""
-    (value,) = pieces
-    expected = {"string": "str", "map": "dict"}.get(likely, "list")
+def size(writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: str) -> PythonExpr:
+    """Write `size(value)`."""
+    (value,) = operands
+    expected = {"string": "str", "map": "dict"}.get(expected_kind, "list")
     if value.kind in ("string", "list", "map", "bytes"):
         return PythonExpr(f"len({value.code})", "int", is_safe=value.is_safe)
     first, name = writer.bind_once(value, "value")
@@ -244,4 +243,4 @@ INLINE_CALLS: Final[dict[str, Callable[[CodeWriter, Sequence[PythonExpr], str], 
     "size": size,
     "startsWith": starts_with,
 }
-"""Standard functions whose usual case is written in place."""
+"""Standard functions whose usual case is written inline."""

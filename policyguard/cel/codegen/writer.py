@@ -1,8 +1,7 @@
-"""Writing Python: pieces of expressions, statements with indentation, and names.
+"""Python source: expressions, indented statements, and names.
 
-Nothing here knows CEL. A `Piece` is a Python expression with what its user must know about it; a
-`Writer` collects the statements of one function. Whatever comes from outside gets into the text
-only as `repr` of a string, as a checked identifier, or escaped in a comment.
+Nothing here depends on CEL. Outside text enters the generated code only as the `repr` of a string,
+as a checked identifier, or escaped in a comment.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _COMMENT_WIDTH: Final = 90
 
 
 class Precedence(IntEnum):
-    """How tightly the outermost operator of a Python expression binds; the tightest first."""
+    """The precedence of the outermost operator of a Python expression; the tightest first."""
 
     ATOM = 0
     ARITHMETIC = 1
@@ -35,9 +34,9 @@ class Precedence(IntEnum):
 class PythonExpr(msgspec.Struct, frozen=True):
     """A Python expression.
 
-    `kind` is what its value certainly is (`bool`, `int`, `string`, …; empty where only run time
-    can tell). `safe` means that evaluating it raises nothing that could be absorbed; `literal` that
-    it stands in the expression as it is.
+    `kind` is the certain kind of its value (`bool`, `int`, `string`, …; empty if only known at run
+    time). `is_safe` means that it raises nothing that could be absorbed; `is_literal` that it is a
+    literal in the source.
     """
 
     code: str
@@ -47,32 +46,32 @@ class PythonExpr(msgspec.Struct, frozen=True):
     is_literal: bool = False
 
     def wrap(self, precedence: Precedence) -> str:
-        """The text, in parentheses unless it binds at least as tightly as `level`."""
+        """Return the text, in parentheses unless it binds at least as tightly as `precedence`."""
         return self.code if self.precedence <= precedence else f"({self.code})"
 
     @property
     def is_name(self) -> bool:
-        """Whether it is a name, which can be evaluated twice at no cost."""
+        """Whether it is a name, which costs nothing to evaluate twice."""
         return self.code.isidentifier()
 
     @property
     def is_short(self) -> bool:
-        """Whether it may be written twice. Anything longer, and nesting would double the text."""
+        """Whether it may be written twice without nesting doubling the text."""
         return self.is_literal or self.is_name
 
 
 class CodeWriter:
     """The statements of one Python function, and the names in use."""
 
-    def __init__(self, taken: Iterable[str], constants: dict[str, Any]) -> None:
-        """Use no name in `taken`; `constants` may be shared with the writers of other functions."""
+    def __init__(self, reserved: Iterable[str], constants: dict[str, Any]) -> None:
+        """Avoid `reserved` names; writers of other functions may share `constants`."""
         self.lines: list[str] = []
         self.constants = constants
         self._depth = 1
-        self._used_names = {*taken, *constants}
+        self._used_names = {*reserved, *constants}
 
     def new_name(self, hint: str) -> str:
-        """A new name, `wish` or close to it."""
+        """Return an unused name, `hint` or similar."""
         base = hint if hint.isidentifier() and hint.isascii() else "value"
         if keyword.iskeyword(base) or base.startswith("__"):
             base = f"{base.lstrip('_')}_"
@@ -85,7 +84,7 @@ class CodeWriter:
         return name
 
     def add_constant(self, hint: str, value: Any) -> str:
-        """The name of an object that the function uses; the same name for an equal object."""
+        """Return the name of an object that the function uses; equal objects share a name."""
         for name, known in self.constants.items():
             if known is value or (known.__class__ is value.__class__ and known == value):
                 return name
@@ -93,19 +92,19 @@ class CodeWriter:
         self.constants[name] = value
         return name
 
-    def bind_once(self, piece: PythonExpr, hint: str) -> tuple[str, str]:
-        """The text that evaluates `piece`, and the name that its value has from then on."""
-        if piece.is_name:
-            return piece.code, piece.code
+    def bind_once(self, expr: PythonExpr, hint: str) -> tuple[str, str]:
+        """Return the text that evaluates `expr`, and the name of its value from then on."""
+        if expr.is_name:
+            return expr.code, expr.code
         name = self.new_name(hint)
-        return f"({name} := {piece.code})", name
+        return f"({name} := {expr.code})", name
 
     def add_line(self, text: str) -> None:
         """Add a statement."""
         self.lines.append("    " * self._depth + text)
 
     def add_comment(self, text: str) -> None:
-        """Add a comment, on one line whatever `text` holds."""
+        """Add a comment on one line."""
         safe = " ".join(text.split()).encode("unicode_escape").decode("ascii")
         if len(safe) > _COMMENT_WIDTH:
             safe = f"{safe[:_COMMENT_WIDTH]} …"
@@ -113,7 +112,7 @@ class CodeWriter:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """The statements written within stand below `head`."""
+        """Indent the statements written in this context below `head`."""
         self.add_line(head)
         self._depth += 1
         yield
@@ -121,16 +120,14 @@ class CodeWriter:
 
     @contextmanager
     def capture(self) -> Iterator[list[str]]:
-        """The statements written within are kept apart, to be placed with `insert`."""
-        outside = self.lines
-        kept: list[str] = []
-        self.lines = kept
-        depth, self._depth = self._depth, 0
-        yield kept
-        self.lines = outside
-        self._depth = depth
+        """Collect the statements written in this context, for `insert`."""
+        outer_lines, outer_depth = self.lines, self._depth
+        captured: list[str] = []
+        self.lines, self._depth = captured, 0
+        yield captured
+        self.lines, self._depth = outer_lines, outer_depth
 
-    def insert(self, kept: list[str]) -> None:
-        """Add statements kept apart, at the present indentation."""
+    def insert(self, captured: list[str]) -> None:
+        """Add captured statements at the current indentation."""
         indentation = "    " * self._depth
-        self.lines += [indentation + line for line in kept]
+        self.lines += [indentation + line for line in captured]

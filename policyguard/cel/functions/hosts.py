@@ -1,9 +1,8 @@
-"""Host names and addresses: one spelling for each, and which of them are not public.
+"""Host names and addresses in canonical form, and which of them are private.
 
-A policy compares hosts that an agent wrote. Every spelling that some client takes for another host
-than the one that was compared is a way past the policy. So a host is brought into the one form that
-clients bring it into (WHATWG URL, "host parsing"), and what is doubtful is an error, which counts
-against the call.
+A policy compares hosts that an agent wrote. If a client reads a spelling as another host than the
+policy does, that is a bypass. So a host is normalized as clients do it (WHATWG URL, "host
+parsing"), and an ambiguous one is an error, which counts against the call.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = [
 
 _MAX_HOST_LENGTH: Final = 1000
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-# IDNA 2003 and 2008 disagree on these four: one spelling, two hosts, depending on the client.
+# IDNA 2003 and 2008 map these four to different hosts.
 _DEVIATIONS: Final = frozenset("ßς\u200c\u200d")
 _DOTS: Final = re.compile("[.\u3002\uff0e\uff61]")
 _NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
@@ -36,22 +35,22 @@ _PRIVATE_NETWORKS: Final = tuple(
         (
             "0.0.0.0/8",  # this host
             "10.0.0.0/8",
-            "100.64.0.0/10",  # shared by carriers; Alibaba's metadata service
+            "100.64.0.0/10",  # carrier-grade NAT; Alibaba's metadata service
             "127.0.0.0/8",
             "168.63.129.16/32",  # Azure's platform service, on every virtual machine
             "169.254.0.0/16",  # link-local; the metadata service of most clouds
             "172.16.0.0/12",
             "192.0.0.0/24",  # protocol assignments; Oracle's metadata service
             "192.0.2.0/24",  # documentation
-            "192.88.99.0/24",  # relays to IPv6
+            "192.88.99.0/24",  # 6to4 relays
             "192.168.0.0/16",
             "198.18.0.0/15",  # benchmarks
             "198.51.100.0/24",  # documentation
             "203.0.113.0/24",  # documentation
             "224.0.0.0/4",  # multicast
             "240.0.0.0/4",  # reserved, and broadcast
-            "::/96",  # unspecified, loopback, addresses that hold an IPv4 address
-            "64:ff9b:1::/48",  # IPv4 addresses that a network translates for itself (RFC 8215)
+            "::/96",  # unspecified, loopback, IPv4-compatible
+            "64:ff9b:1::/48",  # local-use translation of IPv4 addresses (RFC 8215)
             "100::/64",  # discard
             "2001:2::/48",  # benchmarks
             "2001:db8::/32",  # documentation
@@ -62,7 +61,7 @@ _PRIVATE_NETWORKS: Final = tuple(
         ),
     )
 )
-# Names that mean this machine or the network around it, whatever a name server says.
+# Names of this machine or the local network, whatever a name server says.
 _PRIVATE_NAMES: Final = (
     "localhost",
     "localdomain",
@@ -79,16 +78,16 @@ _PRIVATE_NAMES: Final = (
 
 
 _CACHE_SIZE: Final = 16_384
-"""Hosts whose one spelling is remembered: more than a policy's lists have entries (`bounds`)."""
+"""Cached hosts: more than the lists of a policy can hold (`bounds`)."""
 
 
 class HostError(ValueError):
-    """Not a host, or one that clients read differently."""
+    """The text is not a host, or clients read it differently."""
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def normalize_host(host: str) -> str:
-    """The one spelling of `host`: lower case, IDNA, dotted quads, compressed IPv6 in brackets."""
+    """Normalize `host`: lower case, IDNA, dotted quads, compressed IPv6 in brackets."""
     if len(host) > _MAX_HOST_LENGTH:
         raise HostError("the host is too long")
     if host.startswith("[") and host.endswith("]"):
@@ -97,7 +96,7 @@ def normalize_host(host: str) -> str:
     if len(labels) > 1 and not labels[-1]:
         labels.pop()
     if not all(labels) or sum(map(len, labels)) + len(labels) > 254:
-        raise HostError(f"{quote_short(host)} is not a host")
+        raise HostError(f"{quote_short(host)} is not a valid host")
     if _NUMBER.fullmatch(labels[-1]):
         return _ipv4(labels)
     return ".".join(labels)
@@ -106,27 +105,26 @@ def normalize_host(host: str) -> str:
 def _label(label: str, host: str) -> str:
     if not label.isascii():
         if _DEVIATIONS.intersection(label):
-            raise HostError("the host means different hosts to different clients")
+            raise HostError("clients read the host differently")
         try:
-            # The standard library's IDNA: maps, prohibits, and gives punycode. Its mapping may
-            # give anything, dots and slashes too, so what comes out is matched below as well.
+            # The result may contain anything, dots and slashes too: it is checked below.
             label = label.encode("idna").decode("ascii")
         except UnicodeError:
             raise HostError("the host is not a valid international name") from None
     label = label.lower()
     if label and not _LABEL.fullmatch(label):
-        raise HostError(f"{quote_short(host)} is not a host")
+        raise HostError(f"{quote_short(host)} is not a valid host")
     return label
 
 
 def _ipv4(labels: list[str]) -> str:
-    """A host whose last part is a number: up to four numbers, octal and hexadecimal ones too."""
+    """Normalize a host that ends in a number: up to four numbers, also octal and hexadecimal."""
     if len(labels) > 4 or not all(_NUMBER.fullmatch(label) for label in labels):
-        raise HostError("the host ends in a number, but is no address")
+        raise HostError("the host ends in a number but is not an address")
     try:
         *leading, last = (_ipv4_number(label) for label in labels)
     except ValueError:
-        raise HostError("the host ends in a number, but is no address") from None
+        raise HostError("the host ends in a number but is not an address") from None
     if any(number > 255 for number in leading) or last >= 256 ** (4 - len(leading)):
         raise HostError("the address is out of range")
     for position, number in enumerate(leading):
@@ -153,24 +151,24 @@ def _ipv6(text: str) -> str:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def normalize_host_pattern(pattern: str) -> str:
-    """The one spelling of an entry of a list of hosts: a host, or `*.` and a domain."""
+    """Normalize an entry of a host list: a host, or `*.` and a domain."""
     if pattern.startswith("*."):
         return f"*.{normalize_host(pattern[2:])}"
     if ":" in pattern and not pattern.startswith("["):
-        raise HostError(f"{quote_short(pattern)} is not a host: leave out scheme and port")
+        raise HostError(f"{quote_short(pattern)} is not a host; remove scheme and port")
     return normalize_host(pattern)
 
 
 def matches_host(host: str, pattern: str) -> bool:
-    """Whether `host` is `pattern`, or below it where `pattern` is `*.domain`. Both are normal."""
+    """Whether `host` equals `pattern`, or is below its `*.domain`. Both are normalized."""
     return host.endswith(pattern[1:]) if pattern.startswith("*") else host == pattern
 
 
 @lru_cache(maxsize=1024)
 def is_private_host(host: str) -> bool:
-    """Whether a normal `host` is not a public one: this machine, the local network, the cloud's.
+    """Whether a normalized `host` is not public: this machine, the local network, the cloud's.
 
-    Names are judged as they stand. What a public name resolves to is not looked up.
+    Names are judged as written; none is looked up.
     """
     if host.startswith("["):
         return _is_private_ipv6(ipaddress.IPv6Address(host[1:-1]))
@@ -196,7 +194,7 @@ _TRANSLATION_PREFIXES: Final = frozenset(
     for prefix in ("64:ff9b::", "::ffff:0:0:0")  # NAT64 (RFC 6052), SIIT (RFC 2765)
 )
 _ISATAP_MASK: Final = 0xFDFFFFFF
-"""Behind any prefix `0:5efe` or `200:5efe`, then the IPv4 address (RFC 5214)."""
+"""ISATAP: any prefix, `0:5efe` or `200:5efe`, then the IPv4 address (RFC 5214)."""
 
 
 def _in_private_network(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

@@ -1,8 +1,8 @@
 """Functions on POSIX paths (POLICY_LANGUAGE §6).
 
-Paths are compared as text, after `.`, `..` and repeated slashes are gone; links are the adapter's
-business. They raise `OperationError` for whatever a shell, a server or a tool may expand or decode
-to another path: NUL, `~`, `$VAR`, backslashes, and the escapes of dots and slashes.
+Paths are compared as text, after resolving `.`, `..` and repeated slashes; links are left to the
+adapter. The functions raise `OperationError` for anything that a shell, server or tool may expand
+or decode to another path: NUL, `~`, `$VAR`, backslashes, and escaped dots and slashes.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _AMBIGUOUS: Final = re.compile(
 )
 _AMBIGUITIES: Final = {
     "nul": "NUL",
-    "home": "a home directory that is not expanded",
-    "variable": "a variable that is not expanded",
+    "home": "an unexpanded home directory",
+    "variable": "an unexpanded variable",
     "backslash": "a backslash",
     "escape": "an escaped dot, slash or backslash",
 }
-# What normalising would change. Most paths have none of it, and finding that out is cheaper.
+# Most paths are normal already, and testing that is cheaper than normalizing.
 _NOT_NORMAL: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)|./$", re.DOTALL)
 _MAX_PATH_LENGTH: Final = 64 * 1024
 _MAX_CACHED_LENGTH: Final = 500
 
 
 def normalize_path(path: Any, function: str) -> str:
-    """`path` without `.`, `..`, repeated and trailing slashes."""
+    """Resolve `.`, `..`, repeated and trailing slashes of `path`."""
     if path.__class__ is not str:
         raise no_such_overload(function, path)
     return _normalize_cached(path) if len(path) < _MAX_CACHED_LENGTH else _normalize(path)
@@ -47,22 +47,22 @@ def _normalize(path: str) -> str:
         raise OperationError("invalid-argument", "the path is empty or too long")
     if (doubtful := _AMBIGUOUS.search(path)) is not None:
         why = _AMBIGUITIES[doubtful.lastgroup or ""]
-        raise OperationError("invalid-argument", f"the path has {why}")
+        raise OperationError("invalid-argument", f"the path contains {why}")
     if _NOT_NORMAL.search(path) is None:
         return path
     normal = posixpath.normpath(path)
-    # POSIX lets two leading slashes mean something else than one. Nobody uses that.
+    # POSIX allows two leading slashes to differ from one; no system does it.
     return normal[1:] if normal.startswith("//") else normal
 
 
 _normalize_cached: Final = lru_cache(maxsize=512)(_normalize)
-"""Several rules judge the same path of the same call, and their roots never change."""
+"""Several rules evaluate the same path of a call, and their roots never change."""
 
 
 def is_inside(path: Any, root: Any) -> bool:
-    """`path.inside(root)`: `root` itself or something below it.
+    """`path.inside(root)`: `path` is `root` or below it.
 
-    Errs, besides, where one is absolute and the other is not: that cannot be told.
+    An absolute path and a relative root cannot be compared, which is an error too.
     """
     inner = normalize_path(path, "inside")
     outer = normalize_path(root, "inside")
@@ -75,45 +75,46 @@ def is_inside(path: Any, root: Any) -> bool:
     if outer == ".":
         return inner != ".." and not inner.startswith("../")
     if outer == ".." or outer.startswith("../"):
-        raise OperationError("invalid-argument", "the root lies above where it is relative to")
+        message = "the root is above the directory that it is relative to"
+        raise OperationError("invalid-argument", message)
     return inner == outer or inner.startswith(outer + "/")
 
 
 class Glob:
-    """A pattern of paths: `*` and `?` within a name, `**` for any number of directories.
+    """A path pattern: `*` and `?` within a name, `**` for any number of directories. Immutable.
 
-    It is matched against the whole path. `**/x` also matches `x`; `a/**` matches everything below
-    `a` and `a` itself. Immutable.
+    It matches the whole path. `**/x` also matches `x`; `a/**` matches everything below `a` and `a`
+    itself.
     """
 
     __slots__ = ("_regex", "text")
 
     def __init__(self, text: str) -> None:
-        """Read a glob; `ValueError` says what is wrong with it."""
+        """Parse a glob; raise `ValueError` with the reason if it is invalid."""
         if not text or len(text) > 1000:
             raise ValueError("the glob is empty or too long")
         if (sign := next((sign for sign in "[]{}\\\0" if sign in text), None)) is not None:
             shown = sign if sign.isprintable() else "NUL"
-            raise ValueError(f"`{shown}` means nothing in a glob: only `*`, `**` and `?` do")
+            raise ValueError(f"a glob does not support `{shown}`; use `*`, `**` and `?`")
         if any(part in (".", "..") for part in text.split("/")):
-            raise ValueError("a glob has no `.` and `..`: paths are normalised before")
+            raise ValueError("a glob cannot contain `.` or `..`: paths are normalized first")
         self.text = text
         self._regex = Regex(f"(?s)^(?:{_translate(text)})$")
 
     def matches(self, path: str) -> bool:
-        """Whether the whole of `path`, a normal one, fits."""
+        """Whether the whole of `path`, which is normalized, matches."""
         return self._regex.search(path)
 
 
 def _translate(glob: str) -> str:
-    """The regular expression of a glob, part by part."""
+    """Translate a glob to a regular expression, part by part."""
     parts = glob.split("/")
     result = ""
     for position, part in enumerate(parts):
         last = position == len(parts) - 1
         if part == "**":
             if last:
-                # `a/**`: everything below `a`, and `a`, so the slash before it is optional.
+                # `a/**` also matches `a`, so the slash is optional.
                 result = f"{result.removesuffix('/')}(?:/.*)?" if result else ".*"
             else:
                 result += "(?:[^/]+/)*" if position else "/?(?:[^/]+/)*"
@@ -132,7 +133,7 @@ def _parse_glob(text: str) -> Glob:
 
 
 def matches_glob(path: Any, glob: Any) -> bool:
-    """`path.like(glob)`. The glob is a `Glob` where it has been read at compile time."""
+    """`path.like(glob)`. The glob is a `Glob` if it was parsed at compile time."""
     if glob.__class__ is str:
         try:
             glob = _parse_glob(glob)

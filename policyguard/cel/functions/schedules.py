@@ -21,29 +21,29 @@ _MINUTES_PER_DAY: Final = 24 * 60
 
 
 class Schedule:
-    """Days of the week, hours, a time zone. Immutable.
+    """Days of the week, hours, and a time zone. Immutable.
 
-    Days are `Mon-Fri`, `Sat,Sun`, `Mon,Wed-Fri`, or left out for every day; a range may go over
-    the end of the week. Hours go from the first, inclusive, to the second, exclusive; `24:00` is
-    the end of the day. Where the second is the earlier one they go over midnight, and belong to
-    the day on which they begin. What counts is what clocks show in the zone.
+    Days are `Mon-Fri`, `Sat,Sun`, `Mon,Wed-Fri`, or omitted for every day; a range may wrap around
+    the week. Hours include the start and exclude the end; `24:00` is the end of the day. If the end
+    is before the start, the hours span midnight and belong to the day on which they begin. Times
+    are local clock times of the zone.
     """
 
     __slots__ = ("_days", "_from", "_to", "_zone", "text")
 
     def __init__(self, text: str) -> None:
-        """Read a schedule; `ValueError` says what is wrong with it."""
-        found = _SCHEDULE.fullmatch(text.strip())
-        if found is None:
-            raise ValueError("hours are written as `Mon-Fri 09:00-17:00 Europe/Berlin`")
+        """Parse a schedule; raise `ValueError` with the reason if it is invalid."""
+        match = _SCHEDULE.fullmatch(text.strip())
+        if match is None:
+            raise ValueError("write hours as `Mon-Fri 09:00-17:00 Europe/Berlin`")
         self.text = text
-        self._days = _parse_days(found["days"]) if found["days"] else frozenset(range(7))
-        self._from = _parse_minutes(found["from"])
-        self._to = _parse_minutes(found["to"])
+        self._days = _parse_days(match["days"]) if match["days"] else frozenset(range(7))
+        self._from = _parse_minutes(match["from"])
+        self._to = _parse_minutes(match["to"])
         if self._from == self._to or self._from == _MINUTES_PER_DAY:
             raise ValueError("the hours are empty: write `00:00-24:00` for the whole day")
         try:
-            self._zone = times.parse_zone(found["zone"])
+            self._zone = times.parse_zone(match["zone"])
         except OperationError as error:
             raise ValueError(str(error)) from None
 
@@ -72,7 +72,7 @@ def _parse_days(text: str) -> frozenset[int]:
 
 def _parse_day(name: str) -> int:
     if name.title() not in _DAYS:
-        raise ValueError(f"`{name}` is not a day: they are {', '.join(_DAYS)}")
+        raise ValueError(f"unknown day `{name}`; use {', '.join(_DAYS)}")
     return _DAYS.index(name.title())
 
 

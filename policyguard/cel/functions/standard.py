@@ -1,4 +1,4 @@
-"""What a function is to the checker, and the functions that every expression may use."""
+"""The functions that every expression may call."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from policyguard.engines.regex import Regex
 __all__ = ["STANDARD", "UNAVAILABLE", "Function"]
 
 UNAVAILABLE: Final = frozenset({"finds", "runs", "only_runs", "opaque", "sql"})
-"""Functions of the policy language that are not there yet; using one is an error that says so."""
+"""Functions of the policy language that are not implemented yet; using one is an error."""
 
 
 class Function(msgspec.Struct, frozen=True):
-    """One signature of a function, and what it does.
+    """One overload of a function: its signature and implementation.
 
-    `implementation` takes the receiver (if there is one) and the arguments. It returns a value of
-    the type `result` (that is relied on), and reports what it cannot do by a `ValueError` or
-    `TypeError`; anything that is not an error of that kind goes through to the caller.
+    `implementation` takes the receiver (if any) and the arguments. It returns a value of the type
+    `result`, which generated code relies on, and raises `ValueError` or `TypeError` for an invalid
+    argument; any other exception reaches the caller.
 
-    `constant` marks functions whose last argument must be a string literal. It is called with the
-    literal at compile time; a `ValueError` from it becomes a compile error at the argument. What it
-    returns, unless None, is passed to the implementation in place of the literal. With
-    `needs_literal` off, other arguments are allowed too, and passed as they are.
+    `prepare_literal` requires the last argument to be a string literal. It is called with the
+    literal at compile time; a `ValueError` becomes a compile error at the argument, and a result
+    other than None replaces the literal in calls. Without `requires_literal`, other arguments are
+    passed unchanged.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Function(msgspec.Struct, frozen=True):
     prepare_literal: Callable[[str], object] | None = None
     requires_literal: bool = True
     checks_operands: bool = False
-    """Whether the implementation itself checks the types of what it gets. For all others that is
-    done before the call, for strings, bytes, bools, numbers and times."""
+    """Whether the implementation checks the types of its operands. Otherwise generated code checks
+    strings, bytes, bools, numbers and times before the call."""
     is_linear: bool = True
-    """Whether it takes the longer the more it is given. In the body of a macro that is counted."""
+    """Whether the cost grows with the size of the operands. Inside a macro it is counted."""
 
     def __str__(self) -> str:
-        """The signature, as messages show it."""
+        """Format the signature for messages."""
         arguments = ", ".join(map(str, self.parameters))
         receiver = f"{self.receiver}." if self.receiver is not None else ""
         return f"{receiver}{self.name}({arguments})"
@@ -95,7 +95,7 @@ def _make_timestamp_getter(name: str) -> Callable[..., int]:
 
 
 def _make_getter(name: str) -> Callable[..., int]:
-    """A method that timestamps and durations both have."""
+    """Return a method that both timestamps and durations have."""
     of_timestamp = _make_timestamp_getter(name)
     unit = times.DURATION_GETTERS[name]
 
@@ -109,7 +109,7 @@ def _make_getter(name: str) -> Callable[..., int]:
 
 
 def _milliseconds(value: Any, *zone: Any) -> int:
-    """The milliseconds within the second, of a timestamp (the zone is no matter) or a duration."""
+    """Return the milliseconds within the second of a timestamp (in any zone) or a duration."""
     if value.__class__ is Duration and not zone:
         whole: int = abs(value.ns) // 1_000_000 % 1000
         return whole if value.ns >= 0 else -whole
@@ -213,4 +213,4 @@ _ALL: Final = (
 STANDARD: Final[tuple[Function, ...]] = tuple(
     msgspec.structs.replace(function, checks_operands=True) for function in _ALL
 )
-"""CEL's standard functions, its string extension, and those that policies need."""
+"""CEL's standard functions, its string extension, and the functions for policies."""

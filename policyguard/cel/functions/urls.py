@@ -1,7 +1,7 @@
 """Functions on URLs and e-mail addresses (POLICY_LANGUAGE §6).
 
-They raise `OperationError` for whatever two programs may read differently: a policy must not
-compare another host than the one that the tool will talk to.
+They raise `OperationError` for anything that two programs may read differently: a policy must
+compare the host that the tool will connect to.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["email_domain", "is_host_in", "is_private_url", "url_host"]
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)([^?#]*)")
 _AUTHORITY: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]@%\s]+)(?::([0-9]*))?")
-# Clients drop some of these before they read a URL, and keep others.
+# Some clients remove these from a URL, others do not.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]|^\s|\s$")
 _MAX_URL_LENGTH: Final = 64 * 1024
 _MAX_CACHED_LENGTH: Final = 500
-# Local parts as they are commonly written. `%` and `!` once routed mail; quotes hide an @.
+# Common local parts only: `%` and `!` used to route mail, and quotes may hide an @.
 _EMAIL_ADDRESS: Final = re.compile(
     r"([A-Za-z0-9.#$&'*+/=?^_`{|}~-]{1,64})@([^@\s,;:<>()\[\]\\\"]+)"
 )
@@ -39,9 +39,10 @@ def _invalid(message: str) -> OperationError:
 
 
 def url_host(url: Any) -> str:
-    """`url.host()`: in lower case, IDNA, addresses in their usual form; IPv6 in brackets.
+    """`url.host()`: in lower case, IDNA, addresses in canonical form, IPv6 in brackets.
 
-    Errs on what has no scheme and host, on userinfo, backslashes, control characters, escapes.
+    It is an error for a URL without scheme and host, and for userinfo, backslashes, control
+    characters and escapes.
     """
     if url.__class__ is not str:
         raise no_such_overload("host", url)
@@ -52,17 +53,17 @@ def _parse_host(url: str) -> str:
     if len(url) > _MAX_URL_LENGTH:
         raise _invalid("the URL is too long")
     if _CONTROL.search(url):
-        raise _invalid("the URL has control characters, or space around it")
-    found = _URL.match(url)
-    if found is None:
+        raise _invalid("the URL contains control characters or surrounding space")
+    match = _URL.match(url)
+    if match is None:
         raise _invalid("not a URL with a scheme and a host")
-    if "\\" in found[0]:
-        raise _invalid("the URL has a backslash")
-    authority = _AUTHORITY.fullmatch(found[1])
+    if "\\" in match[0]:
+        raise _invalid("the URL contains a backslash")
+    authority = _AUTHORITY.fullmatch(match[1])
     if authority is None:
-        raise _invalid("the URL has no plain host: userinfo, escapes or nothing at all")
+        raise _invalid("the URL has userinfo, escapes or no host")
     if authority[2] and (len(authority[2]) > 5 or int(authority[2]) > 65535):
-        raise _invalid("the URL has a port that does not exist")
+        raise _invalid("the URL has an invalid port")
     try:
         return normalize_host(authority[1])
     except HostError as error:
@@ -70,44 +71,45 @@ def _parse_host(url: str) -> str:
 
 
 _parse_host_cached: Final = lru_cache(maxsize=512)(_parse_host)
-"""Several rules judge the same URL of the same call."""
+"""Several rules evaluate the same URL of a call."""
 
 
 def is_host_in(url: Any, patterns: Any) -> bool:
-    """`url.host_in(list)`: the host is one of these, or below one given as `*.domain`.
+    """`url.host_in(list)`: the host is in the list, or below an entry `*.domain`.
 
-    Errs as `host` does, and on an entry that is no host: it could never match.
+    Fails as `host` does, and for an entry that is not a host, because it could never match.
     """
     if patterns.__class__ is not list and patterns.__class__ is not tuple:
         raise no_such_overload("host_in", url, patterns)
     name = url_host(url)
     try:
-        known = [normalize_host_pattern(pattern) for pattern in patterns]
+        normalized = [normalize_host_pattern(pattern) for pattern in patterns]
     except HostError as error:
         raise _invalid(str(error)) from None
-    return any(matches_host(name, pattern) for pattern in known)
+    return any(matches_host(name, pattern) for pattern in normalized)
 
 
 def is_private_url(url: Any) -> bool:
     """`url.private()`: the host is this machine, on the local network, or the cloud's metadata.
 
-    Errs as `host` does. No name is looked up: one that resolves to a private address is not found.
+    Fails as `host` does. Names are not looked up: one that resolves to a private address is not
+    found.
     """
     return is_private_host(url_host(url))
 
 
 def email_domain(address: Any) -> str:
-    """`address.email_domain()`: the domain of exactly one plain address, normal as a host.
+    """`address.email_domain()`: the domain of exactly one plain address, normalized as a host.
 
-    Errs on display names, lists, comments, quotes, and on domains that are addresses.
+    It is an error for display names, lists, comments, quotes, and numeric domains.
     """
     if address.__class__ is not str:
         raise no_such_overload("email_domain", address)
-    found = _EMAIL_ADDRESS.fullmatch(address) if len(address) <= 1000 else None
-    if found is None:
+    match = _EMAIL_ADDRESS.fullmatch(address) if len(address) <= 1000 else None
+    if match is None:
         raise _invalid("not exactly one plain e-mail address")
     try:
-        domain = normalize_host(found[2])
+        domain = normalize_host(match[2])
     except HostError as error:
         raise _invalid(str(error)) from None
     if domain.rpartition(".")[2].isdigit():

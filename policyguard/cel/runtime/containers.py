@@ -19,7 +19,7 @@ _SIZED: Final[frozenset[Any]] = frozenset({str, bytes, list, tuple, dict})
 def index(container: Any, key: Any) -> Any:
     """`container[key]`: an element of a list, or the value of a map.
 
-    A list takes an integer, or a double that is one (cel-spec tests `lists/index`).
+    A list takes an integer, or a double with an integer value (cel-spec tests `lists/index`).
     """
     container_class = container.__class__
     if container_class is dict:
@@ -34,7 +34,7 @@ def index(container: Any, key: Any) -> Any:
             raise no_such_overload("[]", container, key)
         if 0 <= position < len(container):
             return container[position]
-        message = f"there is no element {position} in a list of {len(container)}"
+        message = f"index {position} is out of range for a list of {len(container)}"
         raise OperationError("index-out-of-range", message)
     if isinstance(container, Mapping) and key.__class__ is str:
         return container[key]
@@ -57,27 +57,25 @@ def size(value: Any) -> int:
 
 
 def elements(container: Any) -> list[Any] | tuple[Any, ...] | dict[Any, Any]:
-    """What a macro with one variable visits: the elements of a list, the keys of a map."""
+    """Return what a macro with one variable visits: a list's elements or a map's keys."""
     if container.__class__ in (list, dict, tuple):
-        found: list[Any] | tuple[Any, ...] | dict[Any, Any] = container
-        return found
-    raise OperationError(
-        "no-such-overload",
-        f"a macro goes over a list or a map, not over {describe_type(container)}",
-    )
+        collection: list[Any] | tuple[Any, ...] | dict[Any, Any] = container
+        return collection
+    message = f"a macro needs a list or a map, not {describe_type(container)}"
+    raise OperationError("no-such-overload", message)
 
 
 def pairs(container: Any) -> Iterable[tuple[Any, Any]]:
-    """What a macro with two variables visits: index and element, or key and value."""
+    """Return what a macro with two variables visits: index and element, or key and value."""
     return container.items() if container.__class__ is dict else enumerate(container)
 
 
 def make_map(*parts: Any) -> dict[Any, Any]:
-    """The map of the keys and values that follow each other in `parts`.
+    """Build a map from alternating keys and values.
 
-    Keys are strings, bools and integers; a key that occurs twice is an error, and 1 and 1u are one
-    key (cel-spec langdef.md, "Map Creation Expressions"). A Python dict cannot tell `true` from 1:
-    a map that has both as keys is refused too.
+    Keys are strings, bools and integers. A duplicate key is an error, and 1 and 1u are the same key
+    (cel-spec langdef.md, "Map Creation Expressions"). A Python dict cannot hold both `true` and 1,
+    so such a map is rejected too.
     """
     result: dict[Any, Any] = {}
     for position in range(0, len(parts), 2):
@@ -97,7 +95,7 @@ def make_map(*parts: Any) -> dict[Any, Any]:
 
 
 def too_many_iterations() -> CelLimitError:
-    """The error that the macros of an expression visit too many elements."""
+    """Return the error for macros that visit too many elements."""
     return CelLimitError(
         "limit-iterations", f"the macros visit more than {COST_LIMITS.max_iterations} elements"
     )

@@ -1,7 +1,7 @@
 """CEL's conversions between types: `int(x)`, `string(x)` and the rest.
 
-cel-spec langdef.md, "Standard Definitions". Python's own conversions take more than CEL's: spaces,
-underscores between digits, digits of any script. The texts are therefore matched first.
+cel-spec langdef.md, "Standard Definitions". Python's conversions accept more than CEL's: spaces,
+underscores between digits, digits of any script. So the text is matched first.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
-def _out_of_range(what: str) -> OperationError:
-    return OperationError("overflow", f"the value does not fit into {what}")
+def _out_of_range(target: str) -> OperationError:
+    return OperationError("overflow", f"the value does not fit into {target}")
 
 
-def _invalid_text(what: str, text: str) -> OperationError:
-    return OperationError("invalid-argument", f"{quote_short(text)} is not {what}")
+def _invalid_text(target: str, text: str) -> OperationError:
+    return OperationError("invalid-argument", f"{quote_short(text)} is not {target}")
 
 
 def to_int(value: Any) -> int:
-    """`int(value)`. Doubles are cut towards zero; timestamps give whole seconds since 1970."""
+    """`int(value)`. Doubles are truncated; timestamps become whole seconds since 1970."""
     match value:
         case bool():
             raise no_such_overload("int", value)
@@ -62,7 +62,7 @@ def to_int(value: Any) -> int:
         case int():
             return value
         case float():
-            # The bounds themselves are excluded: no double next to them is sure to fit.
+            # The limits are excluded: the double nearest to INT_MAX is above it.
             if not -9.223372036854775808e18 < value < 9.223372036854775808e18:
                 raise _out_of_range("a 64-bit integer")
             return int(value)
@@ -80,7 +80,7 @@ def to_int(value: Any) -> int:
 
 
 def to_uint(value: Any) -> Uint:
-    """`uint(value)`. Doubles are cut towards zero."""
+    """`uint(value)`. Doubles are truncated."""
     match value:
         case bool():
             raise no_such_overload("uint", value)
@@ -134,9 +134,9 @@ def to_string(value: Any) -> str:
 
 
 def _format_double(value: float) -> str:
-    """The shortest text that reads as `value`, in the form of cel-go and cel-cpp.
+    """Format the shortest text that reads as `value`, in the form of cel-go and cel-cpp.
 
-    From a million on, and below a ten-thousandth, with an exponent; whole numbers without a point.
+    An exponent from a million on and below a ten-thousandth; integers without a point.
     """
     if math.isnan(value):
         return "NaN"
@@ -162,7 +162,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def to_bool(value: Any) -> bool:
-    """`bool(value)`: the strings that mean true and false."""
+    """`bool(value)`: the strings that denote true and false."""
     if value.__class__ is bool:
         return value is True
     if value.__class__ is str:

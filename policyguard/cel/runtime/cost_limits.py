@@ -1,8 +1,8 @@
-"""What one expression may cost. Documented, fixed, and never silent.
+"""Limits on the cost of one expression.
 
-The figures bound the author's mistakes at compile time (`source`, `depth`, `macro_nesting`) and
-hostile data at run time (the rest). Going over one at run time raises `CelLimitError`, which no
-`&&`, `||`, `?:` or macro absorbs: an expression that has not been decided must not look decided.
+The limits on source, depth and macro nesting apply at compile time, the rest to data at run time.
+Exceeding one at run time raises `CelLimitError`, which no `&&`, `||`, `?:` or macro absorbs: an
+undecided expression must not look decided.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["COST_LIMITS", "CostLimits"]
 
 
 class CostLimits(msgspec.Struct, frozen=True):
-    """The engine's limits. cel-spec asks for less than each of them (langdef.md, "Limits")."""
+    """The engine's limits. Each exceeds what cel-spec requires (langdef.md, "Limits")."""
 
     max_source_length: int = 8 * 1024
     """Code points of one expression."""
@@ -27,19 +27,19 @@ class CostLimits(msgspec.Struct, frozen=True):
     """Macros inside the bodies of macros. Each level multiplies the iterations."""
 
     max_iterations: int = 10_000
-    """Elements that all macros of one evaluation visit. A macro counts its list in full, even
-    when it stops early, so that the limit depends on the size of the data and not on its order."""
+    """Elements that all macros of one evaluation visit. A macro counts its whole list even if it
+    stops early, so that the limit depends on the size of the data and not on its order."""
 
     max_compared_elements: int = 100_000
-    """Elements that one comparison of lists or maps visits. This is also what ends the
-    comparison of data that contains itself."""
+    """Elements that one comparison of lists or maps visits. It also ends comparisons of cyclic
+    data."""
 
     max_read_elements: int = 1_000_000
-    """Elements that operators and functions inside macros read in one evaluation, besides those
-    that the macros visit: of lists that are searched, compared, joined or built."""
+    """Elements that operators and functions inside macros read in one evaluation, besides those the
+    macros visit: of lists that are searched, compared, joined or built."""
 
     characters_per_element: int = 64
-    """Code points (or bytes) that count as one of these elements."""
+    """Code points (or bytes) of text that count as one read element."""
 
     max_string_length: int = 1024 * 1024
     """Code points (or bytes) of a string that an expression builds."""

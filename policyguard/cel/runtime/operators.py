@@ -1,12 +1,11 @@
 """CEL's operators on plain Python values.
 
-Plain means `None`, `bool`, `int`, `Uint`, `float`, `str`, `bytes`, `list` (or `tuple`), `dict`,
-`Timestamp`, `Duration`. Two traps of Python decide how this module is written: `True == 1`, while
-CEL's `true == 1` is false, so classes are compared before values; and a container's `==` and `in`
-take an element for equal to itself, while NaN is not.
+Two traps of Python shape this module: `True == 1`, while CEL's `true == 1` is false, so classes are
+compared before values; and a container's `==` and `in` treat an element as equal to itself, while
+NaN is not.
 
-What an operator is not defined for raises `OperationError`. The rules are those of cel-spec
-langdef.md, "Operators" and "Equality".
+An undefined operation raises `OperationError`. The rules are those of cel-spec langdef.md,
+"Operators" and "Equality".
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ _KEY_CLASSES: Final = frozenset({str, bool, int, Uint, float})
 _LIST_CLASSES: Final = frozenset({list, tuple})
 
 ChargeReads = Callable[[int], None]
-"""Counts elements that are about to be read, and raises where they are too many."""
+"""Counts elements before they are read, and raises if there are too many."""
 
 
 def equals(left: Any, right: Any, charge: ChargeReads | None = None) -> bool:
-    """`left == right`. Values of types that have nothing in common are not equal, and no error.
+    """`left == right`. Values of unrelated types are not equal, which is not an error.
 
-    `draw` is told of the elements of containers before they are compared.
+    `charge` receives the number of elements before containers are compared.
     """
     left_class = left.__class__
     right_class = right.__class__
@@ -73,7 +72,7 @@ def equals(left: Any, right: Any, charge: ChargeReads | None = None) -> bool:
 
 
 def _equal_numbers(left: Any, right: Any) -> bool:
-    """Numbers of different types, by value; beside a double the other is made one too.
+    """Compare numbers of different types by value; beside a double, convert the other to one.
 
     Python would compare exactly. The specification's tests have 9223372036854775807 and
     9223372036854775808.0 equal (`comparisons/lte_literal/lte_dyn_int_big_lossy_double`).
@@ -85,7 +84,7 @@ def _equal_numbers(left: Any, right: Any) -> bool:
 
 
 def _equal_containers(left: Any, right: Any, charge: ChargeReads | None) -> bool:
-    """Deep equality without recursion, so that neither depth nor a cycle can break it."""
+    """Compare deeply without recursion, so that neither depth nor a cycle exhausts the stack."""
     remaining = COST_LIMITS.max_compared_elements
     pending = [(left, right)]
     while pending:
@@ -108,30 +107,30 @@ def _equal_containers(left: Any, right: Any, charge: ChargeReads | None) -> bool
                 pairs.append((value, right[key]))
         else:
             pairs = list(zip(left, right, strict=True))
-        for one, other in pairs:
-            one_class = one.__class__
+        for item, other in pairs:
+            item_class = item.__class__
             other_class = other.__class__
-            if one_class is dict or one_class in _LIST_CLASSES:
-                if one_class is other_class or (
-                    one_class in _LIST_CLASSES and other_class in _LIST_CLASSES
+            if item_class is dict or item_class in _LIST_CLASSES:
+                if item_class is other_class or (
+                    item_class in _LIST_CLASSES and other_class in _LIST_CLASSES
                 ):
-                    pending.append((one, other))
+                    pending.append((item, other))
                 else:
                     return False
-            elif one_class is other_class:
-                if one != other:
+            elif item_class is other_class:
+                if item != other:
                     return False
             elif (
-                one_class not in _NUMBER_CLASSES
+                item_class not in _NUMBER_CLASSES
                 or other_class not in _NUMBER_CLASSES
-                or not _equal_numbers(one, other)
+                or not _equal_numbers(item, other)
             ):
                 return False
     return True
 
 
 def has_key(mapping: dict[Any, Any], key: Any) -> bool:
-    """Whether `key` is a key of `mapping`: numbers by value, `true` never the same as 1."""
+    """Whether `key` is a key of `mapping`: numbers by value, but `true` never equals 1."""
     key_class = key.__class__
     if key_class is str:
         return key in mapping
@@ -145,7 +144,7 @@ def has_key(mapping: dict[Any, Any], key: Any) -> bool:
 
 
 def is_in(element: Any, container: Any, charge: ChargeReads | None = None) -> bool:
-    """`element in container`: an element of a list, or a key of a map. `draw` as in `equals`."""
+    """`element in container`: an element of a list, or a key of a map. `charge` as in `equals`."""
     if container.__class__ is list or container.__class__ is tuple:
         if element.__class__ is str:
             return element in container
@@ -310,14 +309,14 @@ def not_(value: Any) -> bool:
 
 
 def reject_non_bool(value: Any) -> bool:
-    """Refuse what stands where a condition must stand."""
+    """Raise for a condition that is not bool."""
     raise OperationError(
-        "no-such-overload", f"a condition must be true or false, not {describe_type(value)}"
+        "no-such-overload", f"a condition must be bool, not {describe_type(value)}"
     )
 
 
 def check_string_length(size: int) -> None:
-    """Refuse to build a string or bytes longer than the bound."""
+    """Refuse to build a string or bytes longer than the limit."""
     if size > COST_LIMITS.max_string_length:
         raise CelLimitError(
             "limit-string",
@@ -326,7 +325,7 @@ def check_string_length(size: int) -> None:
 
 
 def check_list_length(count: int) -> None:
-    """Refuse to build a list longer than the bound."""
+    """Refuse to build a list longer than the limit."""
     if count > COST_LIMITS.max_list_length:
         raise CelLimitError(
             "limit-elements",

@@ -1,7 +1,7 @@
-"""What operators and functions inside macros read, so that no loop multiplies hostile data.
+"""Counts what operators and functions inside macros read.
 
-Once, each reads no more than its data is long, and that is bounded where the data comes from. In a
-macro's body it may read the same data at every element.
+Outside macros each reads its data once, and the source of the data limits its size. A macro's body
+may read the same data at every element, so reads there are counted.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _SIZED: Final[frozenset[Any]] = _TEXTS | {list, tuple, dict}
 
 
 class ReadMeter:
-    """Counts the elements that the macros' bodies of one evaluation read, up to `BOUNDS.read`.
+    """Counts the elements that macro bodies read in one evaluation, up to the limit.
 
-    Generated code calls through it what takes the longer the more it is given, but for orderings,
-    equality and prefixes of texts: these are compared as fast as memory is read.
+    Generated code routes every call through it whose cost grows with its operands, except
+    orderings, equality and prefixes of strings, which run at the speed of memory.
     """
 
     __slots__ = ("_remaining",)
@@ -32,16 +32,14 @@ class ReadMeter:
         self._remaining = COST_LIMITS.max_read_elements
 
     def charge(self, elements: int) -> None:
-        """Count elements, before they are read."""
+        """Count elements before they are read."""
         self._remaining -= elements
         if self._remaining < 0:
-            raise CelLimitError(
-                "limit-read",
-                f"the bodies of macros read more than {COST_LIMITS.max_read_elements} elements",
-            )
+            message = f"macros read more than {COST_LIMITS.max_read_elements} elements"
+            raise CelLimitError("limit-read", message)
 
-    def run(self, function: Callable[..., Any], *operands: Any) -> Any:
-        """Call a function that reads its operands once, and makes its result."""
+    def call(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Call a function that reads its operands once and builds its result."""
         for operand in operands:
             if operand.__class__ in _SIZED:
                 self._charge_size(operand)
@@ -55,7 +53,7 @@ class ReadMeter:
         return operators.equals(left, right, self.charge)
 
     def is_in(self, element: Any, container: Any) -> bool:
-        """`element in container`. A list counts in full, even where the search stops early."""
+        """`element in container`. A list counts in full even if the search stops early."""
         if container.__class__ is list or container.__class__ is tuple:
             self.charge(len(container))
         return operators.is_in(element, container, self.charge)

@@ -1,4 +1,4 @@
-"""The names that generated functions may use, and how they report errors."""
+"""The names available to generated functions, and how they report errors."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ ERRORS: Final = (
     ZeroDivisionError,
     OverflowError,
 )
-"""What `&&`, `||`, `all` and `exists` absorb. Generated code lets Python itself find most errors:
-a subscript raises `KeyError` for a field that is not there and `TypeError` for what is no map."""
+"""What `&&`, `||`, `all` and `exists` absorb. Python itself raises most of them: a subscript raises
+`KeyError` for a missing field and `TypeError` for a value that is not a map."""
 
 UNDECIDED: Final = (*ERRORS, CelLimitError)
-"""Why a condition has no value."""
+"""The errors that leave a condition without a value."""
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
-    """Kind and message of an error that was raised where an operator may absorb it.
+    """Return the kind and message of an error that an operator may absorb.
 
-    A tuple, because an exception kept in a variable keeps the frame alive that keeps it.
+    A tuple, because an exception kept in a variable keeps its own frame alive.
     """
     if isinstance(error, OperationError):
         return error.kind, str(error)
     if isinstance(error, KeyError):
         key = error.args[0] if error.args else ""
-        return "no-such-key", f"there is no {quote_short(str(key))}"
+        return "no-such-key", f"no such key: {quote_short(str(key))}"
     if isinstance(error, AttributeError) and error.name in _CEL_METHODS:
         message = f"`{_CEL_METHODS[error.name]}` is not defined for {describe_type(error.obj)}"
         return "no-such-overload", message
     if isinstance(error, TypeError | AttributeError):
-        # What Python says about its own subscripts means nothing to an author.
-        subscript = any(word in str(error) for word in ("subscript", "indices", "index"))
-        what = "a field is read of what is no map" if subscript else "an operand has a wrong type"
-        return "no-such-overload", what
+        # Python's messages about its own subscripts do not help an author.
+        if any(word in str(error) for word in ("subscript", "indices", "index")):
+            return "no-such-overload", "only a map has fields"
+        return "no-such-overload", "an operand has the wrong type"
     return "invalid-argument", str(error)[:200]
 
 
-# Methods of Python that generated code calls without knowing what they are called on.
+# CEL names of the Python methods that generated code calls on operands of any type.
 _CEL_METHODS: Final = {"startswith": "startsWith", "endswith": "endsWith", "encode": "matches"}
 
 
-def absorbed_error(why: tuple[str, str]) -> OperationError:
-    """The error that `reason` has taken down."""
-    return OperationError(*why)
+def absorbed_error(description: tuple[str, str]) -> OperationError:
+    """Return the error that `describe_error` described."""
+    return OperationError(*description)
 
 
-def raise_undeclared(what: str) -> Any:
-    """Stands for a name that is not declared, in expressions compiled without checking."""
-    raise OperationError("undeclared-reference", f"`{what}` is not declared")
+def raise_undeclared(name: str) -> Any:
+    """Raise for an undeclared name, in expressions compiled without checking."""
+    raise OperationError("undeclared-reference", f"`{name}` is not declared")
 
 
 def require_class(classes: frozenset[type], value: Any) -> Any:
-    """`value`, if it is of one of the classes: an argument of a function that relies on them."""
+    """Return `value`, the argument of a function that relies on its class, or raise."""
     if value.__class__ in classes:
         return value
     raise OperationError("no-such-overload", f"an argument cannot be a {describe_type(value)}")
@@ -76,7 +76,7 @@ Signature = tuple[frozenset[type] | None, ...]
 
 
 def dispatch(overloads: tuple[tuple[Signature, Callable[..., Any]], ...]) -> Callable[..., Any]:
-    """One function out of several that differ in the classes of their operands."""
+    """Return one function that selects among overloads by the classes of the operands."""
 
     def call(*operands: Any) -> Any:
         for signature, implementation in overloads:
@@ -94,16 +94,16 @@ def dispatch(overloads: tuple[tuple[Signature, Callable[..., Any]], ...]) -> Cal
 RUNTIME: Final[MappingProxyType[str, Any]] = MappingProxyType(
     {
         "ERRORS": ERRORS,
-        "Meter": ReadMeter,
+        "ReadMeter": ReadMeter,
         "UNDECIDED": UNDECIDED,
+        "absorbed_error": absorbed_error,
         "add": operators.add,
         "contains": strings.contains,
+        "describe_error": describe_error,
         "divide": operators.divide,
         "elements": containers.elements,
         "ends_with": strings.ends_with,
         "equals": operators.equals,
-        "expect": require_class,
-        "failed": absorbed_error,
         "greater": operators.greater,
         "greater_or_equal": operators.greater_or_equal,
         "has_field": containers.has_field,
@@ -117,15 +117,14 @@ RUNTIME: Final[MappingProxyType[str, Any]] = MappingProxyType(
         "multiply": operators.multiply,
         "negate": operators.negate,
         "not_": operators.not_,
-        "not_bool": operators.reject_non_bool,
         "pairs": containers.pairs,
-        "reason": describe_error,
+        "raise_undeclared": raise_undeclared,
+        "reject_non_bool": operators.reject_non_bool,
+        "require_class": require_class,
         "size": containers.size,
         "starts_with": strings.starts_with,
         "subtract": operators.subtract,
         "too_many_iterations": containers.too_many_iterations,
-        "undeclared": raise_undeclared,
-        # Classes, under the names that CEL gives them: generated code compares classes often.
         "bool": bool,
         "bytes": bytes,
         "dict": dict,
@@ -135,4 +134,4 @@ RUNTIME: Final[MappingProxyType[str, Any]] = MappingProxyType(
         "str": str,
     }
 )
-"""The global names of every generated function. It gets no builtins besides these."""
+"""The global names of every generated function. It has no other builtins."""

@@ -2,7 +2,7 @@
 
 `contains`, `startsWith`, `endsWith` are CEL's own (cel-spec langdef.md, "Standard Definitions");
 the rest are the specification's string extension (cel-spec tests `string_ext`), without `format`
-and `quote`. What they build is bounded by `bounds`.
+and `quote`. Results are limited by `cost_limits`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 _OMITTED: Final = object()
-"""Stands for an argument that is not there: None would be CEL's null."""
+"""Marks an omitted argument: None would be CEL's null."""
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
-# Unicode's White_Space property. Python's own `strip` also takes the separators U+001C to U+001F.
+# Unicode's White_Space property. Python's `strip` also removes the separators U+001C to U+001F.
 _WHITE_SPACE: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
@@ -56,7 +56,7 @@ def _require_position(name: str, value: Any) -> int:
 
 
 def _out_of_range(position: int, text: str) -> OperationError:
-    message = f"{position} is not a position in a string of {len(text)}"
+    message = f"position {position} is out of range for a string of {len(text)}"
     return OperationError("index-out-of-range", message)
 
 
@@ -79,13 +79,13 @@ def ends_with(text: Any, suffix: Any) -> bool:
 
 
 def lower_ascii(text: Any) -> str:
-    """`text.lowerAscii()`: A to Z in lower case, everything else as it is."""
+    """`text.lowerAscii()`: only A to Z become lower case."""
     _require_strings("lowerAscii", text)
     return str(text.lower() if text.isascii() else text.translate(_LOWER))
 
 
 def upper_ascii(text: Any) -> str:
-    """`text.upperAscii()`: a to z in upper case, everything else as it is."""
+    """`text.upperAscii()`: only a to z become upper case."""
     _require_strings("upperAscii", text)
     return str(text.upper() if text.isascii() else text.translate(_UPPER))
 
@@ -105,10 +105,10 @@ def reverse(text: Any) -> str:
 def char_at(text: Any, position: Any) -> str:
     """`text.charAt(position)`; empty at the very end."""
     _require_strings("charAt", text)
-    at = _require_position("charAt", position)
-    if not 0 <= at <= len(text):
-        raise _out_of_range(at, text)
-    return str(text[at : at + 1])
+    index = _require_position("charAt", position)
+    if not 0 <= index <= len(text):
+        raise _out_of_range(index, text)
+    return str(text[index : index + 1])
 
 
 def substring(text: Any, start: Any, end: Any = _OMITTED) -> str:
@@ -120,12 +120,13 @@ def substring(text: Any, start: Any, end: Any = _OMITTED) -> str:
         if not 0 <= position <= len(text):
             raise _out_of_range(position, text)
     if first > last:
-        raise OperationError("index-out-of-range", f"a substring from {first} to {last}")
+        message = f"a substring cannot go from {first} to {last}"
+        raise OperationError("index-out-of-range", message)
     return str(text[first:last])
 
 
 def index_of(text: Any, part: Any, offset: Any = 0) -> int:
-    """`text.indexOf(part)` or `text.indexOf(part, offset)`; -1 where it does not occur."""
+    """`text.indexOf(part)` or `text.indexOf(part, offset)`; -1 if absent."""
     _require_strings("indexOf", text, part)
     first = _require_position("indexOf", offset)
     if not 0 <= first <= len(text):
@@ -134,7 +135,7 @@ def index_of(text: Any, part: Any, offset: Any = 0) -> int:
 
 
 def last_index_of(text: Any, part: Any, offset: Any = _OMITTED) -> int:
-    """`text.lastIndexOf(part)`, or the last that begins at `offset` or before; -1 for none."""
+    """`text.lastIndexOf(part)`, or the last one that begins at `offset` or before; -1 if absent."""
     _require_strings("lastIndexOf", text, part)
     last = len(text) if offset is _OMITTED else _require_position("lastIndexOf", offset)
     if not 0 <= last <= len(text):
@@ -154,7 +155,7 @@ def replace(text: Any, old: Any, new: Any, count: Any = -1) -> str:
 
 
 def split(text: Any, separator: Any, count: Any = -1) -> list[str]:
-    """`text.split(separator)`, or into `count` parts at most; an empty separator splits all."""
+    """`text.split(separator)`, or into `count` parts at most; without separator, everywhere."""
     _require_strings("split", text, separator)
     limit = _require_position("split", count)
     if limit == 0:
@@ -172,7 +173,7 @@ def split(text: Any, separator: Any, count: Any = -1) -> list[str]:
 
 
 def join(parts: Any, separator: Any = "") -> str:
-    """`parts.join()` or `parts.join(separator)`: a list of strings as one."""
+    """`parts.join()` or `parts.join(separator)`."""
     _require_strings("join", separator)
     if parts.__class__ is not list and parts.__class__ is not tuple:
         raise no_such_overload("join", parts)

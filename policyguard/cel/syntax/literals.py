@@ -1,10 +1,10 @@
-r"""String, bytes and quoted-name literals, read before cel-python's parser sees the source.
+r"""String, bytes and quoted-name literals, decoded before cel-python's parser sees the source.
 
-cel-python reads literals with regular expressions that try `\a` as one escape or as two letters:
-an unterminated literal with thirty escapes takes minutes. It also takes a backslash in a raw
-string for an escape, leaves invalid escapes in place, loses the place of `true` and `false`, and
-does not know names quoted with backticks. So literals are found and decoded here, and the parser
-gets a source of the same length in which each is replaced by a plain placeholder.
+cel-python's lexer uses regular expressions that try `\a` as one escape or as two letters: an
+unterminated literal with thirty escapes takes minutes. It also treats a backslash in a raw string
+as an escape, keeps invalid escapes, loses the position of `true` and `false`, and rejects names in
+backticks. So literals are decoded here, and the parser gets a source of the same length with
+placeholders in their place.
 
 Escapes are those of cel-spec langdef.md, "String and Bytes Values".
 """
@@ -12,15 +12,14 @@ Escapes are those of cel-spec langdef.md, "String and Bytes Values".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from policyguard.cel.syntax.tree import TextSpan
+from policyguard.cel.syntax.tree import Report, TextSpan
 
 __all__ = ["Literals", "QuotedName", "read_literals"]
 
-# The stdlib's `re` may read the source: alternatives here exclude each other, so each is linear.
+# Python's `re` is safe here: the alternatives are exclusive, so matching is linear.
 _OPENING: Final = re.compile(
     r"//[^\n]*"
     r"|(?P<bytes>[bB]?)(?P<raw>[rR]?)(?P<quote>\"\"\"|'''|\"|')"
@@ -68,21 +67,19 @@ class QuotedName:
 
 @dataclass(frozen=True, slots=True)
 class Literals:
-    """The literals of one source by where they begin, and the source without them."""
+    """The literals of one source by start offset, and the source with them masked."""
 
     masked_source: str
     values: dict[int, str | bytes | bool | QuotedName]
     is_complete: bool
-    """Whether all of the source could be read. If not, what the parser says about it is no news."""
+    """Whether the whole source was read. If not, later syntax errors only follow from the first."""
 
 
-def read_literals(
-    source: str, report: Callable[[str, str, TextSpan, str | None], None]
-) -> Literals:
+def read_literals(source: str, report: Report) -> Literals:
     """Find and decode every literal of `source`.
 
-    `report(code, message, span, help)` is told of each that cannot be read. It has no value then,
-    but is masked all the same; one that is not closed goes to the end of the source.
+    Calls `report` for each one that is invalid; it has no value then, but is masked all the same.
+    An unclosed literal extends to the end of the source.
     """
     complete = True
     if (surrogate := _SURROGATE.search(source)) is not None:
@@ -110,7 +107,7 @@ def read_literals(
             copied = position
             continue
         if (quote := opening["quote"]) is None:
-            report("syntax", "a name in backticks is not closed", TextSpan(start, position), None)
+            report("syntax", "unterminated name in backticks", TextSpan(start, position), None)
             complete = False
             masked += (source[copied:start], "_")
             copied = position
@@ -118,7 +115,7 @@ def read_literals(
         raw = bool(opening["raw"])
         closing = _CLOSING[quote, raw].match(source, position)
         if closing is None:
-            report("syntax", "the string is not closed", TextSpan(start, position), None)
+            report("syntax", "unterminated string", TextSpan(start, position), None)
             complete = False
             masked += (source[copied:start], '"', "_" * (len(source) - start - 2), '"')
             copied = len(source)
@@ -138,22 +135,22 @@ def _decode_body(
     start: int,
     raw: bool,
     is_bytes: bool,
-    report: Callable[[str, str, TextSpan, str | None], None],
+    report: Report,
 ) -> str | bytes | None:
-    """The value of a literal whose text between the quotes is `body`, standing at `start`."""
+    """Decode a literal whose text between the quotes is `body`, at offset `start`."""
     if raw or "\\" not in body:
         return body.encode("utf-8", "replace") if is_bytes else body
-    good = True
+    valid = True
 
-    def bad(escape: re.Match[str], why: str) -> str:
-        nonlocal good
-        good = False
+    def reject(escape: re.Match[str], reason: str) -> str:
+        nonlocal valid
+        valid = False
         help_ = "write `\\\\` for a backslash, or a raw string such as r'\\d+'"
         span = TextSpan(start + escape.start(), start + escape.end())
-        report("bad-escape", f"`{escape[0]}` {why}", span, help_)
+        report("bad-escape", f"`{escape[0]}` {reason}", span, help_)
         return ""
 
-    def decoded(escape: re.Match[str]) -> str:
+    def decode(escape: re.Match[str]) -> str:
         match escape.lastgroup:
             case "letter":
                 return _LETTER_ESCAPES.get(escape["letter"], escape["letter"])
@@ -162,21 +159,22 @@ def _decode_body(
             case "u" | "U" if not is_bytes:
                 code_point = int(escape["u"] or escape["U"], 16)
                 if code_point > 0x10FFFF or 0xD800 <= code_point <= 0xDFFF:
-                    return bad(escape, "is not a Unicode code point")
+                    return reject(escape, "is not a Unicode code point")
                 return chr(code_point)
             case _:
                 kind = "bytes" if is_bytes else "a string"
-                return bad(escape, f"is not an escape in {kind}")
+                return reject(escape, f"is not an escape in {kind}")
 
     if not is_bytes:
-        text = _ESCAPE.sub(decoded, body)
-        return text if good else None
-    # In bytes an escape stands for one byte, and any other letter for its UTF-8 encoding.
-    pieces: list[bytes] = []
+        text = _ESCAPE.sub(decode, body)
+        return text if valid else None
+    # In bytes an escape is one byte, and any other character its UTF-8 encoding. A lone surrogate,
+    # which has none, is reported elsewhere.
+    chunks: list[bytes] = []
     copied = 0
     for escape in _ESCAPE.finditer(body):
-        plain = body[copied : escape.start()].encode(errors="replace")  # told already, if it errs
-        pieces += (plain, decoded(escape).encode("latin-1"))
+        chunks.append(body[copied : escape.start()].encode(errors="replace"))
+        chunks.append(decode(escape).encode("latin-1"))
         copied = escape.end()
-    pieces.append(body[copied:].encode(errors="replace"))
-    return b"".join(pieces) if good else None
+    chunks.append(body[copied:].encode(errors="replace"))
+    return b"".join(chunks) if valid else None

@@ -1,7 +1,7 @@
-"""Which names are macros, and which cannot be names at all.
+"""Macros and reserved words.
 
-One variable: cel-spec langdef.md, "Macros". Two: cel-spec tests/simple/testdata/macros2.textproto,
-where the first is the index of an element, or the key of an entry.
+With one variable: cel-spec langdef.md, "Macros". With two: cel-spec
+tests/simple/testdata/macros2.textproto, where the first is an element's index or an entry's key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MacroKind = Literal["all", "exists", "exists_one", "filter", "map", "transformLi
 
 
 class Macro(msgspec.Struct, frozen=True):
-    """What a macro does, and what its arguments are: variables, a condition, a result."""
+    """What a macro computes, and its arguments: variables, a condition, a result."""
 
     kind: MacroKind
     variable_count: int
@@ -66,4 +66,4 @@ RESERVED_WORDS: Final = frozenset(
         "while",
     }
 )
-"""cel-spec langdef.md, "Syntax": not variables, though fields and functions may be called so."""
+"""cel-spec langdef.md, "Syntax": invalid as variables, valid as fields and functions."""

@@ -1,11 +1,11 @@
-"""The text of an expression → its tree. The only module that imports cel-python (`celpy`).
+"""Source text to a syntax tree. The only module that imports cel-python (`celpy`).
 
-cel-python gives a concrete syntax tree with ten levels between an expression and a name; here it
-becomes the tree of `tree.py`, with macros expanded and the bounds on depth applied. What surprised
-us about cel-python 0.5: see `literals.py` for its lexer; besides, importing it takes 90 ms (so it
-is imported when the first expression is compiled), making an `Environment` raises the
-interpreter's recursion limit (parsing does not need that: it is put back), reserved words and
-`x{a: 1}` parse without complaint, and `1.` is a number to it.
+cel-python's concrete syntax tree has ten levels between an expression and a name. This module
+reduces it to the tree of `tree.py`, with macros expanded and depth limited. Surprises of cel-python
+0.5, besides its lexer (see `literals.py`): importing it takes 90 ms, so it is imported at the first
+compilation; creating an `Environment` raises the interpreter's recursion limit, which is restored
+because parsing does not need it; reserved words and `x{a: 1}` parse without an error, and `1.` is a
+number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from policyguard.cel.runtime.cost_limits import COST_LIMITS
@@ -35,6 +35,7 @@ from policyguard.cel.syntax.tree import (
     Logic,
     MapLiteral,
     Operator,
+    Report,
     Select,
     TextSpan,
     Unary,
@@ -45,10 +46,7 @@ from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX
 if TYPE_CHECKING:
     from lark import Token, Tree
 
-__all__ = ["Report", "parse"]
-
-Report = Callable[[str, str, TextSpan, str | None], None]
-"""Takes a problem: its code, its message, its place, and help or None."""
+__all__ = ["parse"]
 
 _PASS_THROUGH_RULES: Final = frozenset(
     {
@@ -90,14 +88,14 @@ _HELP_BY_WORD: Final = {
 }
 
 _POLICY_DURATION: Final = re.compile(r"(?<![\w.])([0-9]{1,9})(ms|[smhd])\Z")
-"""A time as the rest of a policy has it."""
+"""A duration as policies write it outside CEL."""
 
 _lock = threading.Lock()
 _environment: Any = None
 
 
 def _replace_lock() -> None:
-    """The lock may be held by a thread that a forked child has not."""
+    """Replace the lock in a forked child: a thread that does not exist there may hold it."""
     global _lock
     _lock = threading.Lock()
 
@@ -106,32 +104,33 @@ os.register_at_fork(after_in_child=_replace_lock)
 
 
 def parse(source: str, report: Report) -> Expr | None:
-    """The tree of `source`, or None where it is not CEL at all.
+    """Parse `source`; return None if it is not CEL at all.
 
-    Every mistake goes to `report(code, message, span, help)`; the tree has `Broken` in its place.
+    Every problem goes to `report(code, message, span, help)`, and a `BadExpr` takes its place in
+    the tree.
     """
     if len(source) > COST_LIMITS.max_source_length:
-        message = f"the expression has {len(source)} characters; {COST_LIMITS.max_source_length} are allowed"
+        allowed = f"{COST_LIMITS.max_source_length} are allowed"
+        message = f"the expression has {len(source)} characters; {allowed}"
         report("too-long", message, TextSpan(0, len(source)), None)
         return None
     literals = read_literals(source, report)
-    concrete = _parse_concrete_tree(
-        source, literals.masked_source, report if literals.is_complete else _ignore_problem
-    )
-    return None if concrete is None else _TreeBuilder(literals.values, report).read(concrete, 1)
+    report_syntax = report if literals.is_complete else _ignore_problem
+    concrete = _parse_concrete_tree(source, literals.masked_source, report_syntax)
+    return None if concrete is None else _TreeBuilder(literals.values, report).build(concrete, 1)
 
 
 def _ignore_problem(code: str, message: str, span: TextSpan, help_: str | None) -> None:
-    """Swallow a syntax error that only follows from a literal that could not be read."""
+    """Drop a syntax error that only follows from an unreadable literal."""
 
 
 def _parse_concrete_tree(source: str, masked: str, report: Report) -> Tree[Token] | None:
     global _environment
-    import celpy  # 90 ms, which a run without any expression need not pay
+    import celpy  # 90 ms, only for runs that compile an expression
     from celpy.celparser import CELParseError
 
     try:
-        # The parser keeps the text that it reads as an attribute: one at a time.
+        # The parser stores its input in an attribute, so threads take turns.
         with _lock:
             if _environment is None:
                 limit = sys.getrecursionlimit()
@@ -147,10 +146,10 @@ def _parse_concrete_tree(source: str, masked: str, report: Report) -> Tree[Token
 
 
 def _report_syntax(error: Any, source: str, report: Report) -> None:
-    """Say where lark's `UnexpectedToken` or `UnexpectedCharacters` stands, and what may help."""
+    """Report lark's `UnexpectedToken` or `UnexpectedCharacters` with its position and a hint."""
     token = getattr(error, "token", None)
     if token is not None and token.start_pos is None and token.type != "$END":
-        # The lexer could not go on (`1utrue`): its own complaint, behind the parser's, has a place.
+        # A lexer error (`1utrue`) is the context of the parser's, and has the position.
         error, token = error.__context__, None
     if token is not None and token.type != "$END":
         start, word = token.start_pos, source[token.start_pos : token.end_pos]
@@ -159,13 +158,13 @@ def _report_syntax(error: Any, source: str, report: Report) -> None:
         word = source[start]
     else:
         end = len(source.rstrip())
-        what = "the expression is empty" if not end else "the expression ends too early"
-        report("syntax", what, TextSpan(end, end + 1), None)
+        message = "the expression is empty" if not end else "unexpected end of expression"
+        report("syntax", message, TextSpan(end, end + 1), None)
         return
     help_ = _HELP_BY_WORD.get(word)
     before = source[:start].split()
     if help_ is None and before and before[-1] in _HELP_BY_WORD:
-        # `not x`: the parser takes `not` for a name, and stumbles over what follows.
+        # `not x`: the parser reads `not` as a name and fails at the next token.
         word = before[-1]
         start = source.rindex(word, 0, start)
         help_ = _HELP_BY_WORD[word]
@@ -174,15 +173,15 @@ def _report_syntax(error: Any, source: str, report: Report) -> None:
         and (span := _POLICY_DURATION.search(source, 0, start + len(word))) is not None
     ):
         count, unit = span.groups()
-        written = f"{24 * int(count)}h" if unit == "d" else span[0]
-        help_ = f"write `duration('{written}')`"
+        duration = f"{24 * int(count)}h" if unit == "d" else span[0]
+        help_ = f"write `duration('{duration}')`"
     printable = word if word.isprintable() else word.encode("unicode_escape").decode("ascii")
     shown = "a string" if word[0] in "\"'" else f"`{printable}`"
     report("syntax", f"unexpected {shown}", TextSpan(start, start + len(word)), help_)
 
 
 class _TreeBuilder:
-    """Reads one concrete tree. Recursion is as deep as the tree of ours: at most `BOUNDS.depth`."""
+    """Converts one concrete tree. Recursion is limited by `COST_LIMITS.max_depth`."""
 
     def __init__(
         self, literals: dict[int, str | bytes | bool | QuotedName], report: Report
@@ -192,7 +191,7 @@ class _TreeBuilder:
         self.nesting = 0
         self.too_deep = False
 
-    def read(self, tree: Tree[Token], depth: int) -> Expr:
+    def build(self, tree: Tree[Token], depth: int) -> Expr:
         while len(tree.children) == 1 and tree.data in _PASS_THROUGH_RULES:
             tree = tree.children[0]  # type: ignore[assignment]  # these rules have rules below them
         span = _tree_span(tree)
@@ -202,28 +201,29 @@ class _TreeBuilder:
                 message = f"the expression is nested deeper than {COST_LIMITS.max_depth} levels"
                 self.report("too-deep", message, span, None)
             return BadExpr(span)
-        kind: str = tree.data
-        node: Expr = getattr(self, f"read_{_READERS.get(kind, kind)}")(tree, span, depth + 1)
+        rule: str = tree.data
+        method = getattr(self, f"build_{_METHODS_BY_RULE.get(rule, rule)}")
+        node: Expr = method(tree, span, depth + 1)
         return node
 
-    def read_all(self, trees: Sequence[Any], depth: int) -> list[Expr]:
-        return [self.read(tree, depth) for tree in trees]
+    def build_all(self, trees: Sequence[Any], depth: int) -> list[Expr]:
+        return [self.build(tree, depth) for tree in trees]
 
-    def broken(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> BadExpr:
+    def reject(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> BadExpr:
         self.report(code, message, span, help_)
         return BadExpr(span)
 
     # Operators
 
-    def read_conditional(self, tree: Any, span: TextSpan, depth: int) -> Expr:
-        condition, then, otherwise = self.read_all(tree.children, depth)
+    def build_conditional(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+        condition, then, otherwise = self.build_all(tree.children, depth)
         return Conditional(span, condition, then, otherwise)
 
-    def read_logic(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_logic(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         rule = tree.data
         operands = []
-        # The grammar nests a chain to the left. Walking down it without recursion keeps twenty
-        # operands at one level, and `(a && b) && c` becomes the same chain, which it equals.
+        # The grammar nests a chain to the left. Without recursion all operands stay at one level,
+        # and `(a && b) && c` becomes the same chain.
         while tree.data == rule and len(tree.children) == 2:
             operands.append(tree.children[1])
             tree = tree.children[0]
@@ -231,16 +231,16 @@ class _TreeBuilder:
                 tree = tree.children[0]
         operands.append(tree)
         operands.reverse()
-        nodes = self.read_all(operands, depth)
+        nodes = self.build_all(operands, depth)
         return Logic(span, "||" if rule == "conditionalor" else "&&", nodes)
 
-    def read_binary(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_binary(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         operator, right = tree.children
         left = operator.children[0]
         name = _OPERATORS[operator.data]
-        return Binary(span, name, self.read(left, depth), self.read(right, depth))
+        return Binary(span, name, self.build(left, depth), self.build(right, depth))
 
-    def read_unary(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_unary(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         operator, operand = tree.children
         rule = operator.data
         count = 1
@@ -249,68 +249,70 @@ class _TreeBuilder:
                 break
             count += 1
             operand = operand.children[1]
-        # Two of a kind undo each other: `!!!x` is `!x`. Two are kept, so that `!!x` is still
-        # refused where x is no bool, and `--x` still overflows.
-        node = self.read(operand, depth)
+        # Pairs cancel: `!!!x` is `!x`. One pair is kept, so that `!!x` still fails if x is not
+        # bool, and `--x` still overflows.
+        node = self.build(operand, depth)
         for _ in range(2 - count % 2):
             node = Unary(span, "!" if rule == "unary_not" else "-", node)
         return node
 
     # Names, fields, calls
 
-    def read_ident(self, tree: Any, span: TextSpan, depth: int, absolute: bool = False) -> Expr:
+    def build_ident(self, tree: Any, span: TextSpan, depth: int, absolute: bool = False) -> Expr:
         name = tree.children[0]
         if isinstance(self.literals.get(name.start_pos), QuotedName):
-            return self.broken("syntax", "a name in backticks stands only after a dot", span)
+            return self.reject("syntax", "a name in backticks is only valid after a dot", span)
         if name in RESERVED_WORDS:
             help_ = _HELP_BY_WORD.get(name)
-            return self.broken("syntax", f"`{name}` is a reserved word", span, help_)
+            return self.reject("syntax", f"`{name}` is a reserved word", span, help_)
         return Identifier(span, str(name), absolute)
 
-    def read_dot_ident(self, tree: Any, span: TextSpan, depth: int) -> Expr:
-        return self.read_ident(tree, span, depth, absolute=True)
+    def build_dot_ident(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+        return self.build_ident(tree, span, depth, absolute=True)
 
-    def read_member_dot(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_member_dot(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         operand, field = tree.children
         quoted = self.literals.get(field.start_pos)
         name = quoted.name if isinstance(quoted, QuotedName) else str(field)
-        return Select(span, self.read(operand, depth), name, _token_span(field))
+        return Select(span, self.build(operand, depth), name, _token_span(field))
 
-    def read_member_index(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_member_index(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         operand, key = tree.children
-        return Index(span, self.read(operand, depth), self.read(key, depth))
+        return Index(span, self.build(operand, depth), self.build(key, depth))
 
-    def read_member_object(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_member_object(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         help_ = "write a map: {'field': value}"
-        return self.broken("syntax", "messages are not supported", span, help_)
+        return self.reject("syntax", "messages are not supported", span, help_)
 
-    def read_member_dot_arg(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_member_dot_arg(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         receiver, name, *rest = tree.children
         if name.start_pos in self.literals:
-            return self.broken("syntax", "a name in backticks is no function", _token_span(name))
+            message = "a function name cannot be in backticks"
+            return self.reject("syntax", message, _token_span(name))
         arguments = rest[0].children if rest else []
         if macro := MACROS.get((str(name), len(arguments))):
-            return self.read_macro(receiver, str(name), macro, arguments, span, depth)
+            return self.build_macro(receiver, str(name), macro, arguments, span, depth)
         return Call(
             span,
-            self.read(receiver, depth),
+            self.build(receiver, depth),
             str(name),
             _token_span(name),
-            self.read_all(arguments, depth),
+            self.build_all(arguments, depth),
         )
 
-    def read_ident_arg(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_ident_arg(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         name, *rest = tree.children
         if name.start_pos in self.literals:
-            return self.broken("syntax", "a name in backticks is no function", _token_span(name))
-        arguments = self.read_all(rest[0].children if rest else [], depth)
+            message = "a function name cannot be in backticks"
+            return self.reject("syntax", message, _token_span(name))
+        arguments = self.build_all(rest[0].children if rest else [], depth)
         if name == "has" and tree.data == "ident_arg":
             if len(arguments) == 1 and isinstance(arguments[0], Select):
                 return Has(span, arguments[0])
-            return self.broken("bad-macro", "`has` takes a field, such as `has(a.b)`", span)
+            return self.reject("bad-macro", "`has` needs a field, such as `has(a.b)`", span)
         return Call(span, None, str(name), _token_span(name), arguments)
 
-    def read_macro(
+    def build_macro(
         self,
         receiver: Any,
         name: str,
@@ -319,21 +321,21 @@ class _TreeBuilder:
         span: TextSpan,
         depth: int,
     ) -> Expr:
-        source = self.read(receiver, depth)
+        source = self.build(receiver, depth)
         variables: list[Variable] = []
         for argument in arguments[: macro.variable_count]:
-            node = self.read(argument, depth)
+            node = self.build(argument, depth)
             if not isinstance(node, Identifier) or node.absolute:
-                return self.broken("bad-macro", f"`{name}` takes a plain name here", node.span)
+                return self.reject("bad-macro", f"`{name}` needs a plain name here", node.span)
             if any(node.name == variable.name for variable in variables):
-                return self.broken("bad-macro", f"`{node.name}` is bound twice", node.span)
+                return self.reject("bad-macro", f"`{node.name}` is bound twice", node.span)
             variables.append(Variable(node.name, node.span))
         self.nesting += 1
         if self.nesting > COST_LIMITS.max_macro_nesting:
             self.nesting -= 1
             message = f"macros are nested deeper than {COST_LIMITS.max_macro_nesting} levels"
-            return self.broken("too-deep", message, span)
-        body = self.read_all(arguments[macro.variable_count :], depth)
+            return self.reject("too-deep", message, span)
+        body = self.build_all(arguments[macro.variable_count :], depth)
         self.nesting -= 1
         condition = body[0] if macro.has_condition else None
         result = body[-1] if macro.has_result else None
@@ -341,15 +343,15 @@ class _TreeBuilder:
 
     # Values
 
-    def read_list_lit(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_list_lit(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         items = tree.children[0].children if tree.children else []
-        return ListLiteral(span, self.read_all(items, depth))
+        return ListLiteral(span, self.build_all(items, depth))
 
-    def read_map_lit(self, tree: Any, span: TextSpan, depth: int) -> Expr:
-        parts = self.read_all(tree.children[0].children if tree.children else [], depth)
+    def build_map_lit(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+        parts = self.build_all(tree.children[0].children if tree.children else [], depth)
         return MapLiteral(span, list(zip(parts[::2], parts[1::2], strict=True)))
 
-    def read_literal(self, tree: Any, span: TextSpan, depth: int) -> Expr:
+    def build_literal(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         token = tree.children[0]
         text = str(token)
         match token.type:
@@ -357,18 +359,18 @@ class _TreeBuilder:
                 value = int(text, 16 if "x" in text.lower() else 10)
                 if INT_MIN <= value <= INT_MAX:
                     return Constant(span, value)
-                return self.broken("number-range", f"`{text}` does not fit into 64 bits", span)
+                return self.reject("number-range", f"`{text}` does not fit into 64 bits", span)
             case "UINT_LIT":
                 digits = text[:-1].removeprefix("-")
                 value = int(digits, 16 if "x" in digits.lower() else 10)
                 if value > UINT_MAX:
-                    return self.broken("number-range", f"`{text}` does not fit into 64 bits", span)
+                    return self.reject("number-range", f"`{text}` does not fit into 64 bits", span)
                 number = Constant(span, value, unsigned=True)
                 # The sign is an operator, and there is no `-` for unsigned integers.
                 return Unary(span, "-", number) if text.startswith("-") else number
             case "FLOAT_LIT":
                 if text.endswith(".") or ".e" in text.lower():
-                    return self.broken("syntax", f"`{text}` needs a digit after the point", span)
+                    return self.reject("syntax", f"`{text}` needs a digit after the point", span)
                 return Constant(span, float(text))
             case "NULL_LIT":
                 return Constant(span, None)
@@ -376,8 +378,8 @@ class _TreeBuilder:
         return Constant(span, literal) if isinstance(literal, str | bytes | bool) else BadExpr(span)
 
 
-# Which reader reads which of the grammar's rules, where the names differ.
-_READERS: Final = {
+# The methods of grammar rules whose names differ.
+_METHODS_BY_RULE: Final = {
     "expr": "conditional",
     "conditionalor": "logic",
     "conditionaland": "logic",

@@ -1,17 +1,16 @@
-"""The syntax tree: what an expression says, without how it was written.
+"""The syntax tree.
 
-Every node knows the code points that it came from, so that any later phase can point at them.
-Macros are expanded here already (`Has`, `Comprehension`), chains of `&&` and `||` are flat, and
-parentheses are gone. Nodes compare by identity: the checker attaches what it finds out to them.
+Every node has the span of its source, for messages. Macros are expanded (`Has`, `Comprehension`),
+chains of `&&` and `||` are flat, and parentheses are gone. Nodes compare by identity, so that the
+checker can attach results to them.
 
-The tree is plain data, which msgspec writes and reads (a policy that has been compiled before is
-not parsed again). What is read is not trusted: whatever `check` and `generate` make of a node they
-make of any node of its type.
+The tree is plain data that msgspec encodes: a cached policy is not parsed again. A decoded tree is
+not trusted: `check` and `codegen` must be safe for any node of a valid type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from typing import Literal as OneOf
 
@@ -35,6 +34,7 @@ __all__ = [
     "Logic",
     "MapLiteral",
     "Operator",
+    "Report",
     "Select",
     "TextSpan",
     "Unary",
@@ -47,32 +47,36 @@ Operator = OneOf["<", "<=", ">", ">=", "==", "!=", "in", "+", "-", "*", "/", "%"
 
 
 class TextSpan(msgspec.Struct, frozen=True, array_like=True):
-    """A stretch of the source: code points `start` up to `end`."""
+    """A range of the source: code points `start` up to `end`."""
 
     start: int
     end: int
 
 
+Report = Callable[[str, str, TextSpan, str | None], None]
+"""Receives a problem: its code, message, span, and help or None."""
+
+
 class _LocatedExpr(msgspec.Struct, eq=False, array_like=True, tag=True):
-    """A part of an expression, and where it stands."""
+    """A node with its span."""
 
     span: TextSpan
 
 
 class Constant(_LocatedExpr):
-    """A literal: null, a bool, a number, a string or bytes; a `Uint` where it is `unsigned`."""
+    """A literal: null, a bool, a number, a string or bytes; a `Uint` if `unsigned`."""
 
-    raw_value: Any  # msgspec knows no union of str and bytes; the checker refuses other classes
+    raw_value: Any  # msgspec has no union of str and bytes; the checker rejects other classes
     unsigned: bool = False
 
     @property
     def value(self) -> bool | int | float | str | bytes | None:
-        """What it stands for."""
+        """The value that the literal denotes."""
         return Uint(self.raw_value) if self.unsigned else self.raw_value
 
 
 class Identifier(_LocatedExpr):
-    """A name. `absolute` means that it was written with a leading dot."""
+    """A name. `absolute` means a leading dot."""
 
     name: str
     absolute: bool = False
@@ -151,17 +155,17 @@ class MapLiteral(_LocatedExpr):
 
 
 class Variable(msgspec.Struct, eq=False, array_like=True):
-    """A variable that a macro binds, in its body only."""
+    """A variable that a macro binds in its body."""
 
     name: str
     span: TextSpan
 
 
 class Comprehension(_LocatedExpr):
-    """A macro over a list or map: `all`, `exists`, `exists_one`, `filter`, `map` and friends.
+    """A macro over a list or map: `all`, `exists`, `exists_one`, `filter`, `map` and variants.
 
-    `condition` is the predicate (or the filter of `map`), `result` what `map`, `transformList` and
-    `transformMap` collect. With two variables the first is the index or key.
+    `condition` is the predicate (or the filter of `map`), `result` the element that `map`,
+    `transformList` and `transformMap` collect. With two variables the first is the index or key.
     """
 
     macro: MacroKind
@@ -172,7 +176,7 @@ class Comprehension(_LocatedExpr):
 
 
 class BadExpr(_LocatedExpr):
-    """Stands where something could not be read; a problem has been reported for it."""
+    """A placeholder for unreadable source, whose problem has been reported."""
 
 
 Expr = (
@@ -191,11 +195,11 @@ Expr = (
     | Select
     | Unary
 )
-"""Any part of an expression."""
+"""Any node."""
 
 
 def iter_children(node: Expr) -> Iterator[Expr]:
-    """The nodes directly below `node`, in the order in which they are written."""
+    """Yield the direct children of `node` in source order."""
     match node:
         case Select(operand=operand) | Unary(operand=operand):
             yield operand
@@ -234,7 +238,7 @@ def iter_children(node: Expr) -> Iterator[Expr]:
 
 
 def split_dotted_name(node: Expr) -> tuple[Identifier, list[str]] | None:
-    """The identifier and the fields of `a.b.c`; None for anything else."""
+    """Split `a.b.c` into its identifier and fields; return None for anything else."""
     fields: list[str] = []
     while isinstance(node, Select):
         fields.append(node.field)

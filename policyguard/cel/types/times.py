@@ -1,8 +1,8 @@
 """Timestamps and durations, exact to the nanosecond.
 
-Both are one integer of nanoseconds. Ranges: a timestamp lies in the years 1 to 9999 (cel-spec
-langdef.md, "Timestamps"); a duration fits into a 64-bit integer, about ±292 years, which is the
-range that the specification's tests of `timestamp - timestamp` ask for.
+Both are an integer of nanoseconds. A timestamp lies in the years 1 to 9999 (cel-spec langdef.md,
+"Timestamps"); a duration fits into a 64-bit integer, about ±292 years, the range that the
+specification's tests of `timestamp - timestamp` need.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_NS: Final = _MAX_SECOND * NS_PER_SECOND + NS_PER_SECOND - 1
 
 
 class _Nanoseconds:
-    """What a point in time and a length of time have in common. Immutable by convention."""
+    """The base of timestamps and durations. Immutable by convention."""
 
     __slots__ = ("ns",)
 
@@ -72,13 +72,13 @@ class Timestamp(_Nanoseconds):
 
     @classmethod
     def from_ns(cls, ns: int) -> Timestamp:
-        """The time `ns` nanoseconds after 1970; an error outside the years 1 to 9999."""
+        """Return the time `ns` nanoseconds after 1970; raise outside the years 1 to 9999."""
         if _MIN_NS <= ns <= _MAX_NS:
             return cls(ns)
-        raise OperationError("overflow", "a timestamp lies outside the years 1 to 9999")
+        raise OperationError("overflow", "a timestamp is outside the years 1 to 9999")
 
     def __str__(self) -> str:
-        """RFC 3339 in UTC, with as many digits of the second as it takes."""
+        """Format as RFC 3339 in UTC, with as many fractional digits as needed."""
         seconds, fraction = divmod(self.ns, NS_PER_SECOND)
         moment = _EPOCH + timedelta(seconds=seconds)
         text = moment.replace(tzinfo=None).isoformat()
@@ -86,19 +86,19 @@ class Timestamp(_Nanoseconds):
 
 
 class Duration(_Nanoseconds):
-    """A length of time, in nanoseconds; negative ones go back."""
+    """A length of time in nanoseconds; may be negative."""
 
     __slots__ = ()
 
     @classmethod
     def from_ns(cls, ns: int) -> Duration:
-        """`ns` nanoseconds; an error beyond a 64-bit integer."""
+        """Return a duration of `ns` nanoseconds; raise beyond a 64-bit integer."""
         if INT_MIN <= ns <= INT_MAX:
             return cls(ns)
         raise OperationError("overflow", "a duration is longer than 292 years")
 
     def __str__(self) -> str:
-        """Seconds with as many digits as it takes, and `s`."""
+        """Format as seconds with as many digits as needed, and `s`."""
         seconds, fraction = divmod(abs(self.ns), NS_PER_SECOND)
         return f"{'-' if self.ns < 0 else ''}{seconds}{_format_fraction(fraction)}s"
 
@@ -128,11 +128,11 @@ _MAX_DURATION_LENGTH: Final = 100
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """The RFC 3339 time `text`, such as `2026-01-31T09:30:00.5+01:00`."""
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    """Parse an RFC 3339 time such as `2026-01-31T09:30:00.5+01:00`."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         raise _invalid(text, "timestamp")
-    *civil, fraction, sign, hours, minutes = found.groups()
+    *civil, fraction, sign, hours, minutes = match.groups()
     try:
         moment = datetime(*map(int, civil), tzinfo=UTC)  # type: ignore[misc,arg-type]  # six numbers
     except ValueError:
@@ -149,14 +149,14 @@ def parse_timestamp(text: str) -> Timestamp:
 
 
 def timestamp_from_seconds(seconds: int) -> Timestamp:
-    """The time `seconds` after 1970."""
+    """Return the time `seconds` after 1970."""
     return Timestamp.from_ns(seconds * NS_PER_SECOND)
 
 
 def parse_duration(text: str) -> Duration:
-    """The duration `text`: numbers with the units h, m, s, ms, us, ns, such as `1h30m` or `1.5s`.
+    """Parse numbers with the units h, m, s, ms, us, ns, such as `1h30m` or `1.5s`.
 
-    cel-spec langdef.md, "Timestamps and durations"; the format is that of Go's `ParseDuration`.
+    cel-spec langdef.md, "Timestamps and durations"; the format of Go's `ParseDuration`.
     """
     rest = text[1:] if text[:1] in ("+", "-") else text
     if rest == "0":
@@ -175,8 +175,8 @@ def parse_duration(text: str) -> Duration:
     return Duration.from_ns(-ns if text[0] == "-" else ns)
 
 
-def _invalid(text: str, what: str) -> OperationError:
-    return OperationError("invalid-argument", f"{quote_short(text)} is not a {what}")
+def _invalid(text: str, target: str) -> OperationError:
+    return OperationError("invalid-argument", f"{quote_short(text)} is not a {target}")
 
 
 # Time zones and parts of a time
@@ -186,14 +186,14 @@ _OFFSET: Final = re.compile(r"([+-]?)([0-9]{2}):([0-9]{2})")
 
 @lru_cache(maxsize=256)
 def _load_zone(name: str) -> tzinfo:
-    """The zone `name`: one of the IANA database, or a fixed offset such as `+02:00`."""
+    """Load an IANA zone, or a fixed offset such as `+02:00`."""
     if offset := _OFFSET.fullmatch(name):
         sign, hours, minutes = offset.groups()
         if int(hours) < 24 and int(minutes) < 60:
             shift = timedelta(hours=int(hours), minutes=int(minutes))
             return timezone(-shift if sign == "-" else shift)
     elif len(name) < 64 and name.isascii():
-        from zoneinfo import ZoneInfo  # 3 ms, which who names no zone need not pay
+        from zoneinfo import ZoneInfo  # 3 ms, only for policies with zones
 
         # OSError: a name such as `America` is a directory of the database.
         try:
@@ -204,18 +204,18 @@ def _load_zone(name: str) -> tzinfo:
 
 
 def parse_zone(name: Any) -> tzinfo:
-    """The time zone called `name`."""
+    """Return the time zone called `name`."""
     if name.__class__ is not str:
         raise OperationError("no-such-overload", "a time zone is a string")
     return _load_zone(name)
 
 
 def local_time(moment: Timestamp, zone: tzinfo = UTC) -> datetime:
-    """What clock and calendar show at `moment`, to the second."""
+    """Return the calendar date and clock time of `moment`, to the second."""
     try:
         return (_EPOCH + timedelta(seconds=moment.ns // NS_PER_SECOND)).astimezone(zone)
     except OverflowError:
-        raise OperationError("overflow", "a local time lies outside the years 1 to 9999") from None
+        raise OperationError("overflow", "a local time is outside the years 1 to 9999") from None
 
 
 TIMESTAMP_GETTERS: Final[dict[str, Callable[[datetime], int]]] = {
@@ -229,12 +229,12 @@ TIMESTAMP_GETTERS: Final[dict[str, Callable[[datetime], int]]] = {
     "getMinutes": lambda time: time.minute,
     "getSeconds": lambda time: time.second,
 }
-"""The parts of a time, by method. Months, days of the month and of the year count from 0
-(`getDate` from 1), days of the week from Sunday."""
+"""The parts of a time by method. Months, days of the month and of the year count from 0 (`getDate`
+from 1), days of the week from Sunday."""
 
 DURATION_GETTERS: Final[dict[str, int]] = {
     "getHours": 3600 * NS_PER_SECOND,
     "getMinutes": 60 * NS_PER_SECOND,
     "getSeconds": NS_PER_SECOND,
 }
-"""The nanoseconds of the unit in which each method gives a whole duration, towards zero."""
+"""The unit, in nanoseconds, in which each method returns the whole duration."""

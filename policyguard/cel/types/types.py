@@ -1,9 +1,8 @@
-"""The types that an expression is checked against.
+"""The types that expressions are checked against.
 
-CEL's own types (cel-spec langdef.md, "Values"), and three that policies need on top: a *record* is
-a JSON object whose fields are known, a *name* is a string out of a closed vocabulary, and both
-behave at run time as the map and the string that they are. `dyn` is the type of what is known only
-at run time; nothing about it can be wrong at compile time.
+CEL's own types (cel-spec langdef.md, "Values"), and two for policies: a *record* is a JSON object
+with known fields, an *enum* a string from a closed vocabulary. At run time they are a map and a
+string. `dyn` is the type of a value known only at run time; it passes every check.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ __all__ = [
 
 
 class Type(msgspec.Struct, frozen=True):
-    """A type without parts. `str()` of it is how messages name it."""
+    """A type without parameters. Messages show its `str()`."""
 
     kind: str
 
@@ -59,7 +58,7 @@ class Type(msgspec.Struct, frozen=True):
 
 
 class ListType(Type, frozen=True):
-    """A list of elements of one type."""
+    """A list whose elements have one type."""
 
     element: Type
 
@@ -68,7 +67,7 @@ class ListType(Type, frozen=True):
 
 
 class MapType(Type, frozen=True):
-    """A map from keys of one type to values of one type."""
+    """A map with keys of one type and values of one type."""
 
     key: Type
     value: Type
@@ -80,7 +79,8 @@ class MapType(Type, frozen=True):
 class RecordType(Type, frozen=True):
     """A JSON object with known fields.
 
-    Those in `optional` may be absent. Those in `promised` should not be, and nobody has made sure.
+    Fields in `optional` may be absent. Fields in `unverified` should be present, but nothing
+    verifies it.
     """
 
     name: str
@@ -96,7 +96,7 @@ class RecordType(Type, frozen=True):
 
 
 class EnumType(Type, frozen=True):
-    """A string out of a closed vocabulary, such as the classes that a policy defines."""
+    """A string from a closed vocabulary, such as the classes that a policy defines."""
 
     vocabulary: str
     members: frozenset[str]
@@ -119,7 +119,7 @@ TYPE = Type("type")
 
 NUMERIC_TYPES = frozenset({INT, UINT, DOUBLE})
 NUMBER = Type("number")
-"""Any of these: what may be asked of an expression, and the type of none."""
+"""Any numeric type: a type to expect of an expression, never the type of one."""
 LITERAL_TYPES: Final[dict[type, Type]] = {
     type(None): NULL,
     bool: BOOL,
@@ -129,16 +129,16 @@ LITERAL_TYPES: Final[dict[type, Type]] = {
     str: STRING,
     bytes: BYTES,
 }
-"""The type of a literal, by the class of its value."""
+"""The type of a literal by the class of its value."""
 
 
 def list_of(element: Type) -> ListType:
-    """A list of `element`s."""
+    """Return the type of a list of `element`s."""
     return ListType("list", element)
 
 
 def map_of(key: Type, value: Type) -> MapType:
-    """A map from `key`s to `value`s; JSON's objects have string keys."""
+    """Return the type of a map from `key`s to `value`s; JSON objects have string keys."""
     return MapType("map", key, value)
 
 
@@ -148,21 +148,21 @@ def record(
     name: str = "",
     unverified: frozenset[str] = frozenset(),
 ) -> RecordType:
-    """A JSON object with these fields. `name` is how messages call it.
+    """Return the type of a JSON object with these fields; messages call it `name`.
 
-    A field that it does not have is a compile error; `has()` asks for those in `optional`, and may
-    ask for those in `promised`.
+    Any other field is a compile error. `has()` is required for fields in `optional`, and allowed
+    for those in `unverified`.
     """
     return RecordType("map", name, MappingProxyType(dict(fields)), optional, unverified)
 
 
 def enum_of(vocabulary: str, members: frozenset[str]) -> EnumType:
-    """A string out of `known`. `vocabulary` says what it names, as in "unknown `class`"."""
+    """Return the type of a string in `members`; `vocabulary` names it, as in "unknown `class`"."""
     return EnumType("string", vocabulary, frozenset(members))
 
 
 def with_article(kind: Type) -> str:
-    """The name of a type with its article, for messages."""
+    """Return the name of a type with its article, for messages."""
     name = str(kind)
     if name in ("null", "bytes"):
         return name
@@ -170,7 +170,7 @@ def with_article(kind: Type) -> str:
 
 
 def is_assignable(parameter: Type, argument: Type) -> bool:
-    """Whether a value of type `argument` may stand where `parameter` is asked for."""
+    """Whether a value of type `argument` is accepted for `parameter`."""
     if DYN in (parameter, argument):
         return True
     if parameter == NUMBER:
@@ -203,7 +203,7 @@ def is_comparable(left: Type, right: Type) -> bool:
 
 
 def join_types(left: Type, right: Type) -> Type:
-    """The type of what is either a `left` or a `right`; `dyn` where they have nothing in common."""
+    """Return the type of a value that is a `left` or a `right`; `dyn` if they disagree."""
     if left == right:
         return left
     if isinstance(left, ListType) and isinstance(right, ListType):
@@ -216,5 +216,5 @@ def join_types(left: Type, right: Type) -> Type:
 
 
 def join_all_types(types: Sequence[Type]) -> Type:
-    """The type of what is one of `types`; `dyn` where there are none."""
+    """Return the type of a value that has one of `types`; `dyn` for none."""
     return reduce(join_types, types) if types else DYN

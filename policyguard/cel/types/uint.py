@@ -1,4 +1,4 @@
-"""CEL's unsigned integers, which plain Python does not have."""
+"""CEL's unsigned integers, which Python lacks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ UINT_MAX = 2**64 - 1
 class Uint(int):
     """An unsigned 64-bit integer, such as the literal `3u`.
 
-    An `int` to Python, so that numbers of all types compare and hash by value; a type of its own
-    to the operators, which never mix it with `int`. The range is checked where it is made.
+    It is an `int` in Python, so that numbers of all types compare and hash by value, but a separate
+    type to the operators, which never mix it with `int`. Creators check the range.
     """
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""What a plain Python value is to CEL: its type, its name in messages, and errors about it."""
+"""The CEL type of a Python value, its name in messages, and the error for a wrong one."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["TYPE_VALUES", "TypeValue", "describe_type", "no_such_overload", "typ
 
 
 class TypeValue:
-    """A type as a value, such as what `type(1)` gives. One object per type: compared by identity.
+    """A type as a value, such as `type(1)`. One object per type, compared by identity.
 
-    `str()` of it is its name, as in `google.protobuf.Timestamp`.
+    `str()` is its name, as in `google.protobuf.Timestamp`.
     """
 
     __slots__ = ("name",)
@@ -47,7 +47,7 @@ _TYPE_BY_CLASS: Final[dict[type, TypeValue]] = {
     TypeValue: TypeValue("type"),
 }
 TYPE_VALUES: Final = {value.name: value for value in _TYPE_BY_CLASS.values()}
-"""The names that stand for types in expressions: `type(x) == int`."""
+"""Type values by the name that expressions use: `type(x) == int`."""
 
 _SHORT_NAMES: Final = {
     "null_type": "null",
@@ -58,21 +58,21 @@ _SHORT_NAMES: Final = {
 
 def type_of(value: Any) -> TypeValue:
     """`type(value)`."""
-    found = _TYPE_BY_CLASS.get(value.__class__)
-    if found is None:
+    type_value = _TYPE_BY_CLASS.get(value.__class__)
+    if type_value is None:
         raise OperationError("no-such-overload", f"{describe_type(value)} is not a CEL value")
-    return found
+    return type_value
 
 
 def describe_type(value: Any) -> str:
-    """The name of the type of `value`, for messages."""
-    found = _TYPE_BY_CLASS.get(value.__class__)
-    if found is None:
+    """Return the name of the type of `value`, for messages."""
+    type_value = _TYPE_BY_CLASS.get(value.__class__)
+    if type_value is None:
         return f"a Python {value.__class__.__name__}"
-    return _SHORT_NAMES.get(found.name, found.name)
+    return _SHORT_NAMES.get(type_value.name, type_value.name)
 
 
 def no_such_overload(name: str, *operands: Any) -> OperationError:
-    """The error that `name` is not defined for values of these types."""
+    """Return the error that `name` is not defined for operands of these types."""
     types = ", ".join(map(describe_type, operands))
     return OperationError("no-such-overload", f"`{name}` is not defined for {types}")

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from policyguard.compiler import inputs
 from policyguard.engines.source import MAX_FILE_BYTES, Source
-from policyguard.engines.yaml_source import ParsedYaml, parse
-from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode
+from policyguard.engines.yaml_source import parse
+from policyguard.engines.yaml_tree import MappingNode, Node, ParsedDocument, ScalarNode
 from policyguard.engines.yaml_tree import SequenceNode as NodeList
 from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quote_text
 
@@ -179,7 +179,9 @@ class _Loader:
                 else:
                     self.add_parsed(parsed, found, chain)
 
-    def add_parsed(self, parsed: ParsedYaml, file: _FileRef, chain: tuple[_FileRef, ...]) -> None:
+    def add_parsed(
+        self, parsed: ParsedDocument, file: _FileRef, chain: tuple[_FileRef, ...]
+    ) -> None:
         """Go on with the tree of a parsed file."""
         self._diagnostics += parsed.diagnostics
         if parsed.root is None:
@@ -199,7 +201,7 @@ class _Loader:
         self._diagnostics.append(asked.diagnostic(*refused))
 
 
-def _is_policy(parsed: ParsedYaml) -> bool:
+def _is_policy(parsed: ParsedDocument) -> bool:
     """Whether a file is meant as one, errors or not. Nothing is quoted of what may be a secret."""
     if parsed.root is None:
         text = parsed.source.text  # empty where it is too large, or UTF-16

@@ -31,7 +31,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.errors import ExpressionError
 
-_ABSENT = re.compile(r"there is no `(\w+)`")
+_ABSENT = re.compile(r"no such key: `(\w+)`")
 
 
 class _Asked(NamedTuple):

@@ -167,7 +167,7 @@ def _parse_result(data: dict[str, Any], at: int | None, tool: str) -> ImportedRe
         text=text,
         # Copilot's own success is that the command was run, however it ended.
         ok=ok is not False and not code if told else None,
-        known="explicit" if told else "unknown",
+        provenance="explicit" if told else "unknown",
         at=at,
         error=said or None,
         exit_code=code,

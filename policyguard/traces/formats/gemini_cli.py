@@ -159,7 +159,7 @@ def _parse_result(told: dict[str, Any]) -> ImportedResult:
         call=as_id(told.get("id")),
         text=response,
         ok=ok,
-        known="unknown" if ok is None else "explicit",
+        provenance="unknown" if ok is None else "explicit",
         at=from_iso(told.get("timestamp")),
         error=error if ok is False else None,
         exit_code=code,

@@ -46,7 +46,7 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
                     call="",
                     text=as_text(observation),
                     ok=valid,
-                    known="unknown" if valid is None else "explicit",
+                    provenance="unknown" if valid is None else "explicit",
                 )
             )
         yield from events.close()

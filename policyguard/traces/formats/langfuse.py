@@ -135,7 +135,7 @@ def _parse_result(seen: dict[str, Any], start: int | None, end: int) -> Imported
         call=as_id(seen.get("id")),
         text=as_text(seen.get("output")),
         ok=False if failed else None,
-        known="explicit" if failed else "unknown",
+        provenance="explicit" if failed else "unknown",
         at=end,
         error=as_string(seen.get("statusMessage")) or None if failed else None,
         duration=None if start is None else max(end - start, 0) / 1_000_000_000,

@@ -137,7 +137,7 @@ def _parse_result(message: dict[str, Any]) -> ImportedResult:
         call=as_id(message.get("tool_call_id")) or as_id(message.get("call_id")),
         text=text,
         ok=code == 0 and not broken if told else False if timed_out else None,
-        known="explicit" if told else "inferred" if timed_out else "unknown",
+        provenance="explicit" if told else "inferred" if timed_out else "unknown",
         at=from_seconds(extra.get("timestamp")),
         error=broken or None,
         exit_code=code,

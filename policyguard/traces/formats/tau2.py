@@ -164,7 +164,7 @@ def _parse_result(answer: dict[str, Any], at: int | None) -> ImportedResult:
         call=as_id(answer.get("id")),
         text=as_text(answer.get("content")),
         ok=not failed if told else None,
-        known="explicit" if told else "unknown",
+        provenance="explicit" if told else "unknown",
         at=from_iso(answer.get("timestamp")) or at,
     )
 

@@ -1,28 +1,21 @@
-"""The arguments of a call, however a format writes them → an object."""
+"""Conversion of a call's recorded arguments into an object."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from policyguard.traces.parsing.json_text import JsonError, decode
+from policyguard.traces.parsing.json_text import try_decode
 
 
 def as_arguments(raw: object) -> dict[str, Any]:
-    """Arguments from an object, or from the JSON text of one.
+    """Return arguments given as an object or as its JSON text.
 
-    What is neither is kept whole under `arguments`: the model did make this call, and what it
-    said is what a policy may want to look at. None and empty text are no arguments.
+    Anything else is kept whole under `arguments`: the model made this call, and a policy may want
+    to inspect it. None and empty text mean no arguments.
     """
     if isinstance(raw, dict):
         return raw
     if raw is None or raw == "":
         return {}
-    parsed = _try_decode(raw) if isinstance(raw, str) else None
+    parsed = try_decode(raw) if isinstance(raw, str) else None
     return parsed if isinstance(parsed, dict) else {"arguments": raw}
-
-
-def _try_decode(text: str) -> object:
-    try:
-        return decode(text)
-    except JsonError:
-        return None

@@ -1,4 +1,4 @@
-"""The content of a message → the text that the model saw."""
+"""Conversion of a message's content into the text that the model saw."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _DATA_KEYS = (
     "data",
     "url",
 )
-"""Where a block that is no text has its data or its address, in one form or another."""
+"""The keys under which a block without text has its data or address."""
 
 _DIGEST_LENGTH = 12
-"""How much of a digest is enough to tell the pictures of a run apart."""
+"""Hex digits that distinguish the pictures of a run."""
 
 
 def as_text(content: object) -> str:
-    """Text, or the text of content blocks.
+    """Return the text of a content, or of its blocks.
 
-    A block that is no text stands as `[its type, a digest of its data or address]`: what was seen
-    is not told, but whether it was the same.
+    A block without text becomes `[type digest]`, the digest being that of its data or address, so
+    that equal blocks compare as equal and no data is kept.
     """
     if content is None:
         return ""
@@ -65,7 +65,7 @@ def _block_text(block: object) -> str:
 def _block_placeholder(block: dict[str, Any]) -> str:
     key = next((key for key in _DATA_KEYS if block.get(key)), "")
     kind = as_string(block.get("type"))
-    # Bedrock and Gemini name the kind by the block's one key; any other object is a tool's own.
+    # Bedrock and Gemini name the type by the block's only key; any other object is a tool's own.
     if not kind and not (len(block) == 1 and isinstance(block.get(key), dict)):
         return msgspec.json.encode(block).decode()
     if not key:

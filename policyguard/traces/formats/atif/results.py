@@ -54,4 +54,4 @@ def _is_step_result(result: dict[str, Any]) -> bool:
 
 def _make_result(call: str, content: object) -> ImportedResult:
     """A result of which nothing tells how the call ended."""
-    return ImportedResult(call=call, text=as_text(content), known="unknown")
+    return ImportedResult(call=call, text=as_text(content), provenance="unknown")

@@ -96,11 +96,11 @@ def _parse_results(message: dict[str, Any], is_tau_bench: bool) -> list[Imported
     if is_tau_bench:
         return [
             ImportedResult(
-                call, text, ok=not text.startswith(_TAU_BENCH_ERROR_PREFIXES), known="inferred"
+                call, text, ok=not text.startswith(_TAU_BENCH_ERROR_PREFIXES), provenance="inferred"
             )
         ]
     if "error" in message:
         error = message["error"]
         said = as_text(error) if error and error is not True else ""
-        return [ImportedResult(call, text, ok=not error, known="explicit", error=said or None)]
+        return [ImportedResult(call, text, ok=not error, provenance="explicit", error=said or None)]
     return [ImportedResult(call, text)]

@@ -162,7 +162,7 @@ class _SampleReader:
             call=name,
             text=as_text(self._attachments.resolve(message.get("content"))),
             ok=error is None,
-            known="explicit",
+            provenance="explicit",
             at=from_iso(ran.get("completed")),
             error=as_text(self._attachments.resolve(said)) if error is not None else None,
             duration=None if took is None else float(took),

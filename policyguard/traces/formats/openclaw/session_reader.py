@@ -81,7 +81,7 @@ def _parse_result(told: dict[str, Any], at: int | None) -> ImportedResult:
         call=as_string(told.get("toolName")),
         text=error,
         ok=ok is True if known else None,
-        known="explicit" if known else "unknown",
+        provenance="explicit" if known else "unknown",
         at=at,
         error=error or None,
         duration=None if took is None else took / 1000,

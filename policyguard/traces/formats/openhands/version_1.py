@@ -81,7 +81,7 @@ def _parse_result(event: dict[str, Any], at: int | None) -> ImportedResult:
     call = as_id(event.get("tool_call_id"))
     if event["kind"] != "ObservationEvent":
         text = as_text(event.get("error", event.get("rejection_reason")))
-        return ImportedResult(call, text, ok=False, known="explicit", at=at)
+        return ImportedResult(call, text, ok=False, provenance="explicit", at=at)
     seen = as_object(event.get("observation"))
     text = as_text(seen.get("content", seen.get("output")))
     code, flag = find_exit_code(as_object(seen.get("metadata")), seen), seen.get("is_error")
@@ -92,7 +92,7 @@ def _parse_result(event: dict[str, Any], at: int | None) -> ImportedResult:
         call,
         text,
         ok=not code and flag is not True if told else None,
-        known="explicit" if told else "unknown",
+        provenance="explicit" if told else "unknown",
         at=at,
         exit_code=code,
     )

@@ -76,6 +76,6 @@ def _parse_result(tool: str, step: dict[str, Any]) -> ImportedResult:
         call="",
         text=text,
         ok=False if bad else None,
-        known="inferred" if bad else "unknown",
+        provenance="inferred" if bad else "unknown",
         duration=None if took is None else float(took),
     )

@@ -213,7 +213,7 @@ def test_ends_of_calls_of_codex(event: dict[str, object], outcome: CallEnd | Non
 )
 def test_outputs_of_codex(output: object, ok: bool | None, known: str, code: int | None) -> None:
     read = parse_result({"call_id": "c", "output": output}, None, None)
-    assert (read.ok, read.known, read.exit_code) == (ok, known, code)
+    assert (read.ok, read.provenance, read.exit_code) == (ok, known, code)
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,11 @@ class InterleavedFiles:
         self._open_files = 0
         self._queue: list[tuple[int, int, int]] = []
         self._members: list[_Member] = []
-        for member_index, (index, parent) in enumerate(
-            zip(tree.indices, tree.parents, strict=True)
-        ):
+        for child, (index, parent) in enumerate(zip(tree.indices, tree.parents, strict=True)):
             depth = 0
             if parent >= 0:
                 depth = self._members[parent].depth + 1
-                self._members[parent].children.append(member_index)
+                self._members[parent].children.append(child)
             self._members.append(_Member(files[index], depth))
         self.file_index = self.position = 0
         self.trace = TraceFile(self._members[0].path, None, iter(()))

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from policyguard.traces.formats.codex.results import CallEnd, parse_end, parse_result
 from policyguard.traces.formats.mini_swe_agent import find_command
 from policyguard.traces.parsing import usage
-from policyguard.traces.parsing.arguments import as_arguments
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso, from_milliseconds, from_seconds
 
 PIECES = ("```", "bash", "```bash", "\n", "\n```", " ", "\t", "ls", "rc", "\r\n", "\x85")

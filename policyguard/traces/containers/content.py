@@ -88,10 +88,8 @@ class CompressedFile:
         """Open the expanded content from the start, once."""
         return self._decompress(self._inner.open())
 
-    def _decompress(self, compressed: BinaryIO) -> BinaryIO:
-        return open_stream(
-            _DECOMPRESSORS[self._compression](compressed), self._meter, compressed.close
-        )
+    def _decompress(self, file: BinaryIO) -> BinaryIO:
+        return open_stream(_DECOMPRESSORS[self._compression](file), self._meter, file.close)
 
 
 def _strip_suffix(name: str, compression: Compression) -> str:

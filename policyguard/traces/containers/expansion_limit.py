@@ -48,9 +48,7 @@ class ExpansionLimit:
         """Count expanded bytes. Raises `TooLargeError` beyond the limit."""
         self._remaining -= amount
         if self._remaining < 0:
-            raise TooLargeError(
-                f"expands to more than {self.max_bytes} bytes, the limit for its size"
-            )
+            raise TooLargeError(f"expands to more than {self.max_bytes} bytes, its size's limit")
 
 
 class StreamMeter:

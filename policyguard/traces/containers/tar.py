@@ -27,7 +27,7 @@ _MAX_HEADER_BYTES = 1 << 20
 
 _LONG_NAME_TYPES = (tarfile.GNUTYPE_LONGNAME,)
 _PAX_TYPES = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
-_SPARSE_PREFIX = "GNU.sparse"
+_SPARSE = "GNU.sparse"
 _IGNORED_HEADER_TYPES = (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE)
 
 TRUNCATED = "the tar archive is truncated"
@@ -125,9 +125,7 @@ def iter_members(archive: BinaryIO, path: Path) -> Iterator[TarMember]:
             continue
         size = _member_size(pax, header)
         name = pax.get("path") or name or header.name
-        if header.type == tarfile.GNUTYPE_SPARSE or any(
-            key.startswith(_SPARSE_PREFIX) for key in pax
-        ):
+        if header.type == tarfile.GNUTYPE_SPARSE or any(key.startswith(_SPARSE) for key in pax):
             raise UnreadableError(f"member `{name}` is a sparse file: reading stops here")
         if header.isreg():
             member = TarMember(member_path(path, name), archive, size)

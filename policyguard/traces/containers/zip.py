@@ -115,13 +115,11 @@ class ZipMember:
             method = self._info.compress_type
             raise UnreadableError(f"zip compression method {method} is not supported")
         try:
-            yield from (
-                self._read_zstd() if self._info.compress_type == _ZSTD else self._read_inflated()
-            )
+            yield from (self._read_zstd() if self._info.compress_type == _ZSTD else self._inflate())
         except _ZIP_ERRORS:
             raise UnreadableError("a broken member of a zip archive") from None
 
-    def _read_inflated(self) -> Chunks:
+    def _inflate(self) -> Chunks:
         with self._archive.open(self._info) as member:
             while chunk := member.read(CHUNK_BYTES):
                 yield chunk

@@ -13,7 +13,6 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import spans
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import (
     as_amount,
     as_id,
@@ -22,7 +21,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.spans import Span
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult

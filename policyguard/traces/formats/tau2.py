@@ -18,7 +18,6 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped, UnreadableError
 from policyguard.traces.parsing import usage
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import (
     as_id,
     as_list,
@@ -27,7 +26,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 

@@ -54,9 +54,7 @@ def _decode_leniently(text: bytes | str) -> object:
         clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return msgspec.json.decode(clean)
     except json.JSONDecodeError as error:
-        raise JsonError(
-            f"broken JSON at {_error_position(error)}: {_error_reason(error)}"
-        ) from None
+        raise JsonError(f"broken JSON at {_position(error)}: {_reason(error)}") from None
     except UnicodeError:
         raise
     except ValueError:
@@ -64,12 +62,12 @@ def _decode_leniently(text: bytes | str) -> object:
         raise JsonError("a number out of range") from None
 
 
-def _error_position(error: json.JSONDecodeError) -> str:
+def _position(error: json.JSONDecodeError) -> str:
     line = f"line {error.lineno}, " if error.lineno > 1 else ""
     return f"{line}column {error.colno}"
 
 
-def _error_reason(error: json.JSONDecodeError) -> str:
+def _reason(error: json.JSONDecodeError) -> str:
     """Return the decoder's message without the "at" before a position."""
     text = error.msg.removesuffix(" at").removesuffix(" starting")
     return text[:1].lower() + text[1:]

@@ -1,4 +1,4 @@
-"""Conversion of a message's content into the text that the model saw."""
+"""Conversion of recorded contents into text, and of recorded arguments into objects."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from policyguard.traces.parsing.json_shape import as_object, as_string
+from policyguard.traces.parsing.json_text import try_decode
 
 _DATA_KEYS = (
     "source",
@@ -72,3 +73,17 @@ def _block_placeholder(block: dict[str, Any]) -> str:
         return f"[{kind}]"
     data = msgspec.json.encode(block[key], order="deterministic")
     return f"[{kind or key} {sha256(data).hexdigest()[:_DIGEST_LENGTH]}]"
+
+
+def as_arguments(raw: object) -> dict[str, Any]:
+    """Return arguments given as an object or as its JSON text.
+
+    Anything else is kept whole under `arguments`: the model made this call, and a policy may want
+    to inspect it. None and empty text mean no arguments.
+    """
+    if isinstance(raw, dict):
+        return raw
+    if raw is None or raw == "":
+        return {}
+    parsed = try_decode(raw) if isinstance(raw, str) else None
+    return parsed if isinstance(parsed, dict) else {"arguments": raw}

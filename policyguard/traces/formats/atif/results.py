@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_id, as_objects, as_string
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.session_builder import ImportedCall, ImportedResult
 
 
@@ -35,9 +34,7 @@ def match_results(
     """
     named = [result for result in results if as_id(result.get("source_call_id"))]
     shared = [as_text(result.get("content")) for result in results if _is_step_result(result)]
-    matched = [
-        _make_result(as_id(result["source_call_id"]), result.get("content")) for result in named
-    ]
+    matched = [_make_result(as_id(item["source_call_id"]), item.get("content")) for item in named]
     answered = {result.call for result in matched}
     waiting = [call.id for call in calls if call.id not in answered]
     if not waiting or not shared:

@@ -12,9 +12,8 @@ from policyguard.traces.formats.chat_completions.conversations import ROLES, Con
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import tool_blocks, usage
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_id, as_objects, as_string
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "chat-completions"

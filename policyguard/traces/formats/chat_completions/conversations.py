@@ -37,14 +37,12 @@ def has_conversations(sample: Sample) -> bool:
         return True
     rows = as_list(sample.document) or sample.records
     return _is_majority(
-        [find_messages(row) is not None or _is_empty_run(row) for row in _without_headers(rows)]
+        [find_messages(row) is not None or _is_empty_run(row) for row in _rows_of(rows)]
     )
 
 
 def _has_message_lines(sample: Sample) -> bool:
-    return _is_majority(
-        [as_object(line).get("role") in ROLES for line in _without_headers(sample.records)]
-    )
+    return _is_majority([as_object(line).get("role") in ROLES for line in _rows_of(sample.records)])
 
 
 def _is_empty_run(row: object) -> bool:
@@ -52,7 +50,7 @@ def _is_empty_run(row: object) -> bool:
     return as_object(row).get("traj") == []
 
 
-def _without_headers(rows: Iterable[object]) -> list[object]:
+def _rows_of(rows: Iterable[object]) -> list[object]:
     return [row for row in rows if not _is_header(row)]
 
 
@@ -121,7 +119,7 @@ def _join_lines(source: Source) -> Iterator[_Row | Skipped]:
         if isinstance(entry, Skipped):
             yield entry
         else:
-            messages += _without_headers(entry[1:])
+            messages += _rows_of(entry[1:])
     yield _Row(source.name, None, messages)
 
 

@@ -15,9 +15,8 @@ from policyguard.traces.formats.codex import forks
 from policyguard.traces.formats.codex.results import CallEnd, parse_end, parse_result
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_list, as_object, as_string
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, SessionBuilder
 
@@ -227,6 +226,5 @@ def _parse_call(item: dict[str, Any], at: int | None) -> ImportedCall:
     else:
         tool = _server_prefix(item) + as_string(item.get("name"))
         args = item.get("arguments") if kind == "function_call" else item.get("input")
-    return ImportedCall(
-        as_id(item.get("call_id")) or as_id(item.get("id")), tool, as_arguments(args), at
-    )
+    name = as_id(item.get("call_id")) or as_id(item.get("id"))
+    return ImportedCall(name, tool, as_arguments(args), at)

@@ -156,15 +156,12 @@ def _parse_output(output: object) -> _Output:
 
 def _join_streams(commands: list[dict[str, Any]]) -> str:
     """Return the output of a `shell_call`'s commands, in their order."""
-    texts = [
-        as_string(command.get(stream)) for command in commands for stream in ("stdout", "stderr")
-    ]
-    return "\n".join(text for text in texts if text)
+    streams = [command.get(key) for command in commands for key in ("stdout", "stderr")]
+    return "\n".join(filter(None, map(as_string, streams)))
 
 
 def _first_nonzero_exit(commands: list[dict[str, Any]]) -> int | None:
     """Return the first exit code that is not 0, else 0; None if a command has not ended."""
-    codes = [
-        as_exit_code(as_object(command.get("outcome")).get("exit_code")) for command in commands
-    ]
+    outcomes = [as_object(command.get("outcome")) for command in commands]
+    codes = [as_exit_code(outcome.get("exit_code")) for outcome in outcomes]
     return next((code for code in codes if code), None if None in codes else 0)

@@ -16,7 +16,6 @@ from policyguard.traces.formats.inspect_ai.sample_events import SampleEvents
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped, UnreadableError
 from policyguard.traces.parsing import usage
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import (
     as_amount,
     as_id,
@@ -26,7 +25,7 @@ from policyguard.traces.parsing.json_shape import (
     as_seconds,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -93,9 +92,8 @@ class _SampleReader:
         self._messages: list[Any] = sample["messages"]
         self._attachments = Attachments(as_object(sample.get("attachments")))
         events = as_objects(sample.get("events"))
-        self._sample_events = SampleEvents(
-            events, [as_id(call.get("id")) for call in self._message_calls()]
-        )
+        call_ids = [as_id(call.get("id")) for call in self._message_calls()]
+        self._sample_events = SampleEvents(events, call_ids)
         self._has_replied = False
         first = events[0].get("timestamp") if events else None
         last = events[-1].get("timestamp") if events else None

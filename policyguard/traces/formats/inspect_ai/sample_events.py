@@ -17,9 +17,8 @@ class SampleEvents:
 
     def __init__(self, events: object, call_ids: list[str]) -> None:
         flat = list(_flatten(events))
-        self._model_events = {
-            _message_id(event): event for event in flat if event.get("event") == "model"
-        }
+        model_events = [event for event in flat if event.get("event") == "model"]
+        self._model_events = {_message_id(event): event for event in model_events}
         tool_events: dict[str, list[dict[str, Any]]] = {}
         for event in flat:
             if event.get("event") == "tool":

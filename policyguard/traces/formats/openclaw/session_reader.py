@@ -9,8 +9,8 @@ import msgspec
 
 from policyguard.model.event import Completed, Started
 from policyguard.traces.item import Item
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_amount, as_string
+from policyguard.traces.parsing.message_content import as_arguments
 from policyguard.traces.parsing.timestamps import from_milliseconds
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 

@@ -207,9 +207,8 @@ class _StreamReader:
         name = as_id(metadata.get("tool_call_id")) or as_id(event.get("id"))
         self._call_ids[as_id(event.get("id"))] = name
         tool = as_string(metadata.get("function_name")) or event["action"]
-        yield from self.builder.add_call(
-            ImportedCall(name, tool, _parse_arguments(event), at), batch
-        )
+        call = ImportedCall(name, tool, _parse_arguments(event), at)
+        yield from self.builder.add_call(call, batch)
 
     def _read_result(self, event: dict[str, Any], at: int | None) -> Iterator[Item]:
         cause = as_id(event.get("cause"))

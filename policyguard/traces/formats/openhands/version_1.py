@@ -9,9 +9,8 @@ from typing import Any
 from policyguard.model.event import Started
 from policyguard.traces.formats.openhands.results import STILL_RUNNING, find_exit_code
 from policyguard.traces.item import Item
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_id, as_object, as_string
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -72,9 +71,8 @@ def _parse_call(event: dict[str, Any], at: int | None) -> ImportedCall:
         args = as_object(action.get("data"))
     elif not action:
         args = as_arguments(as_object(event.get("tool_call")).get("arguments"))
-    return ImportedCall(
-        as_id(event.get("tool_call_id")), as_string(event.get("tool_name")), args, at
-    )
+    tool = as_string(event.get("tool_name"))
+    return ImportedCall(as_id(event.get("tool_call_id")), tool, args, at)
 
 
 def _parse_result(event: dict[str, Any], at: int | None) -> ImportedResult:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from policyguard.traces.formats.otel.raw_spans import RawSpan
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_object, as_objects, as_string
 from policyguard.traces.parsing.json_text import try_decode
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 
 _ARGUMENT_KEYS = (
     "gen_ai.tool.call.arguments",

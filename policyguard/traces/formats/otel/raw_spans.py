@@ -132,8 +132,7 @@ def _parse_attributes(value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     return {
-        as_string(entry.get("key")): _attribute_value(entry.get("value"))
-        for entry in as_objects(value)
+        as_string(entry.get("key")): _parse_value(entry.get("value")) for entry in as_objects(value)
     }
 
 
@@ -169,7 +168,7 @@ _OBJECT_KEYS = ("kvlistValue", "kvlist_value")
 _LIST_KEYS = ("arrayValue", "array_value")
 
 
-def _attribute_value(value: object) -> object:
+def _parse_value(value: object) -> object:
     """Return an attribute's value; it nests no deeper than its JSON may."""
     if not isinstance(value, dict):
         return value
@@ -181,7 +180,7 @@ def _attribute_value(value: object) -> object:
         if key in _OBJECT_KEYS:
             return _parse_attributes(as_object(inner).get("values"))
         if key in _LIST_KEYS:
-            return [_attribute_value(item) for item in as_objects(as_object(inner).get("values"))]
+            return [_parse_value(item) for item in as_objects(as_object(inner).get("values"))]
     return value
 
 
@@ -194,16 +193,12 @@ def _parse_integer(value: object) -> object:
 
 def _parse_times(value: dict[str, Any]) -> tuple[int | None, int | None]:
     if "startTimeUnixNano" in value or "start_time_unix_nano" in value:
-        start = _parse_nanoseconds(
-            value.get("startTimeUnixNano", value.get("start_time_unix_nano"))
-        )
-        return start, _parse_nanoseconds(
-            value.get("endTimeUnixNano", value.get("end_time_unix_nano"))
-        )
+        start = _parse_ns(value.get("startTimeUnixNano", value.get("start_time_unix_nano")))
+        return start, _parse_ns(value.get("endTimeUnixNano", value.get("end_time_unix_nano")))
     raw_start = value.get("start_time", value.get("startTime"))
     if "startTime" in value and "duration" in value and not isinstance(raw_start, list):
         # Jaeger counts microseconds.
-        start, duration = map(_parse_nanoseconds, (value["startTime"], value["duration"]))
+        start, duration = map(_parse_ns, (value["startTime"], value["duration"]))
         if start is None or start * 1000 >= _MAX_NANOSECONDS:
             return None, None
         return start * 1000, None if duration is None else (start + duration) * 1000
@@ -212,15 +207,15 @@ def _parse_times(value: dict[str, Any]) -> tuple[int | None, int | None]:
 
 def _parse_time(value: object) -> int | None:
     if isinstance(value, list):  # JavaScript's SDK writes seconds and nanoseconds
-        parts = [_parse_nanoseconds(part) for part in value]
+        parts = [_parse_ns(part) for part in value]
         seconds, nanoseconds = parts if len(parts) == 2 else (None, None)
         if seconds is None or nanoseconds is None:
             return None
-        return _parse_nanoseconds(seconds * 1_000_000_000 + nanoseconds)
-    return from_iso(value) if isinstance(value, str) and "-" in value else _parse_nanoseconds(value)
+        return _parse_ns(seconds * 1_000_000_000 + nanoseconds)
+    return from_iso(value) if isinstance(value, str) and "-" in value else _parse_ns(value)
 
 
-def _parse_nanoseconds(value: object) -> int | None:
+def _parse_ns(value: object) -> int | None:
     number = as_number(_parse_integer(value))
     return int(number) if number is not None and 0 <= number < _MAX_NANOSECONDS else None
 

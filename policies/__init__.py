@@ -1,1 +1,1 @@
-"""What ships: `core`, the defaults, and `packs`, one folder a pack."""
+"""The policies we ship: `core`, the defaults, and `packs`, one folder per pack."""

@@ -1,4 +1,4 @@
-"""Recorded runs of agents → events. `docs/trace-formats.md` says what is read from what."""
+"""Importers that turn recorded runs into events; `docs/trace-formats.md` describes each format."""
 
 from policyguard.traces.input_paths import expand, is_input_file
 from policyguard.traces.item import Item, Skipped, TraceError

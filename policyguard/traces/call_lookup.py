@@ -1,4 +1,4 @@
-"""What a journal or trace tells of one call."""
+"""Lookup of one call in a journal or trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from policyguard.traces.reader import Reader
 
 
 def find_call(file: Path, call: str) -> tuple[Admitted | None, Completed | None]:
-    """The call and its result; None for what the file does not have, or where there is no file."""
+    """Return the call and its result, None for either that is missing."""
     admitted: Admitted | None = None
     for item in Reader().read(file) if file.is_file() else ():
         if isinstance(item, Admitted) and item.call == call:

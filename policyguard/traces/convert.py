@@ -1,4 +1,4 @@
-"""Traces of any format → one stream of events in which each session has an id of its own."""
+"""Conversion of traces into one stream of events with unique session ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policyguard.traces.reader import TraceFile
 
 
 class RenamedSession(msgspec.Struct, frozen=True):
-    """A session whose id another file has had: it goes on under another one."""
+    """A session that got a new id because an earlier file has a session with the same id."""
 
     file: str
     old_id: str
@@ -20,39 +20,37 @@ class RenamedSession(msgspec.Struct, frozen=True):
 
 
 def convert_traces(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | RenamedSession]:
-    """All events as they are, but for the ids of sessions that two files share.
+    """Yield all events, with new ids for sessions whose id an earlier file has used.
 
-    A parent is renamed in its children too. Files of one family are to come as one of `traces`.
-
-    One stream is one file when it is read again, and in a file an id is one session.
+    The `parent` of their sub-agents changes too, so files of one session tree must be one trace.
     """
-    taken: dict[str, int] = {}
+    used_ids: dict[str, int] = {}
     for trace in traces:
-        names: dict[str, str] = {}
+        new_ids: dict[str, str] = {}
         for item in trace:
             if isinstance(item, Skipped):
                 yield item
                 continue
-            now = names.get(item.session)
-            if now is None:
-                now = names[item.session] = _unused_id(item.session, taken)
-                if now != item.session:
-                    yield RenamedSession(str(trace.path), item.session, now)
-            if now != item.session:
-                item = msgspec.structs.replace(item, session=now)
-            if isinstance(item, Started) and names.get(item.parent, item.parent) != item.parent:
-                item = msgspec.structs.replace(item, parent=names[item.parent])
+            new_id = new_ids.get(item.session)
+            if new_id is None:
+                new_id = new_ids[item.session] = _unused_id(item.session, used_ids)
+                if new_id != item.session:
+                    yield RenamedSession(str(trace.path), item.session, new_id)
+            if new_id != item.session:
+                item = msgspec.structs.replace(item, session=new_id)
+            if isinstance(item, Started) and new_ids.get(item.parent, item.parent) != item.parent:
+                item = msgspec.structs.replace(item, parent=new_ids[item.parent])
             yield item
 
 
 def _unused_id(session: str, used_ids: dict[str, int]) -> str:
-    """The id, or the first of `id#1`, `id#2` … that is free; it is taken then.
+    """Return the id, or the first unused of `id#1`, `id#2` …, and mark it as used.
 
-    `taken` holds the last number that was tried for an id.
+    `used_ids` maps each id to the last number tried for it.
     """
-    now = session
-    while now in used_ids:
+    candidate = session
+    while candidate in used_ids:
         used_ids[session] += 1
-        now = f"{session}#{used_ids[session]}"
-    used_ids[now] = 0
-    return now
+        candidate = f"{session}#{used_ids[session]}"
+    used_ids[candidate] = 0
+    return candidate

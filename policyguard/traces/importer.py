@@ -1,4 +1,4 @@
-"""What an importer is."""
+"""The interface of an importer."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item
 
 SeenIds = dict[str, str]
-"""Runs that may stand in more than one file: the id of each met so far → the file it was in."""
+"""Ids of runs that several files may contain, each with the file it was first read from."""
 
 
 class Importer(Protocol):
-    """One format: a module with these three names."""
+    """An importer for one format: a module with these three names."""
 
     FORMAT: str
     """The format's name in reports."""
 
     def detect(self, sample: Sample) -> bool:
-        """Whether the sample is of this format."""
+        """Return whether the sample has this format."""
         ...
 
     def read(self, source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-        """The sessions of a detected file, and what was passed over. Raises `OSError` only."""
+        """Yield the events and skipped parts of a detected file. Raise `OSError` only."""
         ...

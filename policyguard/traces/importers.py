@@ -1,4 +1,4 @@
-"""The formats that can be read. The first that recognises a file reads it."""
+"""The supported formats, in order of detection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from policyguard.traces.formats.otel import otel
 from policyguard.traces.formats.swe_agent import swe_agent
 from policyguard.traces.importer import Importer
 
-# Chat completions come last: other formats hold lists of messages too, and more about them.
+# Chat completions come last: other formats contain message lists too, and more details.
 IMPORTERS: tuple[Importer, ...] = (
     native,
     claude_code,

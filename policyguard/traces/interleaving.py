@@ -1,4 +1,4 @@
-"""The files of a family as one: what happened in all of them, in the order of the times."""
+"""The files of a session tree, read as one trace in the order of their times."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from policyguard.traces.reader import Reader, TraceFile
 from policyguard.traces.session_trees import SessionTree
 
 MAX_OPEN_FILES = 128
-"""Files that are open at once: a system lets a process have some hundreds."""
+"""Files open at once; systems allow a process some hundreds."""
 
 
 class _Member(msgspec.Struct):
-    """One of the files, the `next` item of it, and the `time` of that: nanoseconds since 1970.
+    """A file, its next item and the time of that item (ns since 1970).
 
-    `begun`: it has given an event. `names` are what its open sessions are called.
+    `session_names` maps the ids of its open sessions to unique ones.
     """
 
     path: Path
@@ -35,23 +35,22 @@ class _Member(msgspec.Struct):
     session_names: dict[str, str] = {}
 
     def advance(self) -> None:
-        """Look at the next item. A time that is missing, or runs backwards, is the one before."""
+        """Read the next item; without a time, or with an earlier one, it keeps the last time."""
         item = self.next_item = next(self.trace.items, None) if self.trace is not None else None
         if self.is_timed and item is not None and not isinstance(item, Skipped):
             self.next_at = max(self.next_at, item.at or 0)
 
 
 class InterleavedFiles:
-    """Reads the files of a family, each opened when its time has come: to be iterated once.
+    """The items of a session tree's files in the order of their times; can be iterated once.
 
-    A file keeps its own order; among files the earlier event goes first, at the same time that of
-    the sub-agent. Of a file that begins without a time, or below one that does, all follows the
-    first event of the one above; where `MOST` are open, all of the next one follows the event
-    before its first. A session whose id is another file's, which has it open, is
-    `id#n` in the `n`th file (from 1). `opened` is told each file as it is opened.
+    A file keeps its own order and is opened when its first event is due. Of two files the earlier
+    event comes first, at equal times the sub-agent's. All of a file that begins without a time, or
+    whose parent does, follows its parent's first event; all of a file that would exceed
+    `MAX_OPEN_FILES` follows the event before its first. A session whose id is open in another
+    file becomes `id#n` in the `n`th file (from 1). `on_open` is called with each opened file.
 
-    `trace`, `member` (its number in the family) and `place` (from 1) say where the item stands
-    that was given last.
+    `trace`, `file_index` (in the tree) and `position` (from 1) locate the last item.
     """
 
     def __init__(
@@ -67,20 +66,20 @@ class InterleavedFiles:
         self._open_files = 0
         self._queue: list[tuple[int, int, int]] = []
         self._members: list[_Member] = []
-        for which, (place, above) in enumerate(zip(tree.indices, tree.parents, strict=True)):
+        for child, (index, parent) in enumerate(zip(tree.indices, tree.parents, strict=True)):
             depth = 0
-            if above >= 0:
-                depth = self._members[above].depth + 1
-                self._members[above].children.append(which)
-            self._members.append(_Member(files[place], depth))
+            if parent >= 0:
+                depth = self._members[parent].depth + 1
+                self._members[parent].children.append(child)
+            self._members.append(_Member(files[index], depth))
         self.file_index = self.position = 0
         self.trace = TraceFile(self._members[0].path, None, iter(()))
 
     def __iter__(self) -> Iterator[Item]:
         self._enqueue(0)
         while self._queue:
-            which = heappop(self._queue)[2]
-            member = self._members[which]
+            index = heappop(self._queue)[2]
+            member = self._members[index]
             if member.trace is None:
                 member.trace = self._reader.read(member.path)
                 self._on_open(member.trace)
@@ -90,12 +89,11 @@ class InterleavedFiles:
             item = member.next_item
             if item is not None:
                 member.position += 1
-                self.file_index, self.position, self.trace = which, member.position, member.trace
-                yield (
-                    item
-                    if isinstance(item, Skipped)
-                    else self._with_unique_session(item, member, which)
-                )
+                self.file_index, self.position, self.trace = index, member.position, member.trace
+                if isinstance(item, Skipped):
+                    yield item
+                else:
+                    yield self._with_unique_session(item, member, index)
             if not member.has_begun and not isinstance(item, Skipped):
                 member.has_begun = True
                 member.is_timed = member.is_timed and item is not None and item.at is not None
@@ -106,23 +104,23 @@ class InterleavedFiles:
                 self._open_files -= 1
             else:
                 member.advance()
-                self._enqueue(which)
+                self._enqueue(index)
 
-    def _enqueue(self, which: int) -> None:
-        member = self._members[which]
-        heappush(self._queue, (member.next_at, -member.depth, which))
+    def _enqueue(self, index: int) -> None:
+        member = self._members[index]
+        heappush(self._queue, (member.next_at, -member.depth, index))
 
     def _schedule_child(self, member: _Member, parent: _Member) -> None:
-        begins = _first_event_time(member.path) if parent.is_timed else None
-        member.is_timed = begins is not None
-        member.next_at = parent.next_at if begins is None else begins
+        first_at = _first_event_time(member.path) if parent.is_timed else None
+        member.is_timed = first_at is not None
+        member.next_at = parent.next_at if first_at is None else first_at
 
-    def _with_unique_session(self, event: Event, member: _Member, which: int) -> Event:
+    def _with_unique_session(self, event: Event, member: _Member, index: int) -> Event:
         session = event.session
         name = member.session_names.get(session)
         if name is None:
-            other = self._open_sessions.setdefault(session, which) != which
-            name = member.session_names[session] = f"{session}#{which + 1}" if other else session
+            is_taken = self._open_sessions.setdefault(session, index) != index
+            name = member.session_names[session] = f"{session}#{index + 1}" if is_taken else session
         if isinstance(event, Closed):
             del member.session_names[session]
             if name == session:
@@ -131,5 +129,4 @@ class InterleavedFiles:
 
 
 def _first_event_time(path: Path) -> int | None:
-    """The time of a file's first event."""
     return next((item.at for item in Reader().read(path) if not isinstance(item, Skipped)), None)

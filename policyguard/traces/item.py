@@ -1,4 +1,4 @@
-"""What reading a trace gives: events, and what was passed over."""
+"""Items read from a trace: events, and parts that were skipped."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from policyguard.model.event import Event
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A file, a line or an entry that was not read, and why.
+    """A file, line or part of a file that was not read, and the reason.
 
-    `line` counts from 1 where the file is read line by line; None speaks of the whole file, or
-    of an entry that `reason` names.
+    `line` counts from 1 in a file of lines; None if the reason concerns the whole file, or names
+    the part itself.
     """
 
     file: str
@@ -23,13 +23,13 @@ Item = Event | Skipped
 
 
 class TraceError(Exception):
-    """A path on the command line that stands for no file; the message names it."""
+    """A path on the command line that matches no file."""
 
 
 class UnreadableError(Exception):
-    """A file, or the rest of one, from which no JSON can be had; the message is the reason."""
+    """A file, or the rest of one, that yields no JSON; the message is the reason."""
 
 
 def cannot_read(error: OSError) -> str:
-    """The reason why a file cannot be read, in the words of the system."""
+    """Return why a file cannot be read, in the words of the system."""
     return f"cannot be read: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""Files → events: detect the format, hand over to its importer."""
+"""Detection of a file's format, and reading by its importer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from policyguard.traces.item import Item, Skipped, UnreadableError, cannot_read
 
 
 class TraceFile(msgspec.Struct, frozen=True):
-    """One file: its format (None where none was recognised), and its items, to be read once.
+    """A file, its format (None if unrecognized) and its items, which can be read once.
 
-    The path of a member of an archive goes on behind that of the archive: `runs.zip/a/b.jsonl`.
+    The path of an archive member is appended to that of the archive: `runs.zip/a/b.jsonl`.
     """
 
     path: Path
@@ -31,9 +31,9 @@ class TraceFile(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Reads the files of one run, and remembers what may not be counted twice in it.
+    """A reader for all files of one command, which skips runs that it has already read.
 
-    Of files of our own format only the lines are read that `only` wants, where it is given.
+    `line_filter` selects which lines of a file in policyguard's own format to read.
     """
 
     def __init__(self, line_filter: Callable[[bytes], bool] | None = None) -> None:
@@ -41,20 +41,20 @@ class Reader:
         self._line_filter = line_filter
 
     def iter_files(self, path: str | Path) -> Iterator[TraceFile]:
-        """A file, or each member of an archive: each to be read before the next is asked for.
+        """Yield the file, or each member of an archive; read each before you advance.
 
-        Whatever cannot be read comes out as Skipped; nothing is raised.
+        Never raises: unreadable parts become `Skipped` items.
         """
-        for found in unpack(Path(path), _is_one_trace):
-            yield self._open_trace(found)
+        for content in unpack(Path(path), _is_one_trace):
+            yield self._open_trace(content)
 
     def read(self, path: str | Path) -> TraceFile:
-        """The events of a file that is no archive of several."""
+        """Return the trace in a file that is not an archive of several files."""
         files = self.iter_files(path)
         for trace in files:
             if trace.path == Path(path):
                 return TraceFile(trace.path, trace.format, _keep_open(trace.items, files))
-        return _unreadable_file(Path(path), "an archive of several files, where one was asked for")
+        return _unreadable_file(Path(path), "contains several files; expected a single trace")
 
     def _open_trace(self, content: UnpackedContent) -> TraceFile:
         if isinstance(content, UnreadableContent):
@@ -81,7 +81,7 @@ def _detect_importer(sample: Sample) -> Importer | None:
 
 
 def _catch_read_errors(source: Source, items: Iterator[Item]) -> Iterator[Item]:
-    """The items, also where the file goes away while it is read, or turns out to be broken."""
+    """Yield the items, and `Skipped` if the file disappears or turns out to be damaged."""
     try:
         yield from items
     except OSError as error:
@@ -91,7 +91,7 @@ def _catch_read_errors(source: Source, items: Iterator[Item]) -> Iterator[Item]:
 
 
 def _keep_open(items: Iterator[Item], files: Iterator[TraceFile]) -> Iterator[Item]:
-    """The items. What they come from is closed when the walk through its file ends, not before."""
+    """Yield the items, then exhaust `files`, so that the file stays open until they are read."""
     yield from items
     yield from (item for trace in files for item in trace)
 

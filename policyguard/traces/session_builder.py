@@ -1,8 +1,8 @@
-"""One recorded session → events that keep the rules of the event model.
+"""Conversion of one recorded session into events that keep the rules of the event model.
 
-Importers say what their format says; what every session must keep is kept here: a turn before
-the first call, call ids unique in the session, one batch for the parallel calls of a message, a
-`Completed` for each call that the agent has moved on from, and at most one for any call.
+A turn comes before the first call, call ids are unique in the session, the parallel calls of a
+message are one batch, and each call has at most one `Completed`, exactly one if the agent has
+moved on.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ from policyguard.traces.item import Item, Skipped
 
 
 class ImportedCall(msgspec.Struct, frozen=True):
-    """A call as its format has it. `id` may be empty, or used before in the session.
+    """A call as recorded. `id` may be empty or repeat an earlier id of the session.
 
-    `args` is None where nobody recorded them: they are not known.
-    `server` is the MCP server whose tool it is, where the format says so.
+    `args` is None if the arguments were not recorded. `server` is the tool's MCP server, if known.
     """
 
     id: str
@@ -41,15 +40,15 @@ class ImportedCall(msgspec.Struct, frozen=True):
 
 
 class ImportedResult(msgspec.Struct, frozen=True):
-    """A result as its format has it. An empty `call` answers the oldest open call.
+    """A result as recorded. An empty `call` answers the oldest open call.
 
-    What is `pending` has neither succeeded nor failed: its command runs on.
+    A pending result has neither succeeded nor failed: its command is still running.
     """
 
     call: str
     text: str
     ok: bool | None = None
-    known: Provenance = "unknown"
+    provenance: Provenance = "unknown"
     at: int | None = None
     error: str | None = None
     exit_code: int | None = None
@@ -58,7 +57,7 @@ class ImportedResult(msgspec.Struct, frozen=True):
 
 
 class SessionBuilder:
-    """The events of one session, in the order in which its importer tells what happened."""
+    """A builder for the events of one session; the importer calls it in recorded order."""
 
     def __init__(self, file: str, started: Started) -> None:
         self._file = file
@@ -75,18 +74,18 @@ class SessionBuilder:
         self._open_by_id: dict[str, deque[str]] = {}
 
     def start(self) -> Iterator[Event]:
-        """First of all."""
+        """Yield the first event."""
         yield self._started
 
     def add_prompt(self, at: int | None = None) -> None:
-        """The person has spoken. The turn begins when the agent takes it up."""
+        """Note a user message; the turn begins when the agent replies."""
         if not self._has_prompt:
             self._has_prompt, self._prompted_at = True, at
 
     def add_reply(
         self, tokens: int = 0, cost: float = 0.0, at: int | None = None
     ) -> Iterator[Event]:
-        """The model has spoken, and what that took."""
+        """Yield the turn that a reply of the model begins, and its usage."""
         if self._has_prompt:
             self._has_prompt = False
             self._turn_count += 1
@@ -95,7 +94,7 @@ class SessionBuilder:
             yield Spent(self.session, at, tokens=tokens, cost=cost)
 
     def add_calls(self, calls: Sequence[ImportedCall]) -> Iterator[Event]:
-        """All calls of one message, which comes after the results of all earlier ones."""
+        """Yield all calls of one message, after completing the calls that are still open."""
         if not calls:
             return
         yield from self.abandon_open_calls()
@@ -104,19 +103,19 @@ class SessionBuilder:
             yield from self.add_call(call, batch)
 
     def abandon_open_calls(self) -> Iterator[Event]:
-        """The agent goes on without the results of the calls that are still open."""
+        """Complete the open calls without a result: the agent has moved on."""
         for call in self._open_calls:
             yield Completed(self.session, call=call, provenance="unknown")
         self._open_calls.clear()
         self._open_by_id.clear()
 
     def new_batch(self) -> str:
-        """A new name for the parallel calls of one message."""
+        """Return a new name for the parallel calls of one message."""
         self._batch_count += 1
         return f"b{self._batch_count - 1}"
 
     def add_call(self, call: ImportedCall, batch: str) -> Iterator[Event]:
-        """One call; those still open stay open."""
+        """Yield one call; open calls stay open."""
         if not self._turn_count:
             self.add_prompt(self._started.at)
         yield from self.add_reply()
@@ -134,7 +133,7 @@ class SessionBuilder:
         )
 
     def add_result(self, result: ImportedResult, line: int | None = None) -> Iterator[Item]:
-        """A result; Skipped (at `line`) where no open call waits for it."""
+        """Yield a result, or `Skipped` (at `line`) if no open call waits for it."""
         call = self._take_open_call(result.call)
         if call is None:
             yield Skipped(self._file, line, self._unmatched_reason(result.call))
@@ -144,7 +143,7 @@ class SessionBuilder:
             result.at,
             call=call,
             ok=result.ok,
-            provenance=result.known,
+            provenance=result.provenance,
             text=result.text,
             error=result.error,
             exit_code=result.exit_code,
@@ -154,15 +153,15 @@ class SessionBuilder:
 
     @property
     def has_open_calls(self) -> bool:
-        """Whether a call is open."""
+        """Return whether a call waits for its result."""
         return bool(self._open_calls)
 
     def close(self, success: bool | None = None, at: int | None = None) -> Iterator[Event]:
-        """Last of all; calls still open stay so."""
+        """Yield the last event; open calls stay open."""
         yield Closed(self.session, at, success=success)
 
     def _take_open_call(self, original_id: str) -> str | None:
-        """The oldest open call of that id; without an id, the oldest of all."""
+        """Return the oldest open call with that id; without an id, the oldest of all."""
         if not original_id and self._open_calls:
             original_id = next(iter(self._open_calls.values()))
         waiting = self._open_by_id.get(original_id)
@@ -176,11 +175,9 @@ class SessionBuilder:
 
     def _unmatched_reason(self, call: str) -> str:
         if not call:
-            return f"session `{self.session}`: a result, and no call that waits for one"
-        which = (
-            "a second or late result of call" if call in self._used_ids else "a result of no call"
-        )
-        return f"session `{self.session}`: {which} `{call}`"
+            return f"session `{self.session}`: a result without an open call"
+        kind = "a second or late result for" if call in self._used_ids else "a result for unknown"
+        return f"session `{self.session}`: {kind} call `{call}`"
 
     def _unique_id(self, call: str) -> str:
         unique = call or f"c{self._call_count}"

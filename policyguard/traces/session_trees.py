@@ -1,4 +1,4 @@
-"""Files that hold an agent's session and those of its sub-agents, found by their beginnings."""
+"""Files that hold an agent's session and those of its sub-agents, found by their first lines."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from policyguard.traces.formats import claude_code, native
 from policyguard.traces.item import UnreadableError
 
 _FIRST_LINE_BYTES = 1 << 16
-"""Bytes of a first line that are looked at; of an event, which begins as our own do, all are."""
+"""Bytes read of a first line; a policyguard event is read whole."""
 _EVENT_PREFIX = b'{"event":'
 
 _SessionKey = tuple[Path, str]
-"""A folder, and a session in a file of it."""
+"""A folder, and the id of a session in a file of it."""
 
 
 class SessionTree(msgspec.Struct, frozen=True):
-    """Files whose sessions bear on each other: `places` among all files, each after its parent's.
+    """The files of a session and its sub-agents: `indices` of files, parents before children.
 
-    `above` says for each which of `places` is its parent's, -1 for the first. A file whose
-    sessions have to do with no other file's is a family by itself.
+    `parents` gives for each the position of its parent in `indices`, -1 for the first. A file with
+    unrelated sessions is a tree of its own.
     """
 
     indices: tuple[int, ...]
@@ -34,7 +34,7 @@ class SessionTree(msgspec.Struct, frozen=True):
 
 
 class _FileHead(msgspec.Struct, frozen=True):
-    """The session that a file begins with, and the parent that it names, if any."""
+    """The first session of a file, and the parent that it names, if any."""
 
     key: _SessionKey
     parent: _SessionKey | None = None
@@ -43,63 +43,63 @@ class _FileHead(msgspec.Struct, frozen=True):
 def find_session_trees(
     files: Sequence[Path], on_progress: Callable[[], None] = lambda: None
 ) -> list[SessionTree]:
-    """All files, those together that belong together, in the order of each family's first file.
+    """Group files into trees, in the order of each tree's first file.
 
-    A file is taken for what it begins with. The parent that this names is a file of its own folder
-    or, where there is none, the only one of all. Of an archive's members nothing is found out.
-    `heed` is called after each file, and may raise to stop.
+    Only the first session of a file counts. Its parent is looked up in the file's own folder, else
+    among all files if only one matches. Archives are not opened. `on_progress` is called after
+    each file, and may raise to stop.
     """
-    found: dict[int, _FileHead] = {}
-    for place, file in enumerate(files):
-        beginning = _read_head(file)
-        if beginning is not None:
-            found[place] = beginning
+    heads: dict[int, _FileHead] = {}
+    for index, file in enumerate(files):
+        head = _read_head(file)
+        if head is not None:
+            heads[index] = head
         on_progress()
-    above = dict(_find_parents(found))
-    below: dict[int, list[int]] = {}
-    for child, parent in above.items():
-        below.setdefault(parent, []).append(child)
-    kin = [_build_tree(place, below) for place in range(len(files)) if place not in above]
-    # Files that name each other in a circle have none that is first: each is read by itself.
-    left = set(range(len(files))).difference(*(family.indices for family in kin))
-    kin += [_build_tree(place, {}) for place in left]
-    return sorted(kin, key=lambda family: min(family.indices))
+    parents = dict(_find_parents(heads))
+    children: dict[int, list[int]] = {}
+    for child, parent in parents.items():
+        children.setdefault(parent, []).append(child)
+    trees = [_build_tree(index, children) for index in range(len(files)) if index not in parents]
+    # Files that name each other in a circle have no root: each is a tree of its own.
+    left = set(range(len(files))).difference(*(tree.indices for tree in trees))
+    trees += [_build_tree(index, {}) for index in left]
+    return sorted(trees, key=lambda tree: min(tree.indices))
 
 
-def _build_tree(first: int, children: Mapping[int, list[int]]) -> SessionTree:
-    places, above = [first], [-1]
-    for which, place in enumerate(places):  # which grow while it goes on
-        for child in children.get(place, ()):
-            places.append(child)
-            above.append(which)
-    return SessionTree(tuple(places), tuple(above))
+def _build_tree(root: int, children: Mapping[int, list[int]]) -> SessionTree:
+    indices, parents = [root], [-1]
+    for position, index in enumerate(indices):  # which grows in the loop
+        for child in children.get(index, ()):
+            indices.append(child)
+            parents.append(position)
+    return SessionTree(tuple(indices), tuple(parents))
 
 
 def _find_parents(heads: Mapping[int, _FileHead]) -> Iterator[tuple[int, int]]:
-    """Each file whose parent is known, and where that stands."""
-    if all(beginning.parent is None for beginning in heads.values()):
+    """Yield each file with a known parent, and the index of that parent."""
+    if all(head.parent is None for head in heads.values()):
         return
-    here: dict[_SessionKey, list[int]] = {}
-    anywhere: dict[str, list[int]] = {}
-    for place, beginning in heads.items():
-        here.setdefault(beginning.key, []).append(place)
-        anywhere.setdefault(beginning.key[1], []).append(place)
-    for place, beginning in heads.items():
-        if beginning.parent is not None:
-            parents = here.get(beginning.parent) or anywhere.get(beginning.parent[1], [])
-            if len(parents) == 1 and parents != [place]:
-                yield place, parents[0]
+    by_key: dict[_SessionKey, list[int]] = {}
+    by_id: dict[str, list[int]] = {}
+    for index, head in heads.items():
+        by_key.setdefault(head.key, []).append(index)
+        by_id.setdefault(head.key[1], []).append(index)
+    for index, head in heads.items():
+        if head.parent is not None:
+            parents = by_key.get(head.parent) or by_id.get(head.parent[1], [])
+            if len(parents) == 1 and parents != [index]:
+                yield index, parents[0]
 
 
 def _read_head(file: Path) -> _FileHead | None:
-    """None for an archive, and for what cannot be read: whoever reads it says why."""
+    """Return None for an archive or an unreadable file, which the reader reports later."""
     content = next(unpack(file, lambda archive: True))
     if isinstance(content, UnreadableContent | ZipArchive) or content.path != file:
         return None
-    head = _read_first_line(content)
-    if head is not None and native.is_event(head):
-        parent = (file.parent, head.parent) if head.parent else None
-        return _FileHead((file.parent, head.session), parent)
+    event = _read_first_line(content)
+    if event is not None and native.is_event(event):
+        parent = (file.parent, event.parent) if event.parent else None
+        return _FileHead((file.parent, event.session), parent)
     main = claude_code.main_session_file(file)
     parent = (main.parent, main.name) if main is not None else None
     return _FileHead((file.parent, content.name), parent)

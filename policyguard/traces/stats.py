@@ -1,4 +1,4 @@
-"""What recorded runs consist of, in numbers: a file, a format, and all together."""
+"""Statistics of recorded runs: per file, per format, and in total."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from policyguard.traces.item import Skipped
 from policyguard.traces.reader import TraceFile
 
 MAX_TOOLS = 10
-"""How many tools are named: those that were called most."""
+"""The number of most called tools in a report."""
 
 
 class ToolFigures(msgspec.Struct):
-    """A tool, and how often it was called."""
+    """A tool and its number of calls."""
 
     tool: str
     calls: int
 
 
 class LengthFigures(msgspec.Struct):
-    """Calls a session: the least number that this share of the sessions does not exceed."""
+    """Percentiles of the number of calls per session."""
 
     median: int | None = None
     p90: int | None = None
@@ -32,11 +32,10 @@ class LengthFigures(msgspec.Struct):
 
 
 class TraceStats(msgspec.Struct, kw_only=True):
-    """Some sessions.
+    """The statistics of a set of sessions.
 
-    `results` counts calls that were completed, also those of whose result nothing is recorded.
-    `errors` counts failed results by what tells of their failure, and results of which nothing
-    tells; `timed` counts calls with a time: to the others rules on time do not apply.
+    `results` counts completed calls, even without a recorded result. `errors` counts failed
+    results by provenance, and results with unknown status. `timed` counts calls with a time.
     """
 
     sessions: int = 0
@@ -50,14 +49,14 @@ class TraceStats(msgspec.Struct, kw_only=True):
 
 
 class FileStats(TraceStats, kw_only=True):
-    """One file, or one member of an archive; `format` is None where none was recognised."""
+    """The statistics of a file or archive member; `format` is None if unrecognized."""
 
     file: str
     format: str | None
 
 
 class FormatStats(TraceStats, kw_only=True):
-    """All files of one format."""
+    """The statistics of all files of one format."""
 
     format: str
     files: int = 0
@@ -73,7 +72,7 @@ class Stats(msgspec.Struct):
 
 
 class _StatsCounter:
-    """Sessions while they are counted; their figures are complete once it is `concluded`."""
+    """A counter that fills `figures`, which are complete after `finish`."""
 
     def __init__(self, figures: TraceStats) -> None:
         self._figures = figures
@@ -81,7 +80,7 @@ class _StatsCounter:
         self._tools: Counter[str] = Counter()
 
     def add_file(self, trace: TraceFile, skips: list[SkippedFigures]) -> None:
-        """All of one file."""
+        """Count one file."""
         figures, lengths = self._figures, Counter[str]()
         for item in trace:
             if isinstance(item, Skipped):
@@ -101,7 +100,7 @@ class _StatsCounter:
         self._lengths += lengths.values()
 
     def merge(self, other: _StatsCounter) -> None:
-        """What another has counted."""
+        """Add the counts of another counter."""
         mine, theirs = self._figures, other._figures
         mine.sessions += theirs.sessions
         mine.calls += theirs.calls
@@ -115,7 +114,7 @@ class _StatsCounter:
         self._tools.update(other._tools)
 
     def finish(self) -> None:
-        """Whatever can be told of all sessions together only."""
+        """Compute the figures that need all sessions."""
         self._lengths.sort()
         shares = (_percentile(self._lengths, percent) for percent in (50, 90, 99))
         self._figures.calls_per_session = LengthFigures(*shares)
@@ -133,34 +132,34 @@ def _count_error(errors: ErrorFigures, result: Completed) -> None:
 
 
 def _percentile(lengths: list[int], percent: int) -> int | None:
-    """The least of sorted numbers that so many percent do not exceed: the nearest rank."""
+    """Return the percentile of sorted numbers by the nearest-rank method."""
     return lengths[max(-(-len(lengths) * percent // 100), 1) - 1] if lengths else None
 
 
 def collect_stats(traces: Iterable[TraceFile]) -> Stats:
-    """Count all files. What is held is a number a session, the tools' names, and what was skipped.
+    """Count all files; the same session id in two files is two sessions.
 
-    A session is one of its file: the same id in two files is two.
+    Memory holds a number per session, the tools' names, and the skipped parts.
     """
     report = Stats()
     total = _StatsCounter(report.total)
     formats: dict[str, tuple[FormatStats, _StatsCounter]] = {}
     for trace in traces:
-        of_file = FileStats(file=str(trace.path), format=trace.format)
-        count = _StatsCounter(of_file)
-        count.add_file(trace, report.skips)
-        report.files.append(of_file)
-        total.merge(count)
+        file_stats = FileStats(file=str(trace.path), format=trace.format)
+        counter = _StatsCounter(file_stats)
+        counter.add_file(trace, report.skips)
+        report.files.append(file_stats)
+        total.merge(counter)
         if trace.format is not None:
             if trace.format not in formats:
-                fresh = FormatStats(format=trace.format)
-                formats[trace.format] = fresh, _StatsCounter(fresh)
-            of_format, sum_ = formats[trace.format]
-            of_format.files += 1
-            sum_.merge(count)
-        count.finish()
+                format_stats = FormatStats(format=trace.format)
+                formats[trace.format] = format_stats, _StatsCounter(format_stats)
+            format_stats, format_counter = formats[trace.format]
+            format_stats.files += 1
+            format_counter.merge(counter)
+        counter.finish()
     total.finish()
-    for _, (of_format, sum_) in sorted(formats.items()):
-        sum_.finish()
-        report.formats.append(of_format)
+    for _, (format_stats, format_counter) in sorted(formats.items()):
+        format_counter.finish()
+        report.formats.append(format_stats)
     return report

@@ -1,4 +1,4 @@
-"""`Stats` for people."""
+"""`Stats` as text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from policyguard.report.escape import for_terminal
 from policyguard.traces.stats import Stats, TraceStats
 
 _MAX_SKIPS = 20
-"""How many of the passed-over things are listed; JSON has them all."""
+"""Skipped parts to list; JSON has all of them."""
 
 _MAX_TEXT_LENGTH = 160
-"""Characters of a text out of a trace."""
+"""Characters of a text from a trace."""
 
 _COLUMNS = (
     "sessions",
@@ -27,29 +27,29 @@ _COLUMNS = (
     "skipped",
 )
 _LEGEND = (
-    "median, p90, p99: calls a session. explicit, inferred: failed results, by whether the record",
-    "says so or its text does; unknown: results of which nothing tells. timed: calls with a time.",
+    "median, p90, p99: calls per session. explicit, inferred: failed results, by a flag or by",
+    "their text; unknown: results with unknown status. timed: calls with a time.",
 )
 
 
 def render_text(stats: Stats) -> str:
-    """Tables by format and by file, the tools, and what was skipped."""
+    """Return tables by format and by file, the tools, and the skipped parts."""
     return "\n".join(_lines(stats))
 
 
 def _lines(stats: Stats) -> Iterator[str]:
-    formats = [(f"{one.format} ({one.files})", one) for one in stats.formats]
+    formats = [(f"{row.format} ({row.files})", row) for row in stats.formats]
     yield from _table("format (files)", [*formats, ("all", stats.total)])
     yield ""
     yield from _LEGEND
     if stats.total.tools:
         yield ""
-        yield "tools called most"
-        for one in stats.formats:
-            tools = ", ".join(f"{for_terminal(tool.tool, 40)} {tool.calls}" for tool in one.tools)
+        yield "most called tools"
+        for row in stats.formats:
+            tools = ", ".join(f"{for_terminal(tool.tool, 40)} {tool.calls}" for tool in row.tools)
             if tools:
-                yield f"  {one.format}: {tools}"
-    read = [(one.file, one) for one in stats.files if one.format is not None]
+                yield f"  {row.format}: {tools}"
+    read = [(row.file, row) for row in stats.files if row.format is not None]
     if read:
         yield ""
         yield from _table("file", read)
@@ -57,15 +57,15 @@ def _lines(stats: Stats) -> Iterator[str]:
         yield ""
         yield f"skipped ({len(stats.skips)})"
         for skip in stats.skips[:_MAX_SKIPS]:
-            place = skip.file if skip.line is None else f"{skip.file}:{skip.line}"
-            yield for_terminal(f"  {place}: {skip.reason}", _MAX_TEXT_LENGTH)
+            location = skip.file if skip.line is None else f"{skip.file}:{skip.line}"
+            yield for_terminal(f"  {location}: {skip.reason}", _MAX_TEXT_LENGTH)
         if len(stats.skips) > _MAX_SKIPS:
             yield f"  and {len(stats.skips) - _MAX_SKIPS} more: --format json lists all"
 
 
 def _table(title: str, rows: Sequence[tuple[str, TraceStats]]) -> Iterator[str]:
-    """The names stand last: some are longer than any line."""
-    lines = [(*_COLUMNS, title), *((*_cells(one), for_terminal(name)) for name, one in rows)]
+    """Yield a table with the names last, as some are very long."""
+    lines = [(*_COLUMNS, title), *((*_cells(row), for_terminal(name)) for name, row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
     for *cells, name in lines:
         numbers = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))

@@ -1,17 +1,17 @@
-"""A file that no importer recognises → what it looks like, and where the known formats stand."""
+"""Description of a file that no importer recognizes."""
 
 from __future__ import annotations
 
 from policyguard.traces.containers.source import Sample
 from policyguard.traces.parsing.json_shape import as_list
 
-_UNKNOWN_FORMAT = "no known trace format (see `policyguard traces --help`, docs/trace-formats.md)"
+_UNKNOWN_FORMAT = "unknown trace format (see `policyguard traces --help`, docs/trace-formats.md)"
 _MAX_KEYS = 5
 _MAX_KEY_LENGTH = 40
 
 
 def describe(sample: Sample) -> str:
-    """The reason why the sample is not read, in one line: where to look, and what it is like."""
+    """Return in one line what the file looks like and where the formats are documented."""
     return f"{_UNKNOWN_FORMAT}: {_describe_shape(sample)}"
 
 
@@ -22,13 +22,13 @@ def _describe_shape(sample: Sample) -> str:
     if document == []:
         return "an empty JSON list"
     rows = as_list(document) or sample.records
-    each = next((row for row in rows if isinstance(row, dict)), None)
+    first = next((row for row in rows if isinstance(row, dict)), None)
     form = "a JSON list" if isinstance(document, list) else "JSON lines"
-    return f"{form} without an object" if each is None else f"{form} of objects{_list_keys(each)}"
+    return f"{form} without an object" if first is None else f"{form} of objects{_list_keys(first)}"
 
 
 def _list_keys(value: dict[str, object]) -> str:
-    """The first keys; a key can be any text, and of a file that is no trace often is."""
-    fit = [key for key in value if key.isprintable() and 0 < len(key) <= _MAX_KEY_LENGTH]
-    shown = ", ".join(f"`{key}`" for key in fit[:_MAX_KEYS])
+    """List the first keys; a key of an unknown file can be any text."""
+    printable = [key for key in value if key.isprintable() and 0 < len(key) <= _MAX_KEY_LENGTH]
+    shown = ", ".join(f"`{key}`" for key in printable[:_MAX_KEYS])
     return f" with {shown}{', …' if len(value) > _MAX_KEYS else ''}" if shown else ""

@@ -156,7 +156,7 @@ def test_what_is_no_trace_is_named_and_a_path_of_nothing_is_misuse(tmp_path: Pat
     (tmp_path / "notes.txt").write_text("hello")
     result = _run(tmp_path)
     assert result.exit_code == 2
-    assert "notes.txt: no JSON" in result.stdout
+    assert "notes.txt: not JSON" in result.stdout
     assert "no trace among the files given" in result.stderr
     missing = _run(tmp_path / "nowhere.jsonl")
     assert missing.exit_code == 2

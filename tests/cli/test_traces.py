@@ -104,12 +104,12 @@ def test_what_is_skipped_is_named_and_counted(tmp_path: Path) -> None:
     assert report["skips"][0] == {
         "file": str(tmp_path / "notes.txt"),
         "line": None,
-        "reason": "no JSON",
+        "reason": "not JSON",
     }
     assert report["files"][0]["format"] is None
     assert report["total"]["skipped"] == len(report["skips"]) == 5
     shown = run("stats", tmp_path, rollout)
-    assert "notes.txt: no JSON" in shown.stdout
+    assert "notes.txt: not JSON" in shown.stdout
     assert "rollout.jsonl:7: broken JSON" in shown.stdout
 
 
@@ -136,7 +136,7 @@ def test_long_lists_of_what_is_skipped_are_cut_in_text_only(tmp_path: Path) -> N
     for number in range(25):
         (tmp_path / f"{number:02d}.txt").write_text("hello")
     result = run("stats", tmp_path)
-    assert result.stdout.count("no JSON") == 20
+    assert result.stdout.count("not JSON") == 20
     assert "and 5 more: --format json lists all" in result.stdout
     assert result.exit_code == 2
     assert "no trace among the files given" in result.stderr
@@ -153,7 +153,7 @@ def test_hostile_text_cannot_reach_the_terminal(tmp_path: Path) -> None:
     chat.write_text('[{"role":"tool","tool_call_id":"\\u001b[2J"},{"role":"user"}]')
     result = run("convert", chat, "-o", tmp_path / "out.jsonl")
     assert "\x1b" not in result.stderr
-    assert "a result of no call" in result.stderr
+    assert "a result for unknown call" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_standard_output_has_the_events_alone(tmp_path: Path) -> None:
     result = run("convert", CHAT, tmp_path / "notes.txt", "-o", "-")
     assert json.loads(result.stdout.splitlines()[0])["event"] == "started"
     assert "skipped" in result.stderr
-    assert "notes.txt: no JSON" in result.stderr
+    assert "notes.txt: not JSON" in result.stderr
 
 
 def test_an_input_is_not_written_over(tmp_path: Path) -> None:

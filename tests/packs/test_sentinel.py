@@ -101,9 +101,9 @@ def test_what_it_remembers_is_bounded_by_the_window() -> None:
         session.record(session.check("read", {"path": str(number)}), result=str(number))
     state = session.guard._state.engine_state.sessions["s"]
     window = state.turn_trackers["limits/default/repeat"]
-    assert len(window.ring) == len(window.by_key) == 10
+    assert len(window.entries) == len(window.by_key) == 10
     cycle = state.turn_trackers["limits/default/cycle"]
-    assert len(cycle.steps) <= 2 * 5 * 3
+    assert len(cycle.entries) <= 2 * 5 * 3
 
 
 def test_each_refusal_has_a_message_for_the_model() -> None:

@@ -96,7 +96,7 @@ def test_the_time_of_a_failure_is_the_recordings_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("hello\n", "no JSON"),
+        ("hello\n", "not JSON"),
         ('{"event": "started", "session": "a"}\n', "none"),
         (CALL + "}\n", "its arguments were not kept"),
         (CALL + ', "args": {}}\n{"event": "x"}\n', "line 2: "),

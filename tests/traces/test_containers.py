@@ -81,7 +81,7 @@ def test_a_recording_is_read_alike_however_it_is_packed(path: Path, tmp_path: Pa
         archive = tmp_path / ("runs" + ending)
         archive.write_bytes(pack_together({place: data, "z/none.txt": b"no"}))
         read = told(Reader().iter_files(archive))
-        assert read == [*plain, (None, [("skipped", None, "no JSON")])], ending
+        assert read == [*plain, (None, [("skipped", None, "not JSON")])], ending
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: f"{path.parts[-3]}-{path.name}")
@@ -128,7 +128,7 @@ def test_one_file_is_asked_for_and_an_archive_is_given(tmp_path: Path) -> None:
     path = tmp_path / "runs.zip"
     path.write_bytes(zipped({"a.jsonl": OWN}))
     [item] = Reader().read(path)
-    assert item == Skipped(str(path), None, "an archive of several files, where one was asked for")
+    assert item == Skipped(str(path), None, "contains several files; expected a single trace")
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
         path = tmp_path / f"run.jsonl{ending}"
         path.write_bytes(pack(lines)[:-100])
         *events, last = Reader().read(path)
-        assert last == Skipped(str(path), None, "the compressed data ends too early")
+        assert last == Skipped(str(path), None, "the compressed data is truncated")
         assert len(events) > 5_000
         assert not any(isinstance(event, Skipped) for event in events)
 
@@ -210,18 +210,18 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
     ("name", "data", "reason"),
     [
         ("a.gz", b"\x1f\x8b" + b"\0" * 100, "broken gzip data"),
-        ("a.gz", gzip.compress(OWN)[:6], "the compressed data ends too early"),
+        ("a.gz", gzip.compress(OWN)[:6], "the compressed data is truncated"),
         ("a.zst", zstd(OWN)[:4] + b"\xff" * 50, "broken zstd data"),
-        ("a.zst", zstd(OWN)[:6], "the compressed data ends too early"),
+        ("a.zst", zstd(OWN)[:6], "the compressed data is truncated"),
         ("a.zip", zipped({"a": OWN})[:40], "a broken zip archive"),
         ("a.zip", b"PK\x03\x04" + b"\xff" * 600, "a broken zip archive"),
         ("a.gz", gzip.compress(b""), "empty"),
         ("a.gz", gzip.compress(b"\xff\0"), "binary, or not UTF-8"),
-        ("a.gz", gzip.compress(b"hello"), "no JSON"),
+        ("a.gz", gzip.compress(b"hello"), "not JSON"),
         (
             "a.gz",
             gzip.compress(b'{"a": 1}'),
-            "no known trace format (see `policyguard traces --help`, docs/trace-formats.md): "
+            "unknown trace format (see `policyguard traces --help`, docs/trace-formats.md): "
             "one JSON object with `a`",
         ),
     ],
@@ -238,7 +238,7 @@ def test_a_tar_archive_that_ends_too_early_is_named_and_what_is_there_is_read(
     path = tmp_path / "runs.tar"
     path.write_bytes(tarred({"a.jsonl": OWN, "b.jsonl": OWN * 100})[:1600])
     first, second, third = ((trace.path, list(trace)) for trace in Reader().iter_files(path))
-    reason = "the tar archive ends too early"
+    reason = "the tar archive is truncated"
     assert not any(isinstance(item, Skipped) for item in first[1])
     assert second[1][-1] == Skipped(str(path / "b.jsonl"), None, reason)
     assert third == (path, [Skipped(str(path), None, reason)])
@@ -262,7 +262,7 @@ def test_a_broken_member_costs_that_member_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("flags", "method", "reason"),
-    [(1, 8, "encrypted"), (0, 99, "packed by zip method 99: not supported")],
+    [(1, 8, "encrypted"), (0, 99, "zip compression method 99 is not supported")],
 )
 def test_members_that_cannot_be_unpacked_are_named(
     tmp_path: Path, flags: int, method: int, reason: str
@@ -278,7 +278,7 @@ def test_a_member_left_behind_is_named_and_not_taken_for_empty(tmp_path: Path) -
     path.write_bytes(tarred({"a.jsonl": OWN * 5000, "b.jsonl": OWN}))
     first, second = Reader().iter_files(path)
     items = list(first)
-    assert items[-1] == Skipped(str(path / "a.jsonl"), None, "its archive was read on before it")
+    assert items[-1] == Skipped(str(path / "a.jsonl"), None, "its archive was read past it")
     assert not any(isinstance(item, Skipped) for item in items[:-1])
     assert second.format == "policyguard"
 
@@ -313,7 +313,7 @@ def test_inspect_logs_are_read_by_every_method_and_within_archives(
 def test_a_log_with_too_much_behind_its_attachments_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "MOST_CHARACTERS", 2500)
+    monkeypatch.setattr(attachments, "MAX_CHARACTERS", 2500)
     text = [{"type": "text", "text": "attachment://h"}] * 4
     message = {"role": "assistant", "tool_calls": [{"id": "c", "function": "f", "arguments": {}}]}
     sample = {
@@ -327,5 +327,5 @@ def test_a_log_with_too_much_behind_its_attachments_is_cut(
     items = list(Reader().read(path))
     [result] = [item for item in items if isinstance(item, Completed)]
     assert result.text == "\n".join(["attachment://h"] * 2 + ["x" * 1000] * 2)
-    reason = "session `log.json:1/1`: attachments beyond what may be unfolded"
+    reason = "session `log.json:1/1`: attachments beyond the size limit are not resolved"
     assert items[-1] == Skipped(str(path), None, reason)

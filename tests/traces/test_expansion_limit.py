@@ -124,15 +124,15 @@ def test_one_packed_text_under_many_names_counts_each_time(tmp_path: Path) -> No
 def test_a_line_too_long_for_memory_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CompressedFile, "longest", 1000)
+    monkeypatch.setattr(CompressedFile, "max_bytes", 1000)
     path = tmp_path / "run.jsonl.gz"
     path.write_bytes(gzip.compress(OWN + b'{"event":"' + b"x" * 1000 + b'"}\n' + OWN))
     *events, last = Reader().read(path)
     assert len(events) == 2
-    reason = "a line of more than 1000 bytes: too large once it is expanded"
+    reason = "a line of more than 1000 bytes: too large after decompression"
     assert last == Skipped(str(path), None, reason)
     path.write_bytes(gzip.compress(b"[\n" + b"0,\n" * 1000 + b"0]"))
-    reason = "a document of more than 1000 bytes: too large once it is expanded"
+    reason = "a document of more than 1000 bytes: too large after decompression"
     assert one_reason(path) == reason
 
 
@@ -142,7 +142,7 @@ def test_the_header_of_a_tar_member_may_not_be_large(tmp_path: Path) -> None:
         info.type, info.size = kind, 8 * 1024 * MIB
         path = tmp_path / "bomb.tar"
         path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + b" " * 2048)
-        assert one_reason(path) == f"a header of {info.size} bytes in a tar archive"
+        assert one_reason(path) == f"a tar header of {info.size} bytes is too large"
 
 
 def test_what_is_packed_again_and_again_is_named(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_what_is_packed_again_and_again_is_named(tmp_path: Path) -> None:
     path.write_bytes(data)
     assert Reader().read(path).format == "policyguard"
     path.write_bytes(gzip.compress(data))
-    assert one_reason(path) == "packed more than 4 times over"
+    assert one_reason(path) == "more than 4 layers of compression"
 
 
 def test_an_allowance_has_its_bounds() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import policyguard.traces
+from policyguard.traces import formats
 from policyguard.traces.containers.content import PlainFile
 from policyguard.traces.containers.source import Source
 from policyguard.traces.formats.chat_completions import chat_completions
@@ -21,8 +21,8 @@ STORIES = sorted(path for path in (HERE / "cases").rglob("input/**/*") if path.i
 
 
 def test_each_module_that_names_a_format_is_listed() -> None:
-    names = [module.name for module in pkgutil.iter_modules(policyguard.traces.__path__)]
-    modules = [importlib.import_module(f"policyguard.traces.{name}") for name in names]
+    walk = pkgutil.walk_packages(formats.__path__, f"{formats.__name__}.")
+    modules = [importlib.import_module(module.name) for module in walk]
     importers = [module for module in modules if hasattr(module, "FORMAT")]
     assert set(map(id, importers)) == set(map(id, IMPORTERS))
 

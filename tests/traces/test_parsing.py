@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from policyguard.traces.formats.codex.results import CallEnd, parse_end, parse_result
 from policyguard.traces.formats.mini_swe_agent import find_command
 from policyguard.traces.parsing import usage
-from policyguard.traces.parsing.arguments import as_arguments
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso, from_milliseconds, from_seconds
 
 PIECES = ("```", "bash", "```bash", "\n", "\n```", " ", "\t", "ls", "rc", "\r\n", "\x85")
@@ -213,7 +212,7 @@ def test_ends_of_calls_of_codex(event: dict[str, object], outcome: CallEnd | Non
 )
 def test_outputs_of_codex(output: object, ok: bool | None, known: str, code: int | None) -> None:
     read = parse_result({"call_id": "c", "output": output}, None, None)
-    assert (read.ok, read.known, read.exit_code) == (ok, known, code)
+    assert (read.ok, read.provenance, read.exit_code) == (ok, known, code)
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ def skipped(path: Path) -> str:
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    assert skipped(tmp_path) == "no regular file"
+    assert skipped(tmp_path) == "not a regular file"
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert skipped(tmp_path / "pipe") == "no regular file"
+    assert skipped(tmp_path / "pipe") == "not a regular file"
 
 
 def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""gzip and zstd, a piece at a time: no piece is larger than what is said here."""
+"""Decompression of gzip and zstd in chunks of bounded size."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 CHUNK_BYTES = 1 << 16
-"""Bytes that are taken in, or given out, at once."""
+"""Bytes read or written at once."""
 
 _ZSTD_INPUT_BYTES = 1 << 10
-"""Bytes of zstd that are expanded at once. Four bytes of it can stand for 128 KiB, and the library
-gives out all of them together: at most 32 MiB so."""
+"""Bytes of zstd data decompressed at once. Four bytes can expand to 128 KiB, and the library
+returns all of it together: at most 32 MiB."""
 
 _ZSTD_MAX_WINDOW = 1 << 27
-"""The memory that a zstd file may ask for: bytes. What `zstd --long` writes needs as much."""
+"""Bytes of memory that a zstd file may require; `zstd --long` needs this much."""
 
-TRUNCATED = "the compressed data ends too early"
+TRUNCATED = "the compressed data is truncated"
 
 Chunks = Iterator[bytes]
 
 
 def decompress_gzip(compressed: BinaryIO) -> Chunks:
-    """The content of a gzip file of one or more members. Raises `UnreadableError`, `OSError`."""
+    """Yield the content of a gzip file with any number of members.
+
+    Raises `UnreadableError`, `OSError`.
+    """
     decoder, rest = None, b""
     while data := rest or compressed.read(CHUNK_BYTES):
         if decoder is None:
-            # Tapes and some tools pad a gzip file with zeros.
+            # Tapes and some tools pad gzip files with zeros.
             data = data.lstrip(b"\0")
             if not data:
                 rest = b""
@@ -46,8 +49,8 @@ def decompress_gzip(compressed: BinaryIO) -> Chunks:
         if decoder.eof:
             decoder = None
     if decoder is not None:
-        while piece := _inflate(decoder, b""):
-            yield piece
+        while chunk := _inflate(decoder, b""):
+            yield chunk
         raise UnreadableError(TRUNCATED)
 
 
@@ -59,17 +62,20 @@ def _inflate(decoder: zlib._Decompress, data: bytes) -> bytes:
 
 
 def decompress_zstd(compressed: BinaryIO) -> Chunks:
-    """The content of a zstd file of one or more frames. Raises `UnreadableError`, `OSError`."""
+    """Yield the content of a zstd file with any number of frames.
+
+    Raises `UnreadableError`, `OSError`.
+    """
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
     decoder, rest = None, b""
     while data := rest or compressed.read(_ZSTD_INPUT_BYTES):
         if decoder is None:
             decoder = decompressor.decompressobj()
         try:
-            piece = decoder.decompress(data)
+            chunk = decoder.decompress(data)
         except zstandard.ZstdError:
             raise UnreadableError("broken zstd data") from None
-        yield piece
+        yield chunk
         rest = decoder.unused_data if decoder.eof else b""
         if decoder.eof:
             decoder = None
@@ -78,7 +84,7 @@ def decompress_zstd(compressed: BinaryIO) -> Chunks:
 
 
 class _ChunkStream(io.RawIOBase):
-    """Pieces as a stream, each counted before it is given out."""
+    """A stream over chunks that counts each chunk before it returns it."""
 
     def __init__(
         self, chunks: Chunks, meter: StreamMeter | None, close: Callable[[], None]
@@ -95,13 +101,13 @@ class _ChunkStream(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
         while not self._chunk:
-            piece = next(self._chunks, None)
-            if piece is None:
+            chunk = next(self._chunks, None)
+            if chunk is None:
                 return 0
-            self._position += len(piece)
+            self._position += len(chunk)
             if self._meter is not None:
                 self._meter.advance_to(self._position)
-            self._chunk = memoryview(piece)
+            self._chunk = memoryview(chunk)
         size = min(len(view), len(self._chunk))
         view[:size] = self._chunk[:size]
         self._chunk = self._chunk[size:]
@@ -116,5 +122,5 @@ class _ChunkStream(io.RawIOBase):
 def open_stream(
     chunks: Chunks, meter: StreamMeter | None = None, close: Callable[[], None] = lambda: None
 ) -> BinaryIO:
-    """The pieces as a file to read, which counts them on `meter`; `close` is called at its end."""
+    """Return a readable file over the chunks, counted by `meter`; closing it calls `close`."""
     return io.BufferedReader(_ChunkStream(chunks, meter, close), CHUNK_BYTES)

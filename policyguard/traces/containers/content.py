@@ -1,4 +1,4 @@
-"""Bytes, wherever they lie: in a file, packed, or in an archive. Nothing is written to the disk."""
+"""Contents to read: plain files, compressed files, archive members. Nothing is written to disk."""
 
 from __future__ import annotations
 
@@ -19,49 +19,46 @@ UNLIMITED = -1
 
 
 class Content(Protocol):
-    """Something that can be read from its beginning, twice: once to see what it is, once whole."""
+    """A content that can be read from its start: in part for previews, then once as a whole."""
 
     path: Path
-    """Where it lies, as reports name it; a member's path goes on behind its archive's."""
+    """The path for reports; an archive member's is appended to that of its archive."""
 
     name: str
-    """The file's name, without the ending that says how it is packed."""
+    """The file name without the suffix of a compression."""
 
     max_bytes: int
     """Bytes that may be held in memory at once, or `UNLIMITED`."""
 
     def open_preview(self) -> BinaryIO:
-        """From the beginning, as often as wanted, before `open`. Raises what `open` does."""
+        """Open it from the start, any number of times before `open`. Raises the same errors."""
         ...
 
     def open(self) -> BinaryIO:
-        """From the beginning, for the last time.
-
-        Raises `OSError` and, while it is read too, `UnreadableError`.
-        """
+        """Open it from the start, once. This and reading raise `OSError`, `UnreadableError`."""
         ...
 
 
 class PlainFile:
-    """A file on the disk. Raises `UnreadableError` where it is none, `OSError`."""
+    """A file on disk. Raises `UnreadableError` if it is not a regular file, `OSError`."""
 
     max_bytes = UNLIMITED
 
     def __init__(self, path: Path) -> None:
         status = path.stat()
-        # A pipe would be waited for, for ever, and could be read only once.
+        # Opening a pipe can block forever, and it can be read only once.
         if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError("no regular file")
+            raise UnreadableError("not a regular file")
         self.path = path
         self.name = path.name
         self.size = status.st_size
 
-    def open_preview(self) -> BinaryIO:
-        """From the beginning."""
+    def open(self) -> BinaryIO:
+        """Open it from the start."""
         return self.path.open("rb")
 
-    def open(self) -> BinaryIO:
-        """From the beginning."""
+    def open_preview(self) -> BinaryIO:
+        """Open it from the start."""
         return self.path.open("rb")
 
 
@@ -72,7 +69,7 @@ _SUFFIXES = {"gzip": (".gz",), "zstd": (".zst", ".zstd")}
 
 
 class CompressedFile:
-    """A content that is packed by itself, as what is in it."""
+    """A compressed content, read as the content inside it."""
 
     max_bytes = MAX_BUFFERED_BYTES
 
@@ -84,28 +81,26 @@ class CompressedFile:
         self._meter = StreamMeter(limit)
 
     def open_preview(self) -> BinaryIO:
-        """What is in it, from the beginning."""
+        """Open the expanded content from the start."""
         return self._decompress(self._inner.open_preview())
 
     def open(self) -> BinaryIO:
-        """What is in it, from the beginning, for the last time."""
+        """Open the expanded content from the start, once."""
         return self._decompress(self._inner.open())
 
-    def _decompress(self, compressed: BinaryIO) -> BinaryIO:
-        return open_stream(
-            _DECOMPRESSORS[self._compression](compressed), self._meter, compressed.close
-        )
+    def _decompress(self, file: BinaryIO) -> BinaryIO:
+        return open_stream(_DECOMPRESSORS[self._compression](file), self._meter, file.close)
 
 
 def _strip_suffix(name: str, compression: Compression) -> str:
-    for ending in _SUFFIXES[compression]:
-        if name.lower().endswith(ending) and len(name) > len(ending):
-            return name[: -len(ending)]
+    for suffix in _SUFFIXES[compression]:
+        if name.lower().endswith(suffix) and len(name) > len(suffix):
+            return name[: -len(suffix)]
     return name
 
 
 def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
-    """All of a file, which is closed. Raises `UnreadableError` where it is too much, `OSError`."""
+    """Return all bytes and close the file. Raises `UnreadableError` if too large, `OSError`."""
     with file:
         data = file.read() if max_bytes == UNLIMITED else file.read(max_bytes + 1)
     if max_bytes != UNLIMITED and len(data) > max_bytes:
@@ -114,25 +109,25 @@ def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
 
 
 def open_seekable(content: Content) -> BinaryIO:
-    """A content in which one can go back and forth. Raises as `whole` does."""
+    """Open a content for random access. Raises what `read_bytes` does."""
     file = content.open()
     return (
         file if isinstance(content, PlainFile) else io.BytesIO(read_bytes(file, content.max_bytes))
     )
 
 
-def too_large(what: str, max_bytes: int) -> str:
-    """The reason for which a part of an expanded file is not held in memory."""
-    return f"{what} of more than {max_bytes} bytes: too large once it is expanded"
+def too_large(part: str, max_bytes: int) -> str:
+    """Return why a part of an expanded file is not read."""
+    return f"{part} of more than {max_bytes} bytes: too large after decompression"
 
 
 def member_path(archive: Path, name: str) -> Path:
-    """Where a member lies: behind its archive, whatever its name tries to say."""
+    """Return the member's path inside its archive's path, even for names like `../x`."""
     parts = name.replace("\\", "/").replace("\0", "").split("/")
     return archive.joinpath(*(part for part in parts if part not in ("", ".", "..")))
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a member is one that is left out of a folder too, or what macOS adds to a zip."""
+    """Return whether a member is hidden, or metadata that macOS adds to a zip."""
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".", "..")]
     return not parts or any(part.startswith(".") or part == "__MACOSX" for part in parts)

@@ -1,7 +1,6 @@
-"""How much a compressed input may grow: enough for any recording, and too little for a bomb.
+"""Limits on the expansion of compressed input: enough for recordings, too little for zip bombs.
 
-The limits are per input file. What an archive holds, and what is packed inside its members, all
-counts against the one allowance of the file that lies on the disk.
+The limits are per input file on disk and include everything inside it, at any depth.
 """
 
 from __future__ import annotations
@@ -11,30 +10,30 @@ from policyguard.traces.item import UnreadableError
 MIB = 1 << 20
 
 MAX_RATIO = 250
-"""How many times its own size a file may expand to. Recordings are at 5 to 50, a long log of
-requests that repeat one another at up to 200; deflate alone can reach 1032, zstd 32,768."""
+"""Expanded size divided by file size. Recordings reach 5 to 50, long logs of similar requests up to
+200; deflate alone can reach 1032, zstd 32,768."""
 
 MIN_LIMIT_BYTES = 16 * MIB
-"""What any file may expand to, however small it is: bytes."""
+"""Bytes that every file may expand to, however small."""
 
 MAX_LIMIT_BYTES = 4096 * MIB
-"""What no file may expand beyond, however large it is: bytes."""
+"""Bytes that no file may exceed, however large."""
 
 MAX_BUFFERED_BYTES = 256 * MIB
-"""The largest part of an expanded file that is held in memory at once: a document, a line, or an
-archive inside an archive. Lines of less are streamed, up to `MOST_BYTES` of them."""
+"""The largest part of an expanded file held in memory: a document, a line, or an archive inside an
+archive. Shorter lines are streamed."""
 
 MAX_NESTING = 4
-"""How often something may be packed inside something packed: `.tar.gz` is 2, an inspect log in it
-that is compressed once more 4."""
+"""Layers of compression and archives inside one another: `.tar.gz` is 2, a compressed inspect log
+in it 4."""
 
 
 class TooLargeError(UnreadableError):
-    """The allowance is used up: neither this file nor any other of its archive is read further."""
+    """The limit is exceeded: nothing more of the file or its archive is read."""
 
 
 class ExpansionLimit:
-    """The bytes that one input file may still expand to. `packed` is its size on the disk."""
+    """The bytes that an input file of `file_size` bytes may still expand to."""
 
     def __init__(self, file_size: int) -> None:
         self.max_bytes = min(MAX_LIMIT_BYTES, max(MIN_LIMIT_BYTES, file_size * MAX_RATIO))
@@ -42,28 +41,25 @@ class ExpansionLimit:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether something has asked for more than there was."""
+        """Return whether the input exceeded the limit."""
         return self._remaining < 0
 
     def consume(self, amount: int) -> None:
-        """Bytes that came out. Raises `TooLargeError` where they are too many."""
+        """Count expanded bytes. Raises `TooLargeError` beyond the limit."""
         self._remaining -= amount
         if self._remaining < 0:
-            reason = (
-                f"expands to more than {self.max_bytes} bytes: as large as it may be by its size"
-            )
-            raise TooLargeError(reason)
+            raise TooLargeError(f"expands to more than {self.max_bytes} bytes, its size's limit")
 
 
 class StreamMeter:
-    """Counts one stream that may be read more than once from its beginning, but counts once."""
+    """A meter for one stream, which counts once even if it is read several times."""
 
     def __init__(self, limit: ExpansionLimit) -> None:
         self._limit = limit
         self._furthest = 0
 
     def advance_to(self, position: int) -> None:
-        """The stream has come to this position (bytes). Raises `TooLargeError`."""
+        """Count the stream up to this position (bytes). Raises `TooLargeError`."""
         if position > self._furthest:
-            beyond, self._furthest = position - self._furthest, position
-            self._limit.consume(beyond)
+            growth, self._furthest = position - self._furthest, position
+            self._limit.consume(growth)

@@ -1,4 +1,4 @@
-"""Untrusted content: how it is sampled for detection and read without surprises."""
+"""Sampling of untrusted content for detection, and its reading as JSON."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from policyguard.traces.item import Skipped, UnreadableError
 from policyguard.traces.parsing.json_text import JsonError, decode
 
 _SAMPLED_LINES = 50
-"""How many lines a format is recognised by: some begin with pages of bookkeeping."""
+"""Lines to detect a format by: some begin with pages of bookkeeping."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """The part of a file by which importers recognise their format.
+    """The part of a file by which importers detect their format.
 
-    `records` are the first values of a file of one JSON value a line, `document` the value of a
-    file that is one. A file of a single line is both; otherwise the other is empty or None.
-    `members` are the names in a zip archive, which has neither.
+    `records` are the first values of a file of JSON lines, `document` is the value of a JSON
+    document. A file of a single line has both. `members` are the names in a zip archive.
     """
 
     records: tuple[object, ...] = ()
@@ -33,10 +32,10 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Source:
-    """One content, or one zip archive as a whole, and its sample.
+    """A content, or a zip archive that is one trace, with its sample.
 
-    `only` says which lines of a file of our own format are wanted; None for all.
-    Raises `UnreadableError` where no JSON can be had from it, `OSError`.
+    `line_filter` selects lines of a file in policyguard's own format; None selects all.
+    Raises `UnreadableError` if it contains no JSON, `OSError`.
     """
 
     def __init__(
@@ -53,9 +52,9 @@ class Source:
             self.sample = _take_sample(content)
 
     def lines(self) -> Iterator[tuple[int, object] | Skipped]:
-        """Each line's number (from 1) and value; a line that is no JSON is Skipped.
+        """Yield each line's number (from 1) and value, or `Skipped` for a line that is not JSON.
 
-        So is the rest of a file that turns out to be broken. Raises `OSError`.
+        If the file turns out to be damaged, its rest is skipped. Raises `OSError`.
         """
         try:
             for number, line in self.raw_lines():
@@ -69,7 +68,7 @@ class Source:
             yield Skipped(self.file, None, str(error))
 
     def raw_lines(self) -> Iterator[tuple[int, bytes]]:
-        """Each line's number (from 1) and bytes, blank lines left out; to be asked for once.
+        """Yield the number (from 1) and bytes of each line that is not blank; call it once.
 
         Raises `OSError`, `UnreadableError`.
         """
@@ -79,7 +78,7 @@ class Source:
             yield from _nonblank_lines(file, self._content.max_bytes)
 
     def values(self) -> Iterator[tuple[int | None, object] | Skipped]:
-        """The items of a document that is a list, else the document itself, else each line."""
+        """Yield the items of a document that is a list, else the document, else each line."""
         document = self.sample.document
         if isinstance(document, list):
             yield from ((None, value) for value in document)
@@ -89,9 +88,9 @@ class Source:
             yield from self.lines()
 
     def read_member(self, name: str) -> object:
-        """The JSON document in a member of the archive. Raises `UnreadableError`, `OSError`."""
+        """Return the JSON document in an archive member. Raises `UnreadableError`, `OSError`."""
         if not isinstance(self._content, ZipArchive):
-            raise UnreadableError("no archive")
+            raise UnreadableError("not an archive")
         member = self._content.member(name)
         return _decode_document(read_bytes(member.open(), member.max_bytes))
 
@@ -112,31 +111,30 @@ def _take_sample(content: Content) -> Sample:
 
 
 def _first_lines(file: BinaryIO, max_bytes: int) -> Iterator[bytes]:
-    """The first lines. Where the file is broken behind some, these; `lines` tells the reason."""
-    lines = 0
+    """Yield the first lines, up to any damage, which `Source.lines` reports."""
+    count = 0
     try:
         for _, line in itertools.islice(_nonblank_lines(file, max_bytes), _SAMPLED_LINES):
-            lines += 1
+            count += 1
             yield line
     except UnreadableError:
-        if not lines:
+        if not count:
             raise
 
 
 def _sample_document(content: Content, head: list[bytes]) -> Sample:
-    """A file whose first line is no JSON value: one document, or lines with a broken first."""
+    """Sample a file whose first line is not JSON: a document, or lines with a damaged first."""
     records = _decode_lines(head)
     try:
-        return Sample(
-            document=_decode_document(read_bytes(content.open_preview(), content.max_bytes))
-        )
+        data = read_bytes(content.open_preview(), content.max_bytes)
+        return Sample(document=_decode_document(data))
     except UnreadableError as error:
         if any(isinstance(record, dict) for record in records):
             return Sample(records=records)
-        # A file that cannot be read to its end has no other reason.
+        # Damage to the file explains more than its lack of JSON.
         if not isinstance(error.__cause__, JsonError) or head[0].lstrip()[:1] in (b"{", b"["):
             raise
-        raise UnreadableError("no JSON") from None
+        raise UnreadableError("not JSON") from None
 
 
 def _decode_document(data: bytes) -> object:

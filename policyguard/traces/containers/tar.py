@@ -1,7 +1,7 @@
-"""Tar archives, member by member, as they come: forward only, so that a packed one streams.
+"""Tar archives, read forward only, so that compressed ones stream.
 
-Python's own reader takes the text of a long name or of a pax header into memory however long it
-claims to be, so that only its parser of single headers is used here.
+Python's own reader loads long names and pax headers of any claimed size into memory; this module
+therefore uses only its parser for single headers.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 BLOCK_BYTES = tarfile.BLOCKSIZE
 
 _MAX_HEADER_BYTES = 1 << 20
-"""Bytes that a long name or a pax header may have."""
+"""Bytes of a long name or a pax header."""
 
 _LONG_NAME_TYPES = (tarfile.GNUTYPE_LONGNAME,)
 _PAX_TYPES = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
-_SPARSE_PREFIX = "GNU.sparse"
+_SPARSE = "GNU.sparse"
 _IGNORED_HEADER_TYPES = (tarfile.GNUTYPE_LONGLINK, tarfile.XGLTYPE)
 
-TRUNCATED = "the tar archive ends too early"
+TRUNCATED = "the tar archive is truncated"
 
 
 def is_tar(head: bytes) -> bool:
-    """Whether a file's first bytes are the header of a tar archive: its checksum tells."""
+    """Return whether a file begins with a tar header, by the header's checksum."""
     try:
         _parse_header(head[:BLOCK_BYTES])
     except UnreadableError:
@@ -43,7 +43,7 @@ def is_tar(head: bytes) -> bool:
 
 
 class TarMember:
-    """One file of an archive, to be read before the next is asked for."""
+    """A file in an archive; it must be read before the next one."""
 
     max_bytes = MAX_BUFFERED_BYTES
 
@@ -56,17 +56,17 @@ class TarMember:
         self.preview = bytearray()
 
     def open_preview(self) -> BinaryIO:
-        """From the beginning; what is seen is kept, for an archive cannot be read backwards."""
+        """Open it from the start; what is read is kept, as the archive cannot be rewound."""
         return io.BufferedReader(_MemberStream(self, keeps_preview=True), CHUNK_BYTES)
 
     def open(self) -> BinaryIO:
-        """From the beginning, for the last time."""
+        """Open it from the start, once."""
         return io.BufferedReader(_MemberStream(self, keeps_preview=False), CHUNK_BYTES)
 
     def read_chunk(self, max_bytes: int) -> bytes:
-        """The next bytes of the archive that are this member's."""
+        """Return the member's next bytes."""
         if self._is_past:
-            raise UnreadableError("its archive was read on before it")
+            raise UnreadableError("its archive was read past it")
         data = self._archive.read(min(max_bytes, self._remaining))
         if not data and max_bytes and self._remaining:
             raise UnreadableError(TRUNCATED)
@@ -74,11 +74,11 @@ class TarMember:
         return data
 
     def skip_rest(self) -> None:
-        """Whatever has not been read is passed over."""
-        left = self._remaining > 0
+        """Skip the rest of the member."""
+        is_unread = self._remaining > 0
         while self._remaining:
             self.read_chunk(CHUNK_BYTES)
-        self._is_past = left
+        self._is_past = is_unread
 
 
 class _MemberStream(io.RawIOBase):
@@ -92,22 +92,22 @@ class _MemberStream(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         view = memoryview(buffer).cast("B")
-        seen = self._member.preview
-        if self._position < len(seen):
-            data = bytes(seen[self._position : self._position + len(view)])
+        preview = self._member.preview
+        if self._position < len(preview):
+            data = bytes(preview[self._position : self._position + len(view)])
         else:
             data = self._member.read_chunk(len(view))
             if self._keeps_preview:
-                seen += data
+                preview += data
         self._position += len(data)
         view[: len(data)] = data
         return len(data)
 
 
 def iter_members(archive: BinaryIO, path: Path) -> Iterator[TarMember]:
-    """The regular files of an archive, hidden ones left out. Raises `UnreadableError`, `OSError`.
+    """Yield the regular files of an archive, without hidden ones.
 
-    Links, folders and devices are left out: what they stand for is elsewhere.
+    Raises `UnreadableError`, `OSError`.
     """
     name, pax = "", dict[str, str]()
     while block := _read_exactly(archive, BLOCK_BYTES, allow_end=True):
@@ -125,10 +125,8 @@ def iter_members(archive: BinaryIO, path: Path) -> Iterator[TarMember]:
             continue
         size = _member_size(pax, header)
         name = pax.get("path") or name or header.name
-        if header.type == tarfile.GNUTYPE_SPARSE or any(
-            key.startswith(_SPARSE_PREFIX) for key in pax
-        ):
-            raise UnreadableError(f"member `{name}` is a sparse file: from it on nothing is read")
+        if header.type == tarfile.GNUTYPE_SPARSE or any(key.startswith(_SPARSE) for key in pax):
+            raise UnreadableError(f"member `{name}` is a sparse file: reading stops here")
         if header.isreg():
             member = TarMember(member_path(path, name), archive, size)
             if not is_hidden(name):
@@ -151,19 +149,19 @@ def _parse_header(block: bytes) -> tarfile.TarInfo:
 
 
 def _member_size(pax: dict[str, str], header: tarfile.TarInfo) -> int:
-    told = pax.get("size", "")
-    return int(told) if told.isascii() and told.isdigit() and len(told) < 20 else header.size
+    size = pax.get("size", "")
+    return int(size) if size.isascii() and size.isdigit() and len(size) < 20 else header.size
 
 
 def _read_header_data(archive: BinaryIO, size: int) -> bytes:
     if size > _MAX_HEADER_BYTES:
-        raise UnreadableError(f"a header of {size} bytes in a tar archive")
+        raise UnreadableError(f"a tar header of {size} bytes is too large")
     data = _read_exactly(archive, size + -size % BLOCK_BYTES)
     return data[:size]
 
 
 def _parse_pax(data: bytes) -> dict[str, str]:
-    """The records of a pax header: `length key=value`, the length that of the whole record."""
+    """Parse a pax header: records `length key=value`, the length of the whole record first."""
     records: dict[str, str] = {}
     start = 0
     while start < len(data):

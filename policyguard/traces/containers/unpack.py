@@ -1,4 +1,4 @@
-"""One file on the disk → the contents in it that may be traces."""
+"""Search of a file on disk for contents that may be traces."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from policyguard.traces.item import UnreadableError, cannot_read
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGICS = (b"\x28\xb5\x2f\xfd", b"\x50\x2a\x4d\x18")
-"""A frame; and a frame to be passed over, which some writers begin with."""
+"""A frame, and a skippable frame, with which some writers begin."""
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 class UnreadableContent(msgspec.Struct, frozen=True):
-    """Something that cannot be looked into, and why."""
+    """A file or archive member that cannot be read, and the reason."""
 
     path: Path
     reason: str
@@ -29,14 +29,14 @@ class UnreadableContent(msgspec.Struct, frozen=True):
 UnpackedContent = Content | ZipArchive | UnreadableContent
 
 IsTraceArchive = Callable[[ZipArchive], bool]
-"""Whether a zip archive is one trace as a whole, not a folder of traces."""
+"""Returns whether a zip archive is a single trace rather than a folder of traces."""
 
 
 def unpack(path: Path, is_trace: IsTraceArchive) -> Iterator[UnpackedContent]:
-    """The contents of a file, each to be read before the next is asked for. Nothing is raised.
+    """Yield the contents of a file; read each before you advance. Never raises.
 
-    A file that is packed by itself is one content; an archive that is not `known` all its members,
-    hidden ones left out as they are in a folder.
+    A compressed file is one content. An archive for which `is_trace` is false yields its members,
+    without hidden ones.
     """
     try:
         file = PlainFile(path)
@@ -49,7 +49,7 @@ def unpack(path: Path, is_trace: IsTraceArchive) -> Iterator[UnpackedContent]:
 
 
 class _Unpacker:
-    """Through one file. Goes no deeper than `DEEPEST_PACKING`."""
+    """An unpacker for one file, up to `MAX_NESTING` layers deep."""
 
     def __init__(self, is_trace: IsTraceArchive, limit: ExpansionLimit) -> None:
         self._is_trace = is_trace
@@ -69,7 +69,7 @@ class _Unpacker:
         if not head.startswith((_GZIP_MAGIC, *_ZSTD_MAGICS, *_ZIP_MAGICS)) and not is_tar(head):
             yield content
         elif depth == MAX_NESTING:
-            raise UnreadableError(f"packed more than {MAX_NESTING} times over")
+            raise UnreadableError(f"more than {MAX_NESTING} layers of compression")
         elif head.startswith(_GZIP_MAGIC):
             yield from self.unpack(CompressedFile(content, "gzip", self._limit), depth + 1)
         elif head.startswith(_ZSTD_MAGICS):
@@ -91,11 +91,11 @@ class _Unpacker:
             archive.close()
 
     def _unpack_members(self, contents: Iterable[Content], depth: int) -> Iterator[UnpackedContent]:
-        empty = True
+        is_empty = True
         for member in contents:
-            empty = False
+            is_empty = False
             yield from self.unpack(member, depth + 1)
             if self._limit.is_exhausted:
-                raise UnreadableError("what follows in the archive is not read: it is too large")
-        if empty:
+                raise UnreadableError("the rest of the archive is too large to read")
+        if is_empty:
             raise UnreadableError("an archive without files")

@@ -1,4 +1,4 @@
-"""Zip archives, member by member: stored, deflate, and zstd, which Python's own reader lacks."""
+"""Zip archives with stored, deflate and zstd members; Python's own reader has no zstd."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ZSTD = 93
 _SUPPORTED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTD)
 _ENCRYPTED = 0x1
 _LOCAL_HEADER = struct.Struct("<26xHH")
-"""Of a member's own header: the lengths of its name and its extra field, which end it."""
+"""The end of a member's local header: the lengths of its name and extra field."""
 
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
@@ -43,11 +43,11 @@ _ZIP_ERRORS = (
     NotImplementedError,
     RuntimeError,
 )
-"""What Python's reader raises over a damaged archive, besides `OSError`."""
+"""What Python's reader raises for a damaged archive, besides `OSError`."""
 
 
 class ZipArchive:
-    """An archive and the names in it. Raises `UnreadableError`, `OSError`."""
+    """A zip archive. Raises `UnreadableError`, `OSError`."""
 
     def __init__(self, content: Content, limit: ExpansionLimit) -> None:
         self.path = content.path
@@ -59,29 +59,29 @@ class ZipArchive:
         except _ZIP_ERRORS:
             self._file.close()
             raise UnreadableError("a broken zip archive") from None
-        # Of members with one name the last holds, as it does when an archive is unpacked.
+        # Of several members with one name the last one counts, as in unpacking.
         infos = {info.filename: info for info in self._zip.infolist() if not info.is_dir()}
         self._infos = {name: info for name, info in infos.items() if not is_hidden(name)}
         self.names = tuple(self._infos)
 
     def close(self) -> None:
-        """The archive is not read any more."""
+        """Close the archive and its file."""
         self._zip.close()
         self._file.close()
 
     def members(self) -> Iterator[ZipMember]:
-        """All of them, in the archive's order, hidden ones left out."""
+        """Yield all members in the archive's order, without hidden ones."""
         for name in self.names:
             yield self.member(name)
 
     def member(self, name: str) -> ZipMember:
-        """One of `names`."""
+        """Return the member with one of `names`."""
         path = member_path(self.path, name)
         return ZipMember(self._file, self._zip, self._infos[name], path, StreamMeter(self._limit))
 
 
 class ZipMember:
-    """One file of an archive, which stays open for as long as it is read."""
+    """A file in an archive that must stay open while it is read."""
 
     max_bytes = MAX_BUFFERED_BYTES
 
@@ -100,30 +100,29 @@ class ZipMember:
         self._info = info
         self._meter = meter
 
-    def open_preview(self) -> BinaryIO:
-        """From the beginning."""
-        return self.open()
-
     def open(self) -> BinaryIO:
-        """From the beginning."""
+        """Open it from the start."""
         return open_stream(self._read_chunks(), self._meter)
+
+    def open_preview(self) -> BinaryIO:
+        """Open it from the start."""
+        return self.open()
 
     def _read_chunks(self) -> Chunks:
         if self._info.flag_bits & _ENCRYPTED:
             raise UnreadableError("encrypted")
         if self._info.compress_type not in _SUPPORTED_METHODS:
-            raise UnreadableError(f"packed by zip method {self._info.compress_type}: not supported")
+            method = self._info.compress_type
+            raise UnreadableError(f"zip compression method {method} is not supported")
         try:
-            yield from (
-                self._read_zstd() if self._info.compress_type == _ZSTD else self._read_inflated()
-            )
+            yield from (self._read_zstd() if self._info.compress_type == _ZSTD else self._inflate())
         except _ZIP_ERRORS:
             raise UnreadableError("a broken member of a zip archive") from None
 
-    def _read_inflated(self) -> Chunks:
+    def _inflate(self) -> Chunks:
         with self._archive.open(self._info) as member:
-            while piece := member.read(CHUNK_BYTES):
-                yield piece
+            while chunk := member.read(CHUNK_BYTES):
+                yield chunk
 
     def _read_zstd(self) -> Chunks:
         checksum = 0
@@ -131,15 +130,15 @@ class ZipMember:
         name, extra = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
         start = self._info.header_offset + _LOCAL_HEADER.size + name + extra
         slice_ = _FileSlice(self._file, start, self._info.compress_size)
-        for piece in decompress_zstd(io.BufferedReader(slice_, CHUNK_BYTES)):
-            checksum = zlib.crc32(piece, checksum)
-            yield piece
+        for chunk in decompress_zstd(io.BufferedReader(slice_, CHUNK_BYTES)):
+            checksum = zlib.crc32(chunk, checksum)
+            yield chunk
         if checksum != self._info.CRC:
             raise zipfile.BadZipFile
 
 
 class _FileSlice(io.RawIOBase):
-    """A part of a file that others read too."""
+    """A part of a file that several readers share."""
 
     def __init__(self, file: BinaryIO, start: int, size: int) -> None:
         self._file = file

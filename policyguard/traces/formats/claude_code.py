@@ -1,8 +1,8 @@
-"""Claude Code transcripts: one JSON object a line, one session a file.
+"""Claude Code transcripts: one JSON object per line, one session per file.
 
 `~/.claude/projects/<folder>/<session>.jsonl`, sub-agents in `<session>/subagents/agent-*.jsonl`,
-those of a workflow in `<session>/subagents/workflows/<workflow>/`; and what `claude -p` writes as
-`stream-json`, one line a message or all of them in a list.
+those of a workflow in `<session>/subagents/workflows/<workflow>/`; and the `stream-json` output of
+`claude -p`, one message per line or all in a list.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ _HARNESS_PREFIXES = (
 )
 """How lines of type user begin that ask nothing of the agent.
 
-A command that stays on the person's side, as `/exit`, begins with its name; one that is an order
-to the agent begins with `<command-message>`.
+A command that stays on the user's side, like `/exit`, begins with its name; a command addressed to
+the agent begins with `<command-message>`.
 """
 
 
 def detect(sample: Sample) -> bool:
-    """A spoken line or a bookkeeping one, also in a list, which `loglines` may hold."""
-    held = as_list(_listed_lines(sample.document))
-    return any(_is_typical(as_object(line)) for line in (*sample.records, *held))
+    """Return whether a line, also in a list, is a message or typical bookkeeping."""
+    listed = as_list(_listed_lines(sample.document))
+    return any(_is_typical(as_object(line)) for line in (*sample.records, *listed))
 
 
 def _listed_lines(document: object) -> object:
-    """The list of lines in a document."""
+    """Return the list of lines in a document."""
     return document if isinstance(document, list) else as_object(document).get("loglines")
 
 
@@ -67,7 +67,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
     kind = line.get("type")
     if kind in _MESSAGE_TYPES:
         return isinstance(line.get("message"), dict) and any(name in line for name in _LINE_KEYS)
-    # A long project's transcript may begin with pages of these.
+    # The transcript of a long project may begin with pages of these.
     return (
         (kind == "summary" and "leafUuid" in line)
         or (kind == "file-history-snapshot" and "messageId" in line)
@@ -76,7 +76,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The transcript's one session."""
+    """Yield the transcript's session."""
     transcript = _TranscriptReader(source)
     for entry in _lines(source):
         if isinstance(entry, Skipped):
@@ -95,7 +95,7 @@ def _lines(source: Source) -> Iterator[tuple[int | None, object] | Skipped]:
 
 
 class _Message(msgspec.Struct):
-    """One message of the API. It stands on several lines, with results in between."""
+    """A message of the API, which may span several lines with results in between."""
 
     id: str
     is_sidechain: bool
@@ -105,7 +105,7 @@ class _Message(msgspec.Struct):
 
 
 class _TranscriptReader:
-    """Follows the lines of one file, and tells a message when all of it is known."""
+    """A reader for one file, which emits a message when it is complete."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -117,9 +117,9 @@ class _TranscriptReader:
         self._last_at: int | None = None
 
     def read_line(self, number: int | None, line: object) -> Iterator[Item]:
-        """One line of the file."""
+        """Yield the items that a line completes."""
         if not isinstance(line, dict) or not isinstance(line.get("type"), str):
-            yield self._skip(number, "no line of a transcript: an object with a `type`")
+            yield self._skip(number, "not a transcript line: expected an object with a `type`")
             return
         if line["type"] not in _MESSAGE_TYPES:
             return
@@ -130,7 +130,7 @@ class _TranscriptReader:
             yield self._skip(number, f"a line of type {line['type']} without content")
             return
         if not all(isinstance(block, dict) for block in blocks):
-            yield self._skip(number, "a content block that is no object")
+            yield self._skip(number, "a content block that is not an object")
             blocks = [block for block in blocks if isinstance(block, dict)]
         self._last_at = from_iso(line.get("timestamp")) or self._last_at
         if self._builder is None:
@@ -143,9 +143,9 @@ class _TranscriptReader:
             yield from self._read_user(self._builder, number, line, blocks)
 
     def finish(self) -> Iterator[Item]:
-        """The end of the file."""
+        """Yield the last items, at the end of the file."""
         if self._builder is None:
-            yield self._skip(None, "a transcript in which nobody speaks")
+            yield self._skip(None, "a transcript without messages")
             return
         yield from self._flush_message(self._builder)
         yield from self._builder.close(at=self._last_at)
@@ -167,7 +167,7 @@ class _TranscriptReader:
         self._message.usage = message.get("usage") or self._message.usage
         for call in tool_blocks.parse_calls(blocks, at):
             if call.id in self._called_ids:
-                yield self._skip(number, f"call `{call.id}` for a second time")
+                yield self._skip(number, f"call `{call.id}` repeated")
                 continue
             self._message.parts.append(call)
             if call.id:
@@ -197,35 +197,34 @@ class _TranscriptReader:
         if as_object(line.get("origin")).get("kind") == "task-notification":
             return False
         text = as_text(blocks).strip()
-        to_this_agent = _is_sidechain(line) == self._is_sidechain
-        return to_this_agent and bool(text) and not text.startswith(_HARNESS_PREFIXES)
+        is_own = _is_sidechain(line) == self._is_sidechain
+        return is_own and bool(text) and not text.startswith(_HARNESS_PREFIXES)
 
     def _flush_message(self, builder: SessionBuilder) -> Iterator[Item]:
         message, self._message = self._message, None
         if message is None:
             return
-        fresh = not message.id or message.id not in self._counted_ids
+        is_new = not message.id or message.id not in self._counted_ids
         self._counted_ids.add(message.id)
-        yield from builder.add_reply(
-            usage.count_tokens(message.usage) if fresh else 0, at=message.at
-        )
-        calls = sum(isinstance(entry, ImportedCall) for entry in message.parts)
-        # A sub-agent on lines of this file works while the agent itself waits for it.
+        tokens = usage.count_tokens(message.usage) if is_new else 0
+        yield from builder.add_reply(tokens, at=message.at)
+        calls = sum(isinstance(part, ImportedCall) for part in message.parts)
+        # The agent waits while a sub-agent on lines of this file works.
         if calls and message.is_sidechain == self._is_sidechain:
             yield from builder.abandon_open_calls()
         batch = builder.new_batch() if calls > 1 else ""
-        for entry in message.parts:
-            if isinstance(entry, ImportedCall):
-                yield from builder.add_call(entry, batch)
+        for part in message.parts:
+            if isinstance(part, ImportedCall):
+                yield from builder.add_call(part, batch)
             else:
-                yield from builder.add_result(*entry)
+                yield from builder.add_result(*part)
 
     def _skip(self, number: int | None, reason: str) -> Skipped:
         return Skipped(self._source.file, number, reason)
 
 
 def _is_sidechain(line: dict[str, Any]) -> bool:
-    """Whether a line is a sub-agent's."""
+    """Return whether a line belongs to a sub-agent."""
     return line.get("isSidechain") is True or bool(line.get("parent_tool_use_id"))
 
 
@@ -233,14 +232,14 @@ def _start_event(source: Source, line: dict[str, Any]) -> Started:
     return Started(
         session=source.name,
         at=from_iso(line.get("timestamp")),
-        parent=above.name if (above := main_session_file(source.path)) is not None else "",
+        parent=main.name if (main := main_session_file(source.path)) is not None else "",
         agent=FORMAT,
         cwd=as_string(line.get("cwd")),
     )
 
 
 def main_session_file(path: Path) -> Path | None:
-    """The file of the main session, where the path is a sub-agent's."""
+    """Return the file of the main session, if the path is a sub-agent's."""
     if not path.name.startswith("agent-"):
         return None
     folder = path.parent
@@ -248,5 +247,5 @@ def main_session_file(path: Path) -> Path | None:
         folder = folder.parent.parent
     if folder.name != "subagents":
         return None
-    above = folder.parent
-    return above.parent / f"{above.name}.jsonl"
+    session = folder.parent
+    return session.parent / f"{session.name}.jsonl"

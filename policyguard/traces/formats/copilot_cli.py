@@ -1,4 +1,4 @@
-"""GitHub Copilot CLI sessions: `events.jsonl`, one event a line, one session a file."""
+"""GitHub Copilot CLI sessions: `events.jsonl`, one event per line, one session per file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_object, as_objects, as_string
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -26,13 +25,13 @@ _KNOWN_TYPES = (
 )
 
 _SHELL_SUFFIXES = ("bash", "powershell")
-"""How the names of the tools end that tell how a command ended: `bash`, `read_bash`."""
+"""How the names of tools end whose results have an exit code: `bash`, `read_bash`."""
 
 _EXIT_CODE = re.compile(r"<(?:command with \w+: \S+ )?exited with exit code (-?\d{1,10})>\s*\Z")
 
 
 def detect(sample: Sample) -> bool:
-    """An event of a known type, with `data`."""
+    """Return whether an event has a known type and `data`."""
     lines = (as_object(line) for line in sample.records)
     return any(
         line.get("type") in _KNOWN_TYPES and isinstance(line.get("data"), dict) for line in lines
@@ -40,7 +39,7 @@ def detect(sample: Sample) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The one session of a file."""
+    """Yield the session of a file."""
     session = _SessionReader(source)
     for entry in source.lines():
         if isinstance(entry, Skipped):
@@ -50,12 +49,12 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
         if isinstance(line, dict) and isinstance(line.get("type"), str):
             yield from session.read_event(number, line)
         else:
-            yield Skipped(source.file, number, "no event: an object with a `type`")
+            yield Skipped(source.file, number, "not an event: expected an object with a `type`")
     yield from session.finish()
 
 
 class _SessionReader:
-    """Follows the events of one file."""
+    """A reader for one file."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -67,7 +66,7 @@ class _SessionReader:
         self._last_at: int | None = None
 
     def read_event(self, number: int, line: dict[str, Any]) -> Iterator[Item]:
-        """One line of the file."""
+        """Yield the items that an event completes."""
         data = as_object(line.get("data"))
         at = from_iso(line.get("timestamp"))
         self._last_at = at or self._last_at
@@ -90,7 +89,7 @@ class _SessionReader:
                 self._start_call(self._parse_call(data, at))
             case "tool.execution_complete":
                 name = as_id(data.get("toolCallId"))
-                # Some versions tell the end of a call alone.
+                # Some versions record only the end of a call.
                 if name in self._requested_calls:
                     self._start_call(self._requested_calls[name])
                 yield from self._flush_calls(self._builder)
@@ -98,7 +97,7 @@ class _SessionReader:
                 yield from self._builder.add_result(result, number)
 
     def finish(self) -> Iterator[Item]:
-        """The end of the file."""
+        """Yield the last items, at the end of the file."""
         if self._builder is not None:
             yield from self._flush_calls(self._builder)
             yield from self._builder.close(at=self._last_at)
@@ -108,14 +107,14 @@ class _SessionReader:
     ) -> Iterator[Item]:
         yield from self._flush_calls(builder)
         yield from builder.add_reply(int(as_amount(data.get("outputTokens")) or 0), at=at)
-        requests = [_parse_request(told, at) for told in as_objects(data.get("toolRequests"))]
-        fresh = [call for call in requests if call.id not in self._tool_names]
-        # A sub-agent's messages come while the call that it works for is open, and some messages
-        # behind the start of what they ask for.
-        if fresh and len(fresh) == len(requests) and not is_sub_agent:
+        requests = [_parse_request(call, at) for call in as_objects(data.get("toolRequests"))]
+        new = [call for call in requests if call.id not in self._tool_names]
+        # A sub-agent's messages come while the call that started it is open, and some messages
+        # come after the start of the calls that they request.
+        if new and len(new) == len(requests) and not is_sub_agent:
             yield from builder.abandon_open_calls()
             self._requested_calls.clear()
-        self._requested_calls.update((call.id, call) for call in fresh)
+        self._requested_calls.update((call.id, call) for call in new)
 
     def _start_call(self, call: ImportedCall) -> None:
         self._requested_calls.pop(call.id, None)
@@ -124,51 +123,51 @@ class _SessionReader:
 
     def _parse_call(self, data: dict[str, Any], at: int | None) -> ImportedCall:
         name = as_id(data.get("toolCallId"))
-        asked = self._requested_calls.get(name)
+        request = self._requested_calls.get(name)
         return ImportedCall(
             id=name,
             tool=as_string(data.get("toolName")),
             args=as_arguments(data.get("arguments")),
             at=at,
-            server=as_string(data.get("mcpServerName")) or (asked.server if asked else ""),
+            server=as_string(data.get("mcpServerName")) or (request.server if request else ""),
         )
 
     def _flush_calls(self, builder: SessionBuilder) -> Iterator[Item]:
-        """The calls that were started together, before anything else happened."""
-        asked, self._started_calls = self._started_calls, []
-        batch = builder.new_batch() if len(asked) > 1 else ""
-        for call in asked:
+        """Yield the calls that started with nothing between them, as one batch."""
+        calls, self._started_calls = self._started_calls, []
+        batch = builder.new_batch() if len(calls) > 1 else ""
+        for call in calls:
             yield from builder.add_call(call, batch)
 
 
-def _parse_request(told: dict[str, Any], at: int | None) -> ImportedCall:
+def _parse_request(request: dict[str, Any], at: int | None) -> ImportedCall:
     return ImportedCall(
-        id=as_id(told.get("toolCallId")),
-        tool=as_string(told.get("name")),
-        args=as_arguments(told.get("arguments")),
+        id=as_id(request.get("toolCallId")),
+        tool=as_string(request.get("name")),
+        args=as_arguments(request.get("arguments")),
         at=at,
-        server=as_string(told.get("mcpServerName")),
+        server=as_string(request.get("mcpServerName")),
     )
 
 
 def _parse_result(data: dict[str, Any], at: int | None, tool: str) -> ImportedResult:
     ok = data.get("success")
     error = data.get("error")
-    said = as_string(as_object(error).get("message")) or as_text(error)
+    message = as_string(as_object(error).get("message")) or as_text(error)
     content = data.get("result")
     if isinstance(content, dict):
         content = content.get("content", content)
-    text = as_text(content) or said
-    exited = _EXIT_CODE.search(text) if tool.endswith(_SHELL_SUFFIXES) else None
-    code = int(exited[1]) if exited else None
-    told = isinstance(ok, bool) or code is not None
+    text = as_text(content) or message
+    match = _EXIT_CODE.search(text) if tool.endswith(_SHELL_SUFFIXES) else None
+    code = int(match[1]) if match else None
+    is_known = isinstance(ok, bool) or code is not None
     return ImportedResult(
         call=as_id(data.get("toolCallId")),
         text=text,
-        # Copilot's own success is that the command was run, however it ended.
-        ok=ok is not False and not code if told else None,
-        known="explicit" if told else "unknown",
+        # Copilot's own success only means that the command ran.
+        ok=ok is not False and not code if is_known else None,
+        provenance="explicit" if is_known else "unknown",
         at=at,
-        error=said or None,
+        error=message or None,
         exit_code=code,
     )

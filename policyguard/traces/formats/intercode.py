@@ -1,4 +1,4 @@
-"""InterCode's results: a JSON document with one entry a task, each a session of one turn."""
+"""Results of InterCode: a JSON document with one entry per task, each a session of one turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMAT = "intercode"
 
 
 def detect(sample: Sample) -> bool:
-    """An object of entries, each of an environment and with its steps."""
+    """Return whether an entry of the document has an environment and steps."""
     entries = as_object(sample.document).values()
     return any(
         isinstance(entry, dict)
@@ -28,7 +28,7 @@ def detect(sample: Sample) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The tasks, in the file's order."""
+    """Yield one session per task, in the file's order."""
     for key, entry in as_object(source.sample.document).items():
         name = f"{source.name}:{key}"
         steps = _parse_steps(as_object(entry))
@@ -36,31 +36,31 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
             yield Skipped(source.file, None, f"session `{name}`: no steps")
             continue
         tool = as_string(as_object(entry).get("environment")).removeprefix("ic_")
-        events = SessionBuilder(source.file, Started(session=name))
-        yield from events.start()
-        events.add_prompt()
+        builder = SessionBuilder(source.file, Started(session=name))
+        yield from builder.start()
+        builder.add_prompt()
         for action, observation, valid in steps:
-            yield from events.add_calls([ImportedCall("", tool, {"command": action})])
-            yield from events.add_result(
+            yield from builder.add_calls([ImportedCall("", tool, {"command": action})])
+            yield from builder.add_result(
                 ImportedResult(
                     call="",
                     text=as_text(observation),
                     ok=valid,
-                    known="unknown" if valid is None else "explicit",
+                    provenance="unknown" if valid is None else "explicit",
                 )
             )
-        yield from events.close()
+        yield from builder.close()
 
 
 def _parse_steps(entry: dict[str, Any]) -> list[tuple[object, object, bool | None]] | None:
-    """Action, observation, and whether the environment could run the action, where it says so."""
+    """Return actions, observations, and whether the environment ran the action, if recorded."""
     history = as_object(entry.get("turn_history"))
     actions = history.get("actions")
     if isinstance(actions, list):
-        seen, valid = as_list(history.get("observations")), as_list(history.get("valid_action"))
+        texts, flags = as_list(history.get("observations")), as_list(history.get("valid_action"))
         return [
-            (action, seen[place] if place < len(seen) else None, _flag_at(valid, place))
-            for place, action in enumerate(actions)
+            (action, texts[index] if index < len(texts) else None, _flag_at(flags, index))
+            for index, action in enumerate(actions)
         ]
     if isinstance(entry.get("trajectory"), list):
         steps = as_objects(entry["trajectory"])

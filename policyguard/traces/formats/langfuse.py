@@ -1,6 +1,6 @@
-"""Langfuse's exports: traces with their `observations`, or observations by themselves.
+"""Langfuse exports: traces with their `observations`, or observations alone.
 
-A document, a list or a page of them, or one a line; one session a trace.
+A document, a list, a page of them, or one per line; one session per trace.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import spans
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import (
     as_amount,
     as_id,
@@ -22,7 +21,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.spans import Span
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult
@@ -32,19 +31,18 @@ FORMAT = "langfuse"
 _SNAKE_WORD = re.compile(r"_([a-z])")
 
 _NAME_PREFIXES = ("execute_tool ", "running tool: ")
-"""How instrumentations begin the name of an observation whose rest is the tool's."""
+"""Prefixes that instrumentations put before a tool's name."""
 
 
 def detect(sample: Sample) -> bool:
-    """Observations, which have a type and a trace, in any of these wrappings."""
+    """Return whether observations are present, in any of these wrappings."""
     values = (*as_list(sample.document), sample.document, *sample.records)
-    return any(
-        _is_typical(seen) for value in values for seen in as_objects(_list_observations(value))
-    )
+    observations = (item for value in values for item in as_objects(_list_observations(value)))
+    return any(map(_is_typical, observations))
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The traces of the file, each when it has been read."""
+    """Yield one session per trace, after reading the whole file."""
     traces: dict[tuple[int, str], list[dict[str, Any]]] = {}
     odd = 0
     for index, entry in enumerate(source.values()):
@@ -52,91 +50,94 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
             yield entry
             continue
         line, value = entry
-        observations = _list_observations(value)
-        seen = [_to_camel_case(one) for one in as_objects(observations)]
-        if any(one is value for one in observations) and not any(map(_is_typical, seen)):
-            yield Skipped(source.file, line, "no observation")
+        items = _list_observations(value)
+        observations = [_to_camel_case(item) for item in as_objects(items)]
+        if any(item is value for item in items) and not any(map(_is_typical, observations)):
+            yield Skipped(source.file, line, "not an observation")
             continue
-        odd += len(observations) - len(seen)
-        # A trace may go on in the next line or page, unless it is given with all that it has.
-        whole = index if "observations" in as_object(value) else -1
-        first = next((id_ for one in seen if (id_ := as_id(one.get("traceId")))), "")
-        for one in seen:
-            traces.setdefault((whole, as_id(one.get("traceId")) or first), []).append(one)
+        odd += len(items) - len(observations)
+        # A trace may continue in the next line or page, unless it has its own `observations`.
+        group = index if "observations" in as_object(value) else -1
+        first = next((id_ for item in observations if (id_ := as_id(item.get("traceId")))), "")
+        for item in observations:
+            traces.setdefault((group, as_id(item.get("traceId")) or first), []).append(item)
     if odd:
-        yield Skipped(source.file, None, f"{odd} observations that are no objects")
-    taken: set[str] = set()
-    for place, ((_, trace), seen) in enumerate(traces.items()):
-        name = f"{source.name}:{trace}#{place}" if trace in taken else f"{source.name}:{trace}"
-        taken.add(trace)
+        yield Skipped(source.file, None, f"{odd} observations that are not objects")
+    used_ids: set[str] = set()
+    for index, ((_, trace), observations) in enumerate(traces.items()):
+        name = f"{source.name}:{trace}#{index}" if trace in used_ids else f"{source.name}:{trace}"
+        used_ids.add(trace)
         session = source.name if len(traces) == 1 else name
-        yield from spans.build_session(source.file, session, [_parse_span(one) for one in seen])
-    if not any(one.get("type") == "TOOL" for seen in traces.values() for one in seen):
-        reason = "no observation of type TOOL: older integrations write tools as SPAN, as much else"
+        yield from spans.build_session(source.file, session, list(map(_parse_span, observations)))
+    if not any(item.get("type") == "TOOL" for items in traces.values() for item in items):
+        reason = "no observation of type TOOL: older integrations write tools as SPAN"
         yield Skipped(source.file, None, reason)
 
 
 def _list_observations(value: object) -> list[Any]:
-    """What a document, a page or a line holds; a line may be one observation."""
-    held = as_object(value)
+    """Return the observations of a document, a page or a line, which may itself be one."""
+    holder = as_object(value)
     for key in ("observations", "data"):
-        if isinstance(held.get(key), list):
-            return as_list(held[key])
+        if isinstance(holder.get(key), list):
+            return as_list(holder[key])
     return [value]
 
 
-def _is_typical(seen: dict[str, Any]) -> bool:
-    """Whether it has a type and a trace, and is no span of another system."""
-    keys = seen.keys()
-    ours = {"type", "traceId"} <= keys or {"type", "trace_id", "start_time"} <= keys
-    return ours and keys.isdisjoint(("spanId", "span_id", "spanID"))
+def _is_typical(observation: dict[str, Any]) -> bool:
+    """Return whether it has a type and a trace, and is not a span of another system."""
+    keys = observation.keys()
+    is_known = {"type", "traceId"} <= keys or {"type", "trace_id", "start_time"} <= keys
+    return is_known and keys.isdisjoint(("spanId", "span_id", "spanID"))
 
 
-def _to_camel_case(seen: dict[str, Any]) -> dict[str, Any]:
-    """An observation, its keys as the API has them; its exports by the line have `trace_id`."""
-    if "trace_id" not in seen:
-        return seen
-    return {_SNAKE_WORD.sub(lambda word: word[1].upper(), key): held for key, held in seen.items()}
+def _to_camel_case(observation: dict[str, Any]) -> dict[str, Any]:
+    """Return an observation with the API's keys; exports with one per line use snake case."""
+    if "trace_id" not in observation:
+        return observation
+    return {
+        _SNAKE_WORD.sub(lambda word: word[1].upper(), key): value
+        for key, value in observation.items()
+    }
 
 
-def _parse_span(seen: dict[str, Any]) -> Span:
-    kind = seen.get("type")
-    start, end = from_iso(seen.get("startTime")), from_iso(seen.get("endTime"))
+def _parse_span(observation: dict[str, Any]) -> Span:
+    kind = observation.get("type")
+    start, end = from_iso(observation.get("startTime")), from_iso(observation.get("endTime"))
     call = result = None
     if kind == "TOOL":
-        told = seen.get("input")
-        args = None if told is None else as_arguments(told)
-        call = ImportedCall(as_id(seen.get("id")), _tool_name(seen), args, start)
-        result = _parse_result(seen, start, end) if end is not None else None
+        raw = observation.get("input")
+        args = None if raw is None else as_arguments(raw)
+        call = ImportedCall(as_id(observation.get("id")), _tool_name(observation), args, start)
+        result = _parse_result(observation, start, end) if end is not None else None
     is_model = kind == "GENERATION"
-    usage = as_object(seen.get("usageDetails")) if is_model else {}
+    usage = as_object(observation.get("usageDetails")) if is_model else {}
     return Span(
-        id=as_id(seen.get("id")),
-        parent=as_id(seen.get("parentObservationId")),
+        id=as_id(observation.get("id")),
+        parent=as_id(observation.get("parentObservationId")),
         start=start,
         end=end,
         call=call,
         result=result,
         tokens=int(as_amount(usage.get("total")) or 0),
-        cost=float(as_amount(seen.get("totalCost")) or 0) if is_model else 0.0,
+        cost=float(as_amount(observation.get("totalCost")) or 0) if is_model else 0.0,
     )
 
 
-def _tool_name(seen: dict[str, Any]) -> str:
-    name = as_string(seen.get("name"))
-    for beginning in _NAME_PREFIXES:
-        name = name.removeprefix(beginning)
+def _tool_name(observation: dict[str, Any]) -> str:
+    name = as_string(observation.get("name"))
+    for prefix in _NAME_PREFIXES:
+        name = name.removeprefix(prefix)
     return name
 
 
-def _parse_result(seen: dict[str, Any], start: int | None, end: int) -> ImportedResult:
-    failed = seen.get("level") == "ERROR"
+def _parse_result(observation: dict[str, Any], start: int | None, end: int) -> ImportedResult:
+    failed = observation.get("level") == "ERROR"
     return ImportedResult(
-        call=as_id(seen.get("id")),
-        text=as_text(seen.get("output")),
+        call=as_id(observation.get("id")),
+        text=as_text(observation.get("output")),
         ok=False if failed else None,
-        known="explicit" if failed else "unknown",
+        provenance="explicit" if failed else "unknown",
         at=end,
-        error=as_string(seen.get("statusMessage")) or None if failed else None,
+        error=as_string(observation.get("statusMessage")) or None if failed else None,
         duration=None if start is None else max(end - start, 0) / 1_000_000_000,
     )

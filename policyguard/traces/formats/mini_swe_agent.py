@@ -1,7 +1,7 @@
-"""mini-swe-agent `.traj.json` files, versions 1 and 2: one JSON document, one session, one turn.
+"""mini-swe-agent `.traj.json` files, versions 1 and 2: a JSON document with one session, one turn.
 
-Version 1 writes the command into the text of its message; version 2 makes tool calls, and lists
-what it ran in `extra.actions`.
+Version 1 writes commands into message texts; version 2 makes tool calls and lists the executed
+commands in `extra.actions`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import usage
-from policyguard.traces.parsing.json_shape import as_id, as_list, as_object, as_objects, as_string
+from policyguard.traces.parsing.json_shape import (
+    as_exit_code,
+    as_id,
+    as_list,
+    as_object,
+    as_objects,
+    as_string,
+)
 from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.parsing.timestamps import from_seconds
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
@@ -26,7 +33,7 @@ FORMAT = "mini-swe-agent"
 _VERSION_1 = "mini-swe-agent-1"
 
 _FENCE_REGEX = re.compile(r"```(\w+)\\s\*\\n\(\.\*\?\)\\n```")
-"""The expressions for finding the command that are a fence with a tag: all that are shipped."""
+"""Regexes for finding the command that match a fence with a tag, like all that are shipped."""
 
 _RETURN_CODE = re.compile(r"\s*<returncode>(-?\d{1,10})</returncode>")
 _TIMEOUT_PREFIX = "The last command <command>"
@@ -35,26 +42,26 @@ _CommandParser = Callable[[dict[str, Any]], list[ImportedCall]]
 
 
 def detect(sample: Sample) -> bool:
-    """A document that says so in `trajectory_format`, or is older than that."""
+    """Return whether the document has the `trajectory_format`, or predates that key."""
     document = as_object(sample.document)
     return _version(document).startswith(FORMAT) and isinstance(document.get("messages"), list)
 
 
 def _version(document: dict[str, Any]) -> str:
-    """The first versions of mini-swe-agent do not say that they are."""
+    """Return the recorded version; the first versions record none."""
     if "trajectory_format" not in document and "model_stats" in as_object(document.get("info")):
         return _VERSION_1
     return as_string(document.get("trajectory_format"))
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The run's one session. What stands in it as `user` are observations."""
+    """Yield the run's session, in which `user` messages are observations."""
     document = as_object(source.sample.document)
     info = as_object(document.get("info"))
     config = as_object(info.get("config"))
     commands = _choose_parser(_version(document), config)
     if commands is None:
-        reason = "the run finds its commands by an expression of its own, which is not tried here"
+        reason = "the run finds its commands with a custom regex, which is not supported"
         yield Skipped(source.file, None, reason)
         return
     started = Started(
@@ -62,23 +69,23 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
         agent=FORMAT,
         cwd=as_string(as_object(config.get("environment")).get("cwd")),
     )
-    events = SessionBuilder(source.file, started)
-    yield from events.start()
-    events.add_prompt()
+    builder = SessionBuilder(source.file, started)
+    yield from builder.start()
+    builder.add_prompt()
     messages = as_list(document.get("messages"))
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
-            yield Skipped(source.file, None, f"message {index}: no object")
+            yield Skipped(source.file, None, f"message {index}: not an object")
         elif message.get("role") == "assistant" or message.get("object") == "response":
-            yield from _read_reply(events, message, commands)
-        # The last message of a run that has ended is what was submitted, or why it broke.
+            yield from _read_reply(builder, message, commands)
+        # The last message of a run that has ended is the submission or an error.
         elif not (info.get("exit_status") and message is messages[-1]):
-            yield from _read_observation(events, message)
-    yield from events.close()
+            yield from _read_observation(builder, message)
+    yield from builder.close()
 
 
 def _choose_parser(version: str, config: dict[str, Any]) -> _CommandParser | None:
-    """How the commands of a message are found; None where that cannot be done."""
+    """Return a parser for the commands of a message; None for an unsupported regex."""
     if version != _VERSION_1:
         return _parse_actions
     expression = as_object(config.get("agent")).get("action_regex")
@@ -87,11 +94,11 @@ def _choose_parser(version: str, config: dict[str, Any]) -> _CommandParser | Non
         return None
     tag = fenced[1] if fenced else "bash"
 
-    def written(message: dict[str, Any]) -> list[ImportedCall]:
+    def parse_text(message: dict[str, Any]) -> list[ImportedCall]:
         command = find_command(as_text(message.get("content")), tag)
         return [] if command is None else [ImportedCall("", "bash", {"command": command})]
 
-    return written
+    return parse_text
 
 
 def _parse_actions(message: dict[str, Any]) -> list[ImportedCall]:
@@ -109,11 +116,11 @@ def _read_reply(
     builder: SessionBuilder, message: dict[str, Any], parse_commands: _CommandParser
 ) -> Iterator[Item]:
     extra = as_object(message.get("extra"))
-    used = as_object(as_object(extra.get("response")).get("usage"))
-    paid = extra.get("cost")
+    counts = as_object(as_object(extra.get("response")).get("usage"))
+    cost = extra.get("cost")
     yield from builder.add_reply(
-        usage.count_tokens(used),
-        usage.read_cost(used.get("cost") if paid is None else paid),
+        usage.count_tokens(counts),
+        usage.read_cost(counts.get("cost") if cost is None else cost),
         from_seconds(extra.get("timestamp")),
     )
     yield from builder.add_calls(parse_commands(message))
@@ -121,7 +128,7 @@ def _read_reply(
 
 def _read_observation(builder: SessionBuilder, message: dict[str, Any]) -> Iterator[Item]:
     result = _parse_result(message)
-    # The task, and complaints about the form of a message, answer no call and have no code.
+    # The task, and errors about malformed messages, answer no call and have no exit code.
     if builder.has_open_calls or result.exit_code is not None:
         yield from builder.add_result(result)
 
@@ -129,29 +136,29 @@ def _read_observation(builder: SessionBuilder, message: dict[str, Any]) -> Itera
 def _parse_result(message: dict[str, Any]) -> ImportedResult:
     extra = as_object(message.get("extra"))
     text = as_text(message.get("content", message.get("output")))
-    broken = as_string(extra.get("exception_info"))
+    exception = as_string(extra.get("exception_info"))
     code = _exit_code(extra, text)
     timed_out = text.startswith(_TIMEOUT_PREFIX)
-    told = code is not None or bool(broken)
+    is_known = code is not None or bool(exception)
     return ImportedResult(
         call=as_id(message.get("tool_call_id")) or as_id(message.get("call_id")),
         text=text,
-        ok=code == 0 and not broken if told else False if timed_out else None,
-        known="explicit" if told else "inferred" if timed_out else "unknown",
+        ok=code == 0 and not exception if is_known else False if timed_out else None,
+        provenance="explicit" if is_known else "inferred" if timed_out else "unknown",
         at=from_seconds(extra.get("timestamp")),
-        error=broken or None,
+        error=exception or None,
         exit_code=code,
     )
 
 
 def _exit_code(extra: dict[str, Any], text: str) -> int | None:
-    code = extra.get("returncode")
-    if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**53:
+    code = as_exit_code(extra.get("returncode"))
+    if code is not None:
         return code
     if text.startswith("<exception>"):
         text = text.partition("</exception>")[2]
-    found = _RETURN_CODE.match(text)
-    return int(found[1]) if found else None
+    match = _RETURN_CODE.match(text)
+    return int(match[1]) if match else None
 
 
 _WHITESPACE = re.compile(r"\s*")
@@ -159,11 +166,11 @@ _CLOSING_FENCE = "\n```"
 
 
 def find_command(text: str, tag: str) -> str | None:
-    """The content of the one block fenced as `tag`; None where there is none, or more than one.
+    """Return the content of the only block fenced as `tag`; None if there is not exactly one.
 
-    Finds what the agent's own expression finds: the fence and the tag, white space that ends a
-    line, and all up to the next line that begins with a fence. The agent runs nothing where it
-    finds two. Takes time linear in the text, which the agent's expression does not.
+    Finds what the agent's own regex finds, but in linear time: the fence and the tag, white space
+    that ends a line, and everything up to the next line that begins with a fence. If there are
+    two blocks, the agent runs none.
     """
     blocks = list(islice(_fenced_blocks(text, f"```{tag}"), 2))
     return blocks[0] if len(blocks) == 1 else None
@@ -180,7 +187,7 @@ def _fenced_blocks(text: str, opening: str) -> Iterator[str]:
             continue
         end = text.find(_CLOSING_FENCE, newline + 1)
         if end < 0:
-            # Of several line ends the last may itself belong to the closing fence.
+            # The last of several line ends may belong to the closing fence.
             if text.startswith(_CLOSING_FENCE, newline) and text.find("\n", after, newline) >= 0:
                 yield ""
             return

@@ -1,4 +1,4 @@
-"""policyguard's own format: one event a line, as the journal writes it."""
+"""policyguard's own format: one event per line, as the journal writes it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVENT_KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
 
 
 class EventHead(msgspec.Struct):
-    """What tells whose line it is."""
+    """The fields that identify a line's session."""
 
     session: str
     event: str = ""
@@ -31,7 +31,7 @@ _head_decoder = msgspec.json.Decoder(EventHead)
 
 
 def parse_head(line: bytes) -> EventHead | None:
-    """What a line says of itself; None where it can be no event."""
+    """Decode a line's head; return None if the line cannot be an event."""
     try:
         return _head_decoder.decode(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
@@ -39,12 +39,12 @@ def parse_head(line: bytes) -> EventHead | None:
 
 
 def is_event(head: EventHead) -> bool:
-    """Whether it names a kind of event that there is."""
+    """Return whether the head names a known kind of event."""
     return head.event in _EVENT_KINDS
 
 
 def detect(sample: Sample) -> bool:
-    """A line that names a kind of event and a session."""
+    """Return whether a line names a kind of event and a session."""
     return any(
         isinstance(record, dict)
         and "session" in record
@@ -54,10 +54,10 @@ def detect(sample: Sample) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """Each line as it stands; a line that is no event is Skipped."""
-    only = source.line_filter
+    """Yield each line's event, or `Skipped` for a line that is not an event."""
+    line_filter = source.line_filter
     for number, line in source.raw_lines():
-        if only is not None and not only(line):
+        if line_filter is not None and not line_filter(line):
             continue
         try:
             yield decode(line)

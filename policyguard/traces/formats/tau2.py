@@ -1,7 +1,7 @@
-"""tau2-bench results: one JSON document with a list of simulations, each a session.
+"""Results of tau2-bench: a JSON document with a list of simulations, each a session.
 
-Saved as a folder, they are `results.json`, where that list is empty, and each simulation a document
-in `simulations/`.
+In a folder of results, the list in `results.json` is empty and `simulations/` has one document per
+simulation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped, UnreadableError
 from policyguard.traces.parsing import usage
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import (
     as_id,
     as_list,
@@ -27,7 +26,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -38,13 +37,13 @@ _OUTCOME_KEYS = ("reward_info", "termination_reason")
 
 
 class _ResultsFile(msgspec.Struct):
-    """What a simulation in a file of its own is told by the `results.json` of its folder."""
+    """The part of `results.json` that simulations in separate files need."""
 
     info: object = None
 
 
 def detect(sample: Sample) -> bool:
-    """A document with `simulations` that are told there or elsewhere, or one that is one."""
+    """Return whether the document has `simulations`, here or in other files, or is one."""
     document = as_object(sample.document)
     if "simulations" in document:
         runs = as_objects(document["simulations"])
@@ -59,7 +58,7 @@ def _has_messages(run: dict[str, Any]) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """One session a simulation; one that was met before, in this file or another, is Skipped."""
+    """Yield one session per simulation; skip one that was already read, from any file."""
     document = as_object(source.sample.document)
     if "simulations" not in document:
         agent = _agent_of_folder(source.path)
@@ -69,17 +68,17 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
     for index, run in enumerate(as_list(document["simulations"])):
         yield from _read_simulation(source, seen_ids, run, f"{source.name}:{index}", agent)
     if not document["simulations"]:
-        yield Skipped(source.file, None, "its simulations are in files of their own")
+        yield Skipped(source.file, None, "its simulations are in separate files")
 
 
 def _read_simulation(
     source: Source, seen_ids: SeenIds, run: object, fallback_id: str, agent: str
 ) -> Iterator[Item]:
-    """One simulation; `place` names it where it has no id."""
+    """Yield one simulation; `fallback_id` names it if it has no id."""
     name = as_id(as_object(run).get("id"))
     reason = _skip_reason(as_object(run))
     if reason is None and name in seen_ids:
-        reason = f"met before in {seen_ids[name]}, counted once"
+        reason = f"already read in {seen_ids[name]}, counted once"
     if reason is not None:
         yield Skipped(source.file, None, f"simulation `{name or fallback_id}`: {reason}")
         return
@@ -91,12 +90,12 @@ def _read_simulation(
 
 
 def _skip_reason(run: dict[str, Any]) -> str | None:
-    """Why a simulation is not read; None for one that is.
+    """Return why a simulation is not read, if it is not.
 
-    In a full-duplex run both sides speak at the same time, which is no order of turns.
+    In a full-duplex run both sides speak at once, so it has no turns.
     """
     if not run.get("messages") and run.get("ticks"):
-        return "full-duplex, in `ticks`, which are not read"
+        return "full-duplex runs (`ticks`) are not supported"
     return None if isinstance(run.get("messages"), list) else "no messages"
 
 
@@ -105,7 +104,7 @@ def _agent_name(info: object) -> str:
 
 
 def _agent_of_folder(path: Path) -> str:
-    """The agent, where the path is that of a simulation in a folder of results."""
+    """Return the agent of a simulation in a folder of results; empty elsewhere."""
     if path.parent.name != "simulations":
         return ""
     try:
@@ -115,18 +114,18 @@ def _agent_of_folder(path: Path) -> str:
         return ""
 
 
-def _read_session(source: Source, events: SessionBuilder, run: dict[str, Any]) -> Iterator[Item]:
-    yield from events.start()
+def _read_session(source: Source, builder: SessionBuilder, run: dict[str, Any]) -> Iterator[Item]:
+    yield from builder.start()
     for index, message in enumerate(run["messages"]):
         if not isinstance(message, dict):
-            reason = f"session `{events.session}`, message {index}: no object"
+            reason = f"session `{builder.session}`, message {index}: not an object"
             yield Skipped(source.file, None, reason)
         else:
-            yield from _read_message(events, message)
-    yield from events.close(_success(run), from_iso(run.get("end_time")))
+            yield from _read_message(builder, message)
+    yield from builder.close(_success(run), from_iso(run.get("end_time")))
 
 
-def _read_message(events: SessionBuilder, message: dict[str, Any]) -> Iterator[Item]:
+def _read_message(builder: SessionBuilder, message: dict[str, Any]) -> Iterator[Item]:
     at = from_iso(message.get("timestamp"))
     role = message.get("role")
     if role == "assistant":
@@ -134,14 +133,14 @@ def _read_message(events: SessionBuilder, message: dict[str, Any]) -> Iterator[I
             usage.count_tokens(message.get("usage")),
             usage.read_cost(message.get("cost")),
         )
-        yield from events.add_reply(tokens, cost, at)
-        yield from events.add_calls(_parse_calls(message, at))
+        yield from builder.add_reply(tokens, cost, at)
+        yield from builder.add_calls(_parse_calls(message, at))
     elif role == "tool":
         for answer in as_objects(message.get("tool_messages", [message])):
             if answer.get("requestor") != "user":
-                yield from events.add_result(_parse_result(answer, at))
+                yield from builder.add_result(_parse_result(answer, at))
     elif role == "user" and not message.get("tool_calls"):
-        events.add_prompt(at)
+        builder.add_prompt(at)
 
 
 def _parse_calls(message: dict[str, Any], at: int | None) -> list[ImportedCall]:
@@ -159,12 +158,12 @@ def _parse_calls(message: dict[str, Any], at: int | None) -> list[ImportedCall]:
 
 def _parse_result(answer: dict[str, Any], at: int | None) -> ImportedResult:
     failed = answer.get("error")
-    told = isinstance(failed, bool)
+    is_known = isinstance(failed, bool)
     return ImportedResult(
         call=as_id(answer.get("id")),
         text=as_text(answer.get("content")),
-        ok=not failed if told else None,
-        known="explicit" if told else "unknown",
+        ok=not failed if is_known else None,
+        provenance="explicit" if is_known else "unknown",
         at=from_iso(answer.get("timestamp")) or at,
     )
 

@@ -1,4 +1,4 @@
-"""JSON as agents really write it → Python values."""
+"""Decoding of JSON as agents write it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 
 
 class JsonError(ValueError):
-    """Text that is no JSON; the message says where it breaks."""
+    """Text that is not JSON; the message says where it breaks."""
 
 
 def decode(text: bytes | str) -> object:
-    """The value that a JSON text holds.
+    """Decode a JSON text.
 
-    Accepts two things that strict JSON does not have and recordings do: halves of surrogate
-    pairs, left where a harness cut an emoji (they become `?`), and NaN or infinities, written by
-    Python (they become None). Raises `JsonError`, also for what nests deeper than an event may.
+    Accept two deviations that recordings contain: halves of surrogate pairs, where a harness cut
+    an emoji (they become `?`), and NaN or infinities written by Python (they become None). Raise
+    `JsonError`, also for values nested deeper than an event may be.
     """
     try:
         value = _decode(text)
@@ -31,6 +31,14 @@ def decode(text: bytes | str) -> object:
     if is_too_deep(text):
         raise JsonError(_TOO_DEEP)
     return value
+
+
+def try_decode(text: str) -> object:
+    """Decode a JSON text; return None if it is not JSON."""
+    try:
+        return decode(text)
+    except JsonError:
+        return None
 
 
 def _decode(text: bytes | str) -> object:
@@ -46,25 +54,20 @@ def _decode_leniently(text: bytes | str) -> object:
         clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return msgspec.json.decode(clean)
     except json.JSONDecodeError as error:
-        raise JsonError(
-            f"broken JSON at {_error_position(error)}: {_error_reason(error)}"
-        ) from None
+        raise JsonError(f"broken JSON at {_position(error)}: {_reason(error)}") from None
     except UnicodeError:
         raise
     except ValueError:
-        # Python refuses integers of thousands of digits, msgspec numbers beyond a double.
+        # Python rejects integers of thousands of digits, msgspec numbers beyond a double.
         raise JsonError("a number out of range") from None
 
 
-def _error_position(error: json.JSONDecodeError) -> str:
-    return (
-        f"line {error.lineno}, column {error.colno}"
-        if error.lineno > 1
-        else f"column {error.colno}"
-    )
+def _position(error: json.JSONDecodeError) -> str:
+    line = f"line {error.lineno}, " if error.lineno > 1 else ""
+    return f"{line}column {error.colno}"
 
 
-def _error_reason(error: json.JSONDecodeError) -> str:
-    """The decoder's own words, without the "at" that waits for its place."""
+def _reason(error: json.JSONDecodeError) -> str:
+    """Return the decoder's message without the "at" before a position."""
     text = error.msg.removesuffix(" at").removesuffix(" starting")
     return text[:1].lower() + text[1:]

@@ -1,4 +1,4 @@
-"""The content of a message → the text that the model saw."""
+"""Conversion of recorded contents into text, and of recorded arguments into objects."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from policyguard.traces.parsing.json_shape import as_object, as_string
+from policyguard.traces.parsing.json_text import try_decode
 
 _DATA_KEYS = (
     "source",
@@ -28,17 +29,17 @@ _DATA_KEYS = (
     "data",
     "url",
 )
-"""Where a block that is no text has its data or its address, in one form or another."""
+"""The keys under which a block without text has its data or address."""
 
 _DIGEST_LENGTH = 12
-"""How much of a digest is enough to tell the pictures of a run apart."""
+"""Hex digits that distinguish the pictures of a run."""
 
 
 def as_text(content: object) -> str:
-    """Text, or the text of content blocks.
+    """Return the text of a content, or of its blocks.
 
-    A block that is no text stands as `[its type, a digest of its data or address]`: what was seen
-    is not told, but whether it was the same.
+    A block without text becomes `[type digest]`, the digest being that of its data or address, so
+    that equal blocks compare as equal and no data is kept.
     """
     if content is None:
         return ""
@@ -65,10 +66,24 @@ def _block_text(block: object) -> str:
 def _block_placeholder(block: dict[str, Any]) -> str:
     key = next((key for key in _DATA_KEYS if block.get(key)), "")
     kind = as_string(block.get("type"))
-    # Bedrock and Gemini name the kind by the block's one key; any other object is a tool's own.
+    # Bedrock and Gemini name the type by the block's only key; any other object is a tool's own.
     if not kind and not (len(block) == 1 and isinstance(block.get(key), dict)):
         return msgspec.json.encode(block).decode()
     if not key:
         return f"[{kind}]"
     data = msgspec.json.encode(block[key], order="deterministic")
     return f"[{kind or key} {sha256(data).hexdigest()[:_DIGEST_LENGTH]}]"
+
+
+def as_arguments(raw: object) -> dict[str, Any]:
+    """Return arguments given as an object or as its JSON text.
+
+    Anything else is kept whole under `arguments`: the model made this call, and a policy may want
+    to inspect it. None and empty text mean no arguments.
+    """
+    if isinstance(raw, dict):
+        return raw
+    if raw is None or raw == "":
+        return {}
+    parsed = try_decode(raw) if isinstance(raw, str) else None
+    return parsed if isinstance(parsed, dict) else {"arguments": raw}

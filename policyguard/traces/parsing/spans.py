@@ -1,4 +1,4 @@
-"""Spans that an agent left, whatever wrote them → the events of their session, in time's order."""
+"""Conversion of an agent's spans, whatever recorded them, into the events of a session."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from policyguard.traces.item import Item, Skipped
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 _EARLIER_RESULTS, _REPLIES, _CALLS, _INSTANT_RESULTS = range(4)
-"""What comes first of things that happened at one moment."""
+"""The order of steps that happened at one moment."""
 
 
 class Span(msgspec.Struct, frozen=True):
-    """One span: a tool's, with its `call` and `result`, a model's, with what it used, or another.
+    """A span: of a tool, with its `call` and `result`, of a model, with its usage, or another.
 
-    `start` and `end` are nanoseconds since 1970; a span that is cut off has no end.
+    `start` and `end` are ns since 1970; a span that was cut off has no end.
     """
 
     id: str
@@ -34,38 +34,38 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def build_session(file: str, session: str, spans: list[Span]) -> Iterator[Item]:
-    """The session of one trace: one turn, for a trace begins where the agent is asked."""
+    """Yield the session of one trace; it has one turn, as a trace begins with a user message."""
     starts = [span.start for span in spans if span.start is not None]
     ends = [span.end for span in spans if span.end is not None]
     agents = sorted((_sort_time(span.start), span.agent) for span in spans if span.agent)
     began = min(starts, default=None)
     started = Started(session=session, at=began, agent=agents[0][1] if agents else "")
-    told = SessionBuilder(file, started)
-    yield from told.start()
-    told.add_prompt(began)
+    builder = SessionBuilder(file, started)
+    yield from builder.start()
+    builder.add_prompt(began)
     batches: dict[str, str] = {}
     calls = _outermost_calls(spans)
-    together = _group_parallel(spans, calls)
-    # Many instrumentations leave all contents out; some leave out arguments that are empty.
-    arguments = any(span.call is not None and span.call.args is not None for span in spans)
-    for what, span in _order_steps(spans, calls):
-        if what == _REPLIES:
-            yield from told.add_reply(span.tokens, span.cost, span.end)
-        elif what == _CALLS and span.call is not None:
-            group = together.get(span.id, "")
+    groups = _group_parallel(spans, calls)
+    # Many instrumentations record no contents; some leave out empty arguments only.
+    has_arguments = any(span.call is not None and span.call.args is not None for span in spans)
+    for kind, span in _order_steps(spans, calls):
+        if kind == _REPLIES:
+            yield from builder.add_reply(span.tokens, span.cost, span.end)
+        elif kind == _CALLS and span.call is not None:
+            group = groups.get(span.id, "")
             if group and group not in batches:
-                batches[group] = told.new_batch()
+                batches[group] = builder.new_batch()
             call = span.call
-            if arguments and call.args is None:
+            if has_arguments and call.args is None:
                 call = msgspec.structs.replace(call, args={})
-            yield from told.add_call(call, batches.get(group, ""))
+            yield from builder.add_call(call, batches.get(group, ""))
         elif span.result is not None:
-            yield from told.add_result(span.result)
-    yield from told.close(at=max(ends, default=None))
-    if calls and not arguments:
-        texts = any(span.result is not None and span.result.text for span in spans)
-        none = "no arguments" if texts else "no arguments and no results"
-        reason = f"{none} of {len(calls)} calls are recorded: which are the same is not known"
+            yield from builder.add_result(span.result)
+    yield from builder.close(at=max(ends, default=None))
+    if calls and not has_arguments:
+        has_texts = any(span.result is not None and span.result.text for span in spans)
+        missing = "no arguments" if has_texts else "no arguments and no results"
+        reason = f"{missing} recorded for {len(calls)} calls: repetition cannot be detected"
         yield Skipped(file, None, f"session `{session}`: {reason}")
 
 
@@ -75,83 +75,83 @@ def _order_steps(spans: list[Span], calls: set[int]) -> Iterator[tuple[int, Span
         start = _sort_time(span.start)
         end = max(start, _sort_time(span.end)) if span.end is not None else start
         if index in calls:
-            at_once = _INSTANT_RESULTS if end == start else _EARLIER_RESULTS
-            steps += [(start, _CALLS, index, span), (end, at_once, index, span)]
+            results = _INSTANT_RESULTS if end == start else _EARLIER_RESULTS
+            steps += [(start, _CALLS, index, span), (end, results, index, span)]
     for index in _innermost_usage(spans):
         span = spans[index]
-        steps.append(
-            (_sort_time(span.end if span.end is not None else span.start), _REPLIES, index, span)
-        )
+        at = _sort_time(span.end if span.end is not None else span.start)
+        steps.append((at, _REPLIES, index, span))
     steps.sort(key=lambda step: step[:3])
-    return ((what, span) for _, what, _, span in steps)
+    return ((kind, span) for _, kind, _, span in steps)
 
 
 def _sort_time(at: int | None) -> float:
-    """What has no time comes last, in the order of the file."""
+    """Sort steps without a time last, in the order of the file."""
     return math.inf if at is None else at
 
 
 def _outermost_calls(spans: list[Span]) -> set[int]:
-    """The places of the calls, of those that two layers have written down the outer one only."""
-    parents = {span.id: span for span in spans}
-    calls = set()
-    for index, span in enumerate(spans):
-        if span.call is not None and not _has_outer_span(span, span.call, parents):
-            calls.add(index)
-    return calls
+    """Return the indices of the calls; of a call that two layers recorded, the outer one."""
+    spans_by_id = {span.id: span for span in spans}
+    return {
+        index
+        for index, span in enumerate(spans)
+        if span.call is not None and not _has_outer_span(span, span.call, spans_by_id)
+    }
 
 
-def _has_outer_span(span: Span, call: ImportedCall, parents: dict[str, Span]) -> bool:
-    met = {span.id}
-    above = parents.get(span.parent)
-    while above is not None and above.id not in met:
-        met.add(above.id)
-        if above.call is not None and (
-            (span.is_mcp and above.call.tool == call.tool)
-            or (call.id != span.id and above.call.id == call.id)
-            or (above.id == span.parent and _is_same_call(span, call, above, above.call))
+def _has_outer_span(span: Span, call: ImportedCall, spans_by_id: dict[str, Span]) -> bool:
+    seen_ids = {span.id}
+    outer = spans_by_id.get(span.parent)
+    while outer is not None and outer.id not in seen_ids:
+        seen_ids.add(outer.id)
+        if outer.call is not None and (
+            (span.is_mcp and outer.call.tool == call.tool)
+            or (call.id != span.id and outer.call.id == call.id)
+            or (outer.id == span.parent and _is_same_call(span, call, outer, outer.call))
         ):
             return True
-        above = parents.get(above.parent)
+        outer = spans_by_id.get(outer.parent)
     return False
 
 
 def _is_same_call(span: Span, call: ImportedCall, outer: Span, outer_call: ImportedCall) -> bool:
-    """Whether two spans, one directly in the other, are one call, of which not both have the id.
+    """Return whether a span and its parent are one call, recorded twice, at least once without id.
 
-    A tool that calls itself does so with other arguments.
+    A tool that calls itself passes other arguments.
     """
     same = call.tool == outer_call.tool and call.args is not None and call.args == outer_call.args
     return same and (call.id == span.id or outer_call.id == outer.id)
 
 
 def _innermost_usage(spans: list[Span]) -> Iterable[int]:
-    """The places of the innermost spans that tell what was used: those around them add it up."""
-    parents = {span.id: span for span in spans}
-    around: set[str] = set()
-    using = [index for index, span in enumerate(spans) if span.tokens or span.cost]
-    for index in using:
-        above = parents.get(spans[index].parent)
-        while above is not None and above.id not in around:
-            around.add(above.id)
-            above = parents.get(above.parent)
-    return [index for index in using if spans[index].id not in around]
+    """Return the indices of the innermost spans with usage; outer spans repeat their sum."""
+    spans_by_id = {span.id: span for span in spans}
+    outer_ids: set[str] = set()
+    with_usage = [index for index, span in enumerate(spans) if span.tokens or span.cost]
+    for index in with_usage:
+        outer = spans_by_id.get(spans[index].parent)
+        while outer is not None and outer.id not in outer_ids:
+            outer_ids.add(outer.id)
+            outer = spans_by_id.get(outer.parent)
+    return [index for index in with_usage if spans[index].id not in outer_ids]
 
 
 def _group_parallel(spans: list[Span], calls: set[int]) -> dict[str, str]:
-    """For each call that ran at the same time as one beside it: the id of the first of them."""
-    beside: dict[str, list[Span]] = {}
+    """Map each call that overlapped with a sibling to the id of the first call of its group."""
+    siblings_by_parent: dict[str, list[Span]] = {}
     for index, span in enumerate(spans):
         if index in calls and span.start is not None and span.end is not None:
-            beside.setdefault(span.parent, []).append(span)
+            siblings_by_parent.setdefault(span.parent, []).append(span)
     groups: dict[str, str] = {}
-    for siblings in beside.values():
+    for siblings in siblings_by_parent.values():
         siblings.sort(key=lambda span: _sort_time(span.start))
-        first, busy = "", -math.inf
+        first, busy_until = "", -math.inf
         for span in siblings:
-            if _sort_time(span.start) < busy:
+            if _sort_time(span.start) < busy_until:
                 groups[first] = groups[span.id] = first
             else:
                 first = span.id
-            busy = max(busy, _sort_time(span.end)) if span.id in groups else _sort_time(span.end)
+            end = _sort_time(span.end)
+            busy_until = max(busy_until, end) if span.id in groups else end
     return groups

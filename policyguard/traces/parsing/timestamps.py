@@ -1,4 +1,4 @@
-"""Recorded times → nanoseconds since 1970 in UTC. What is no time becomes None, never a guess."""
+"""Conversion of recorded times into ns since 1970 (UTC); anything else becomes None."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _LATEST_SECOND = 2**63 // 1_000_000_000
 
 
 def from_iso(value: object) -> int | None:
-    """From ISO 8601 text, precise to the microsecond; a time without a zone is taken as UTC."""
+    """Convert ISO 8601 text, precise to the microsecond; a time without a zone is UTC."""
     if not isinstance(value, str):
         return None
     try:
         time = datetime.fromisoformat(value)
-        since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+        elapsed = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
     except (ValueError, OverflowError):
         return None
-    # Year 1 is how some write that they have no time.
-    return since // _MICROSECOND * 1000 if since >= timedelta() else None
+    # Some formats write year 1 for a missing time.
+    return elapsed // _MICROSECOND * 1000 if elapsed >= timedelta() else None
 
 
 def from_seconds(value: object) -> int | None:
-    """From seconds since 1970, precise to the microsecond."""
+    """Convert seconds since 1970, precise to the microsecond."""
     seconds = as_number(value)
     if seconds is None or not 0 <= seconds < _LATEST_SECOND:
         return None
@@ -33,6 +33,6 @@ def from_seconds(value: object) -> int | None:
 
 
 def from_milliseconds(value: object) -> int | None:
-    """From milliseconds since 1970, precise to the microsecond."""
+    """Convert milliseconds since 1970, precise to the microsecond."""
     milliseconds = as_amount(value)
     return None if milliseconds is None else from_seconds(milliseconds / 1000)

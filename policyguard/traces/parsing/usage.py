@@ -1,4 +1,4 @@
-"""Recorded tokens and money → amounts that can be added up. What is no amount counts as 0."""
+"""Recorded tokens and costs as amounts; anything else counts as 0."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ANTHROPIC_KEYS = (
 
 
 def count_tokens(usage: object) -> int:
-    """All tokens of one reply, read and written, cached ones too.
+    """Return all tokens of a reply: read, written and cached.
 
-    OpenAI counts cached tokens among the prompt's, Anthropic beside the input's.
+    OpenAI includes cached tokens in the prompt's, Anthropic counts them separately.
     """
     counts = as_object(usage)
     keys = _OPENAI_KEYS if any(key in counts for key in _OPENAI_KEYS) else _ANTHROPIC_KEYS
@@ -24,5 +24,5 @@ def count_tokens(usage: object) -> int:
 
 
 def read_cost(value: object) -> float:
-    """Money, in the currency of the record."""
+    """Return the cost, in the currency of the recording."""
     return float(as_amount(value) or 0)

@@ -1,4 +1,4 @@
-"""ATIF, Harbor's interchange format for trajectories: one a JSON document, or one a line."""
+"""ATIF, Harbor's interchange format: one trajectory per JSON document or per line."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _VERSION_PREFIX = "ATIF-"
 
 
 def detect(sample: Sample) -> bool:
-    """A trajectory as document, in a list or on a line: its `schema_version` says what it is."""
-    held = (*sample.records, sample.document, *as_list(sample.document))
-    versions = (as_string(as_object(value).get("schema_version")) for value in held)
+    """Return whether a document, a list item or a line has the `schema_version` of ATIF."""
+    candidates = (*sample.records, sample.document, *as_list(sample.document))
+    versions = (as_string(as_object(value).get("schema_version")) for value in candidates)
     return any(version.startswith(_VERSION_PREFIX) for version in versions)
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """One session a trajectory, and one for each sub-agent's that stands inside it."""
+    """Yield one session per trajectory, and one per sub-agent's trajectory inside it."""
     file = _FileReader(source)
     for entry in source.values():
         if isinstance(entry, Skipped):
@@ -41,7 +41,7 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
 
 
 class _FileReader:
-    """What the trajectories of a file share: the place in it, and the names that are taken."""
+    """A reader for one file, with its current line and the session names in use."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -50,25 +50,25 @@ class _FileReader:
         self.line: int | None = None
 
     def read_trajectory(self, trajectory: object, parent: str = "") -> Iterator[Item]:
-        """The session of one trajectory."""
+        """Yield the session of one trajectory."""
         document = as_object(trajectory)
         if not isinstance(document.get("steps"), list):
-            yield self.skip("no trajectory: an object with `steps`")
+            yield self.skip("not a trajectory: expected an object with `steps`")
             return
         yield from _TrajectoryReader(self, document, self._unique_name(document), parent).items()
 
     def new_builder(self, started: Started) -> SessionBuilder:
-        """A session of this file."""
+        """Return a builder for a session of this file."""
         return SessionBuilder(self._source.file, started)
 
     def skip(self, reason: str) -> Skipped:
-        """Something that is passed over, with its place."""
+        """Return a skipped part at the current line."""
         return Skipped(self._source.file, self.line, reason)
 
     def _unique_name(self, document: dict[str, Any]) -> str:
-        """The trajectory's own id, else its run's, which others may share; else the file's name."""
-        own = as_id(document.get("trajectory_id")) or as_id(document.get("session_id"))
-        name = own or self._source.name
+        """Return the trajectory's id, else its run's, which may repeat, else the file's name."""
+        own_id = as_id(document.get("trajectory_id")) or as_id(document.get("session_id"))
+        name = own_id or self._source.name
         while name in self._used_names:
             name = f"{self._source.name}:{next(self._name_counter)}"
         self._used_names.add(name)
@@ -76,11 +76,11 @@ class _FileReader:
 
 
 class _TrajectoryReader:
-    """Follows the steps of one trajectory."""
+    """A reader for the steps of one trajectory."""
 
     def __init__(self, file: _FileReader, document: dict[str, Any], name: str, parent: str) -> None:
         steps = list(enumerate(document["steps"]))
-        # A continuation begins with what the trajectory before it told already.
+        # A continuation begins with copied steps of the previous trajectory.
         self._steps = [step for step in steps if not _is_copied(step[1])]
         self._is_continuation = len(self._steps) < len(steps)
         times = [from_iso(as_object(step).get("timestamp")) for _, step in self._steps]
@@ -98,60 +98,63 @@ class _TrajectoryReader:
         self._unmatched_results = 0
 
     def items(self) -> Iterator[Item]:
-        """All of the session. A sub-agent works while the call that asked for it is open."""
-        events = self._builder
-        yield from events.start()
+        """Yield the session; a sub-agent works while the call that started it is open."""
+        builder = self._builder
+        yield from builder.start()
         if self._is_continuation:
-            events.add_prompt(self._times[0] if self._times else None)
-        for place, step in self._steps:
-            yield from self._read_step(f"session `{events.session}`, step {place}", as_object(step))
+            builder.add_prompt(self._times[0] if self._times else None)
+        for index, step in self._steps:
+            position = f"session `{builder.session}`, step {index}"
+            yield from self._read_step(position, as_object(step))
         for name in list(self._sub_agents):
             yield from self._read_sub_agent(name)
         if self._unmatched_results:
-            reason = f"{self._unmatched_results} observations of actions that are no tool calls"
-            yield self._file.skip(f"session `{events.session}`: {reason}")
-        yield from events.close(at=self._times[-1] if self._times else None)
+            reason = f"{self._unmatched_results} results without a tool call"
+            yield self._file.skip(f"session `{builder.session}`: {reason}")
+        yield from builder.close(at=self._times[-1] if self._times else None)
 
     def _read_step(self, position: str, step: dict[str, Any]) -> Iterator[Item]:
         at = from_iso(step.get("timestamp"))
-        made: list[ImportedCall] = []
+        calls: list[ImportedCall] = []
         match step.get("source"):
             case "agent":
                 metrics = as_object(step.get("metrics"))
                 cost = usage.read_cost(metrics.get("cost_usd"))
                 yield from self._builder.add_reply(usage.count_tokens(metrics), cost, at)
-                made = parse_calls(step, at)
-                yield from self._builder.add_calls(made)
+                calls = parse_calls(step, at)
+                yield from self._builder.add_calls(calls)
             case "user":
                 if as_text(step.get("message")).strip():
                     self._builder.add_prompt(at)
             case "system":
                 pass
             case _:
-                yield self._file.skip(f"{position}: none of the agent, a user or the system")
+                yield self._file.skip(f"{position}: unknown source")
                 return
-        yield from self._read_observation(position, step, made)
+        yield from self._read_observation(position, step, calls)
 
     def _read_observation(
         self, position: str, step: dict[str, Any], calls: list[ImportedCall]
     ) -> Iterator[Item]:
-        told = as_list(as_object(step.get("observation")).get("results"))
-        listed = [*as_list(step.get("tool_calls")), *told]
-        odd = sum(not isinstance(entry, dict) for entry in listed)
+        raw_results = as_list(as_object(step.get("observation")).get("results"))
+        odd = sum(
+            not isinstance(value, dict)
+            for value in (*as_list(step.get("tool_calls")), *raw_results)
+        )
         if odd:
-            yield self._file.skip(f"{position}: {odd} calls or results that are no objects")
-        results = as_objects(told)
+            yield self._file.skip(f"{position}: {odd} calls or results that are not objects")
+        results = as_objects(raw_results)
         for result in results:
             for reference in as_objects(result.get("subagent_trajectory_ref")):
                 yield from self._read_sub_agent(as_id(reference.get("trajectory_id")))
         answered, left = match_results(calls, results)
         for answer in answered:
             yield from self._builder.add_result(answer, self._file.line)
-        # What the system or a user did is no call of the agent's.
+        # Results of the system's or a user's steps belong to no call of the agent.
         self._unmatched_results += left if step.get("source") == "agent" else 0
 
     def _read_sub_agent(self, name: object) -> Iterator[Item]:
-        """A sub-agent's trajectory, where it has not been told yet."""
+        """Yield a sub-agent's trajectory, if it has not been read yet."""
         if name in self._sub_agents:
             yield from self._file.read_trajectory(self._sub_agents.pop(name), self._builder.session)
 
@@ -161,9 +164,9 @@ def _is_copied(step: object) -> bool:
 
 
 def _index_by_id(trajectories: list[Any]) -> dict[object, Any]:
-    """Each under its id; one without an id, or with one that was there before, by itself."""
-    found: dict[object, Any] = {}
+    """Index trajectories by id; those without an id, or with a repeated one, by a unique key."""
+    by_id: dict[object, Any] = {}
     for trajectory in trajectories:
         name = as_id(as_object(trajectory).get("trajectory_id"))
-        found[name if name and name not in found else object()] = trajectory
-    return found
+        by_id[name if name and name not in by_id else object()] = trajectory
+    return by_id

@@ -1,4 +1,4 @@
-"""Lists of messages, whatever they are wrapped in → one conversation a session."""
+"""Message lists in any wrapping, each read as one conversation."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from policyguard.traces.item import Skipped
 from policyguard.traces.parsing.json_shape import as_id, as_list, as_number, as_object
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-"""Who speaks in a message of the API."""
+"""The roles of the API's messages."""
 
 
 class Conversation(msgspec.Struct, frozen=True):
     """The messages of one session.
 
-    `line` is where it stands in a file of lines; `usage` and `cost` are those of the last message
-    alone, which is all that a log of requests has.
+    `line` is its line in a file of lines. `usage` and `cost` are those of the last message, the
+    only ones in a log of requests.
     """
 
     session: str
@@ -32,27 +32,25 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def has_conversations(sample: Sample) -> bool:
-    """Whether the document is a conversation, or most of its rows or lines are, or messages."""
+    """Return whether the document, or most of its rows or lines, are conversations or messages."""
     if find_messages(sample.document) is not None or _has_message_lines(sample):
         return True
     rows = as_list(sample.document) or sample.records
     return _is_majority(
-        [find_messages(row) is not None or _is_empty_run(row) for row in _without_headers(rows)]
+        [find_messages(row) is not None or _is_empty_run(row) for row in _rows_of(rows)]
     )
 
 
 def _has_message_lines(sample: Sample) -> bool:
-    return _is_majority(
-        [as_object(line).get("role") in ROLES for line in _without_headers(sample.records)]
-    )
+    return _is_majority([as_object(line).get("role") in ROLES for line in _rows_of(sample.records)])
 
 
 def _is_empty_run(row: object) -> bool:
-    """Whether it is a row of tau-bench that ended before anything was said."""
+    """Return whether the row is a tau-bench run that ended before its first message."""
     return as_object(row).get("traj") == []
 
 
-def _without_headers(rows: Iterable[object]) -> list[object]:
+def _rows_of(rows: Iterable[object]) -> list[object]:
     return [row for row in rows if not _is_header(row)]
 
 
@@ -61,32 +59,30 @@ def _is_majority(flags: list[bool]) -> bool:
 
 
 def find_messages(value: object) -> list[Any] | None:
-    """The messages in a list of them, in an object that holds one, or in a row of tau-bench.
-
-    The object may have them in its `request`.
-    """
+    """Return the messages in a list, in an object or its `request`, or in a row of tau-bench."""
     holder = as_object(value)
     holder = {**as_object(holder.get("request")), **holder}
-    held = value if isinstance(value, list) else holder.get("messages", holder.get("traj"))
-    if not isinstance(held, list):
+    messages = value if isinstance(value, list) else holder.get("messages", holder.get("traj"))
+    if not isinstance(messages, list):
         return None
-    return held if any(as_object(message).get("role") in ROLES for message in held) else None
+    has_role = any(as_object(message).get("role") in ROLES for message in messages)
+    return messages if has_role else None
 
 
 def iter_conversations(source: Source) -> Iterator[Conversation | Skipped]:
-    """Those of a file, in its order. Raises `OSError`."""
-    taken: set[str] = set()
+    """Yield the conversations of a file, in its order. Raises `OSError`."""
+    used_ids: set[str] = set()
     for row in _iter_rows(source):
         if isinstance(row, Skipped):
             yield row
             continue
-        held = find_messages(row.value)
-        if held is not None:
-            conversation = _make_conversation(row, held)
+        messages = find_messages(row.value)
+        if messages is not None:
+            conversation = _make_conversation(row, messages)
             # A file joined from several runs repeats their tasks and trials.
-            if conversation.session in taken:
+            if conversation.session in used_ids:
                 conversation = msgspec.structs.replace(conversation, session=row.name)
-            taken.add(conversation.session)
+            used_ids.add(conversation.session)
             yield conversation
         elif not _is_header(row.value):
             yield Skipped(source.file, row.line, f"session `{row.name}`: no messages")
@@ -117,14 +113,14 @@ def _iter_rows(source: Source) -> Iterator[_Row | Skipped]:
 
 
 def _join_lines(source: Source) -> Iterator[_Row | Skipped]:
-    """All lines, of which each is a message."""
-    held: list[object] = []
+    """Yield one row of a file in which each line is a message."""
+    messages: list[object] = []
     for entry in source.lines():
         if isinstance(entry, Skipped):
             yield entry
         else:
-            held += _without_headers(entry[1:])
-    yield _Row(source.name, None, held)
+            messages += _rows_of(entry[1:])
+    yield _Row(source.name, None, messages)
 
 
 def _make_conversation(row: _Row, messages: list[Any]) -> Conversation:
@@ -151,5 +147,5 @@ def _make_conversation(row: _Row, messages: list[Any]) -> Conversation:
 
 
 def _is_header(row: object) -> bool:
-    """The first line of some files says what the others are."""
+    """Return whether a row is the header with which some files begin."""
     return isinstance(row, dict) and set(row) == {"metadata"}

@@ -1,7 +1,7 @@
-"""Codex CLI rollouts, and the items of OpenAI's Responses API that they are made of.
+"""Codex CLI rollouts, and the items of OpenAI's Responses API that they consist of.
 
-A rollout is one JSON object a line, one session a file: `{timestamp, type, payload}`. Bare items
-stand one a line, in a list, or in an object under `items`, `output` or `input`.
+A rollout has one JSON object per line, `{timestamp, type, payload}`, and one session per file. Bare
+items come one per line, in a list, or in an object under `items`, `output` or `input`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from policyguard.traces.formats.codex import forks
 from policyguard.traces.formats.codex.results import CallEnd, parse_end, parse_result
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_list, as_object, as_string
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, SessionBuilder
 
@@ -30,7 +29,7 @@ _BUILT_IN_TOOLS = {
     "apply_patch_call": "apply_patch",
     "computer_call": "computer",
 }
-"""The calls of tools that OpenAI defines and the client runs, and the tool of each."""
+"""The call types of tools that OpenAI defines and the client runs, each with its tool."""
 
 _CALL_TYPES = ("function_call", "custom_tool_call", *_BUILT_IN_TOOLS)
 _OUTPUT_TYPES = tuple(f"{call}_output" for call in _CALL_TYPES)
@@ -42,7 +41,7 @@ _HOSTED_CALL_TYPES = (
     "mcp_call",
 )
 _NESTED_END_TYPES = ("mcp_tool_call_end", "patch_apply_end")
-"""What is told of the tools that a script calls: of that script there is one call in all."""
+"""Events for the tools that a script calls; the script itself is the only call."""
 _LIST_KEYS = ("items", "output", "input")
 
 _HARNESS_PREFIXES = (
@@ -56,17 +55,17 @@ _HARNESS_PREFIXES = (
     "<skill>",
     "# AGENTS.md instructions",
 )
-"""How messages of role user begin that Codex writes and not the person."""
+"""How messages of role user begin that Codex writes."""
 
 
 def detect(sample: Sample) -> bool:
-    """A line in the envelope of a rollout, or a call or its output as a bare item."""
-    held = _listed_items(sample.document)
-    return any(_is_typical(as_object(line)) for line in (*sample.records, *as_list(held)))
+    """Return whether a line is a rollout's, or an item is a call or its output."""
+    listed = as_list(_listed_items(sample.document))
+    return any(_is_typical(as_object(line)) for line in (*sample.records, *listed))
 
 
 def _listed_items(document: object) -> object:
-    """The list of items in a document."""
+    """Return the list of items in a document."""
     if isinstance(document, list):
         return document
     return next((value for key in _LIST_KEYS if (value := as_object(document).get(key))), None)
@@ -80,7 +79,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The one session of a file."""
+    """Yield the session of a file."""
     rollout = _RolloutReader(source)
     for entry in forks.drop_parent_history(source.file, _lines(source)):
         if isinstance(entry, Skipped):
@@ -91,15 +90,15 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
 
 
 def _lines(source: Source) -> Iterator[tuple[int | None, object] | Skipped]:
-    held = _listed_items(source.sample.document)
-    if isinstance(held, list):
-        yield from ((None, item) for item in held)
+    items = _listed_items(source.sample.document)
+    if isinstance(items, list):
+        yield from ((None, item) for item in items)
     else:
         yield from source.lines()
 
 
 class _RolloutReader:
-    """Follows the items, and tells the calls of one answer of the model when all are known."""
+    """A reader for one file, which emits the calls of a model's answer when it is complete."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -112,14 +111,14 @@ class _RolloutReader:
         self._last_at: int | None = None
 
     def read_line(self, number: int | None, line: object) -> Iterator[Item]:
-        """One line, or one bare item."""
-        entry = as_object(line)
-        at = from_iso(entry.get("timestamp"))
-        # A message may stand in a list of items as it does in chat completions.
-        kind = as_string(entry.get("type")) or ("message" if "role" in entry else "")
-        payload = entry.get("payload") if kind in _ENVELOPE_TYPES else {**entry, "type": kind}
-        if not isinstance(payload, dict) or not (kind or _is_old_header(entry)):
-            reason = "no line of a rollout and no item: an object with a `type`"
+        """Yield the items that a line, or a bare item, completes."""
+        record = as_object(line)
+        at = from_iso(record.get("timestamp"))
+        # A list of items may contain messages in the format of chat completions.
+        kind = as_string(record.get("type")) or ("message" if "role" in record else "")
+        payload = record.get("payload") if kind in _ENVELOPE_TYPES else {**record, "type": kind}
+        if not isinstance(payload, dict) or not (kind or _is_old_header(record)):
+            reason = "not a rollout line or item: expected an object with a `type`"
             yield Skipped(self._source.file, number, reason)
             return
         self._last_at = at or self._last_at
@@ -131,7 +130,7 @@ class _RolloutReader:
             yield from self._read_item(payload, at, number)
 
     def finish(self) -> Iterator[Item]:
-        """The end of the file."""
+        """Yield the last items, at the end of the file."""
         if self._has_started:
             yield from self._flush_calls()
             yield from self._builder.close(at=self._last_at)
@@ -157,8 +156,8 @@ class _RolloutReader:
             self._pending_calls.append(call)
         elif kind in _OUTPUT_TYPES:
             yield from self._flush_calls()
-            told = self._end_events.pop(as_id(item.get("call_id")), None)
-            yield from self._builder.add_result(parse_result(item, told, at), number)
+            end = self._end_events.pop(as_id(item.get("call_id")), None)
+            yield from self._builder.add_result(parse_result(item, end, at), number)
         elif kind == "message" and item.get("role") == "assistant":
             yield from self._builder.add_reply()
         elif kind == "message" and item.get("role") == "user":
@@ -167,31 +166,31 @@ class _RolloutReader:
                 yield from self._flush_calls()
                 self._builder.add_prompt(at)
         elif kind.endswith(("_call", "_call_output")) and kind not in _HOSTED_CALL_TYPES:
-            yield Skipped(self._source.file, number, f"`{kind}`: no known kind of call")
+            yield Skipped(self._source.file, number, f"unknown kind of call `{kind}`")
 
     def _read_event(
         self, event: dict[str, Any], at: int | None, number: int | None
     ) -> Iterator[Item]:
         kind = as_string(event.get("type"))
         if kind == "token_count":
-            used = self._new_tokens(as_object(event.get("info")))
-            if used:
+            tokens = self._new_tokens(as_object(event.get("info")))
+            if tokens:
                 yield from self._flush_calls()
-                yield from self._builder.add_reply(used, at=at)
+                yield from self._builder.add_reply(tokens, at=at)
         elif kind == "user_message":
             yield from self._flush_calls()
             self._builder.add_prompt(at)
         else:
-            outcome, call = parse_end(event), as_id(event.get("call_id"))
-            if outcome is not None and call in self._called_ids:
-                self._end_events[call] = outcome
-            elif outcome is not None and kind in _NESTED_END_TYPES:
-                yield Skipped(self._source.file, number, f"the end of no call: {kind} `{call}`")
+            end, call = parse_end(event), as_id(event.get("call_id"))
+            if end is not None and call in self._called_ids:
+                self._end_events[call] = end
+            elif end is not None and kind in _NESTED_END_TYPES:
+                yield Skipped(self._source.file, number, f"{kind} for unknown call `{call}`")
 
     def _new_tokens(self, info: dict[str, Any]) -> int:
-        """What was used since the last count: the same count is written several times.
+        """Return the tokens since the last count; Codex writes a count several times.
 
-        A fork goes on counting from where its parent was.
+        A fork continues its parent's count.
         """
         total = as_amount(as_object(info.get("total_token_usage")).get("total_tokens"))
         if total is None:
@@ -199,8 +198,8 @@ class _RolloutReader:
         if not self._counted_tokens:
             last = as_amount(as_object(info.get("last_token_usage")).get("total_tokens"))
             self._counted_tokens = int(total) - int(total if last is None else last)
-        used, self._counted_tokens = int(total) - self._counted_tokens, int(total)
-        return max(used, 0)
+        tokens, self._counted_tokens = int(total) - self._counted_tokens, int(total)
+        return max(tokens, 0)
 
     def _flush_calls(self) -> Iterator[Item]:
         calls, self._pending_calls = self._pending_calls, []
@@ -208,12 +207,12 @@ class _RolloutReader:
 
 
 def _is_old_header(line: dict[str, Any]) -> bool:
-    """The oldest rollouts begin with an object of their instructions, and mark states."""
+    """Return whether a line is the header or a state mark of the oldest rollouts."""
     return "record_type" in line or "instructions" in line
 
 
 def _server_prefix(item: dict[str, Any]) -> str:
-    """What older versions write before the name of an MCP server's tool, and newer ones beside."""
+    """Return the prefix for an MCP tool's name, which newer versions record separately."""
     server = as_string(item.get("namespace"))
     return f"{server.removesuffix('__')}__" if server.startswith("mcp__") else ""
 
@@ -227,6 +226,5 @@ def _parse_call(item: dict[str, Any], at: int | None) -> ImportedCall:
     else:
         tool = _server_prefix(item) + as_string(item.get("name"))
         args = item.get("arguments") if kind == "function_call" else item.get("input")
-    return ImportedCall(
-        as_id(item.get("call_id")) or as_id(item.get("id")), tool, as_arguments(args), at
-    )
+    name = as_id(item.get("call_id")) or as_id(item.get("id"))
+    return ImportedCall(name, tool, as_arguments(args), at)

@@ -1,4 +1,4 @@
-"""A forked Codex session, or a sub-agent's, begins with its parent's history told once more."""
+"""Forked Codex sessions and sub-agents, which begin with a copy of their parent's history."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from policyguard.traces.parsing.json_shape import as_object, as_string
 _NumberedLine = tuple[int | None, object]
 
 _UUID_7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""A UUID of version 7: it begins with the time when it was made."""
+"""A version 7 UUID, which begins with its creation time."""
 
 
 def drop_parent_history(
     file: str, lines: Iterator[_NumberedLine | Skipped]
 ) -> Iterator[_NumberedLine | Skipped]:
-    """The lines that are the session's own, which begin with a turn no older than itself.
+    """Yield the session's own lines, which begin with a turn not older than the session.
 
-    Where no such turn comes, nothing says where the history ends: then all lines are its own,
-    and that is reported.
+    If there is no such turn, yield all lines, and report that.
     """
     session = parent = ""
     copied: list[_NumberedLine] = []
@@ -44,7 +43,7 @@ def drop_parent_history(
             session, copied = "", []
         yield entry
     if copied:
-        reason = f"nothing says where the history of `{parent}` ends: it is read as the session's"
+        reason = f"cannot tell where the history of `{parent}` ends: read as part of this session"
         yield Skipped(file, copied[0][0], reason)
         yield from copied
 

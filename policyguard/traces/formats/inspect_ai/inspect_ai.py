@@ -1,6 +1,6 @@
-"""inspect_ai logs: `.eval`, a zip archive with a member a sample, or one JSON document.
+"""inspect_ai logs: `.eval`, a zip archive with one member per sample, or a JSON document.
 
-The messages of a sample say what was called; its events say when, and what the model used.
+The messages of a sample contain its calls, its events their times and the model's usage.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from policyguard.traces.formats.inspect_ai.sample_events import SampleEvents
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped, UnreadableError
 from policyguard.traces.parsing import usage
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import (
     as_amount,
     as_id,
     as_list,
     as_object,
     as_objects,
+    as_seconds,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_text
+from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -36,7 +36,7 @@ _SAMPLE_MEMBER = re.compile(r"samples/.+\.json")
 
 
 def detect(sample: Sample) -> bool:
-    """An archive with the header of a log, or a document that is one: what was run, and a plan."""
+    """Return whether it is an archive with the header of a log, or a log as a document."""
     if sample.members:
         return any(name in _HEADER_MEMBERS for name in sample.members)
     document = as_object(sample.document)
@@ -46,16 +46,16 @@ def detect(sample: Sample) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """One session a sample and epoch."""
-    taken: set[str] = set()
+    """Yield one session per sample and epoch."""
+    used_ids: set[str] = set()
     index = -1
     for index, sample in enumerate(_iter_samples(source)):
         if isinstance(sample, Skipped):
             yield sample
             continue
         name = f"{source.name}:{as_id(sample.get('id'))}/{as_id(sample.get('epoch'))}"
-        unique = f"{source.name}:{index}" if name in taken else name
-        taken.add(unique)
+        unique = f"{source.name}:{index}" if name in used_ids else name
+        used_ids.add(unique)
         if isinstance(sample.get("messages"), list):
             yield from _SampleReader(source, unique, sample).items()
         else:
@@ -68,7 +68,7 @@ def _iter_samples(source: Source) -> Iterator[dict[str, Any] | Skipped]:
     names = source.sample.members
     if not names:
         for index, sample in enumerate(as_list(as_object(source.sample.document).get("samples"))):
-            reason = f"sample {index}: no object"
+            reason = f"sample {index}: not an object"
             yield sample if isinstance(sample, dict) else Skipped(source.file, None, reason)
         return
     for name in names:
@@ -79,12 +79,12 @@ def _iter_samples(source: Source) -> Iterator[dict[str, Any] | Skipped]:
         except UnreadableError as error:
             yield Skipped(source.file, None, f"`{name}`: {error}")
             continue
-        reason = f"`{name}`: no object"
+        reason = f"`{name}`: not an object"
         yield sample if isinstance(sample, dict) else Skipped(source.file, None, reason)
 
 
 class _SampleReader:
-    """One sample."""
+    """A reader for one sample."""
 
     def __init__(self, source: Source, name: str, sample: dict[str, Any]) -> None:
         self._file = source.file
@@ -92,9 +92,8 @@ class _SampleReader:
         self._messages: list[Any] = sample["messages"]
         self._attachments = Attachments(as_object(sample.get("attachments")))
         events = as_objects(sample.get("events"))
-        self._sample_events = SampleEvents(
-            events, [as_id(call.get("id")) for call in self._message_calls()]
-        )
+        call_ids = [as_id(call.get("id")) for call in self._message_calls()]
+        self._sample_events = SampleEvents(events, call_ids)
         self._has_replied = False
         first = events[0].get("timestamp") if events else None
         last = events[-1].get("timestamp") if events else None
@@ -103,7 +102,7 @@ class _SampleReader:
         self._builder = SessionBuilder(source.file, Started(session=name, at=started))
 
     def items(self) -> Iterator[Item]:
-        """Its events, and what was passed over."""
+        """Yield the session's events and its skipped parts."""
         yield from self._builder.start()
         for index, message in enumerate(self._messages):
             if isinstance(message, dict) and isinstance(message.get("role"), str):
@@ -113,31 +112,31 @@ class _SampleReader:
                 yield Skipped(self._file, None, reason)
         yield from self._builder.close(at=self._ended_at)
         if self._attachments.is_truncated:
-            reason = f"session `{self._name}`: attachments beyond what may be unfolded"
+            reason = f"session `{self._name}`: attachments beyond the size limit are not resolved"
             yield Skipped(self._file, None, reason)
         yield from self._skip_unmatched()
 
     def _read_message(self, message: dict[str, Any]) -> Iterator[Item]:
         role = message["role"]
         if role == "assistant":
-            answer = self._sample_events.model_event(as_id(message.get("id")))
-            used = as_object(as_object(answer.get("output")).get("usage"))
-            total = as_amount(used.get("total_tokens"))
-            at = from_iso(answer.get("completed")) or from_iso(answer.get("timestamp"))
+            event = self._sample_events.model_event(as_id(message.get("id")))
+            counts = as_object(as_object(event.get("output")).get("usage"))
+            total = as_amount(counts.get("total_tokens"))
+            at = from_iso(event.get("completed")) or from_iso(event.get("timestamp"))
             self._has_replied = True
-            yield from self._builder.add_reply(int(total or usage.count_tokens(used)), at=at)
+            yield from self._builder.add_reply(int(total or usage.count_tokens(counts)), at=at)
             calls = as_objects(message.get("tool_calls"))
             if calls:
                 self._sample_events.abandon_open_calls()
             yield from self._builder.add_calls([self._parse_call(call) for call in calls])
         elif role == "tool":
             yield from self._builder.add_result(self._parse_result(message))
-        # Once the agent works, what stands as `user` is the harness that urges it on.
+        # After the agent's first message, `user` messages come from the harness.
         elif role == "user" and (not self._has_replied or message.get("source") == "input"):
             self._builder.add_prompt()
 
     def _message_calls(self) -> Iterator[dict[str, Any]]:
-        """The calls of the messages that are read."""
+        """Yield the calls of all assistant messages."""
         for message in as_objects(self._messages):
             if message.get("role") == "assistant":
                 yield from as_objects(message.get("tool_calls"))
@@ -154,24 +153,23 @@ class _SampleReader:
 
     def _parse_result(self, message: dict[str, Any]) -> ImportedResult:
         name = as_id(message.get("tool_call_id"))
-        ran = self._sample_events.take_result_event(name)
-        took = as_amount(ran.get("working_time"))
+        event = self._sample_events.take_result_event(name)
         error = message.get("error")
-        said = as_string(as_object(error).get("message")) or as_text(error)
+        detail = as_string(as_object(error).get("message")) or as_text(error)
         return ImportedResult(
             call=name,
             text=as_text(self._attachments.resolve(message.get("content"))),
             ok=error is None,
-            known="explicit",
-            at=from_iso(ran.get("completed")),
-            error=as_text(self._attachments.resolve(said)) if error is not None else None,
-            duration=None if took is None else float(took),
+            provenance="explicit",
+            at=from_iso(event.get("completed")),
+            error=as_text(self._attachments.resolve(detail)) if error is not None else None,
+            duration=as_seconds(event.get("working_time")),
         )
 
     def _skip_unmatched(self) -> Iterator[Skipped]:
-        """Calls that ran and stand in no message: of other agents, or dropped from the messages."""
+        """Report calls without a message: of other agents, or dropped from the messages."""
         tools = self._sample_events.count_unmatched()
         if tools:
-            which = ", ".join(f"{count} of `{tool}`" for tool, count in sorted(tools.items()))
-            reason = f"session `{self._name}`: calls that stand in its events only: {which}"
+            counts = ", ".join(f"{count} of `{tool}`" for tool, count in sorted(tools.items()))
+            reason = f"session `{self._name}`: calls only in its events: {counts}"
             yield Skipped(self._file, None, reason)

@@ -1,4 +1,4 @@
-"""OpenClaw's telemetry: `telemetry.jsonl`, one event a line, all sessions of a gateway in it."""
+"""OpenClaw telemetry: `telemetry.jsonl`, one event per line, all sessions of a gateway."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMAT = "openclaw"
 _TOOL_TYPES = ("tool.start", "tool.end")
 _READ_TYPES = (*_TOOL_TYPES, "agent.start", "agent.end", "llm.usage")
 _CHANNEL_TYPES = ("message.in", "message.sending", "message.out")
-"""What goes to and from a channel: nothing says which session it belongs to."""
+"""Messages to and from a channel, which do not name their session."""
 
 _OWNER_KEYS = ("sessionKey", "agentId", "channel")
 
@@ -30,7 +30,7 @@ _SPAWN_TOOL = "sessions_spawn"
 
 
 def detect(sample: Sample) -> bool:
-    """An event of a known type, counted and timed, of a session, an agent or a channel."""
+    """Return whether an event has a known type, number, time, and session, agent or channel."""
     return any(_is_typical(as_object(line)) for line in sample.records)
 
 
@@ -41,87 +41,87 @@ def _is_typical(line: dict[str, Any]) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The sessions of a file, mixed as they are in it.
+    """Yield the sessions of a file, interleaved as recorded, after its last line.
 
-    It is held until its end: only the end of a run tells which sub-agents it has spawned.
+    Only the end of a run names the sub-agents that it spawned.
     """
-    entries: list[TelemetryEvent] = []
+    events: list[TelemetryEvent] = []
     parents: dict[str, set[str]] = {}
     for line in source.lines():
         if isinstance(line, Skipped):
             yield line
             continue
         number, value = line
-        told = as_object(value)
-        session = as_string(told.get("sessionKey")) or source.name
-        for child in _spawned_sessions(told):
+        event = as_object(value)
+        session = as_string(event.get("sessionKey")) or source.name
+        for child in _spawned_sessions(event):
             parents.setdefault(child, set()).add(session)
-        reason = _skip_reason(told)
+        reason = _skip_reason(event)
         if reason:
             yield Skipped(source.file, number, reason)
-        elif told["type"] in _READ_TYPES:
-            kept = {key: told[key] for key in EVENT_KEYS if key in told}
-            entries.append(TelemetryEvent(number, told["type"], session, kept))
-    yield from _LogReader(source.file, parents).read_events(entries)
+        elif event["type"] in _READ_TYPES:
+            fields = {key: event[key] for key in EVENT_KEYS if key in event}
+            events.append(TelemetryEvent(number, event["type"], session, fields))
+    yield from _LogReader(source.file, parents).read_events(events)
 
 
-def _skip_reason(told: dict[str, Any]) -> str:
-    """Why a line is no event that can be read; empty where it is one."""
-    kind = as_string(told.get("type"))
+def _skip_reason(event: dict[str, Any]) -> str:
+    """Return why a line is not a readable event; empty if it is one."""
+    kind = as_string(event.get("type"))
     if not kind:
-        return "no event: an object with a `type`"
-    if kind in _TOOL_TYPES and not as_string(told.get("toolName")):
+        return "not an event: expected an object with a `type`"
+    if kind in _TOOL_TYPES and not as_string(event.get("toolName")):
         return f"a `{kind}` without a `toolName`"
     return ""
 
 
-def _spawned_sessions(told: dict[str, Any]) -> Iterator[str]:
-    """The sessions that OpenClaw said, in the history of a run, it had made for it."""
-    for message in as_objects(told.get("messages")):
+def _spawned_sessions(event: dict[str, Any]) -> Iterator[str]:
+    """Yield the sessions that a run spawned, by the history in its last event."""
+    for message in as_objects(event.get("messages")):
         if message.get("role") == "toolResult" and message.get("toolName") == _SPAWN_TOOL:
             yield as_string(as_object(message.get("details")).get("childSessionKey"))
 
 
 class _LogReader:
-    """Follows the events of one file."""
+    """A reader for the events of one file."""
 
     def __init__(self, file: str, parents: dict[str, set[str]]) -> None:
         self._file = file
         self._parent_candidates = parents
         self._sessions: dict[str, SessionReader] = {}
 
-    def read_events(self, entries: Sequence[TelemetryEvent]) -> Iterator[Item]:
-        """All of the file."""
-        for entry, followed_by in zip(entries, _next_types(entries), strict=True):
-            session = self._sessions.get(entry.session)
+    def read_events(self, events: Sequence[TelemetryEvent]) -> Iterator[Item]:
+        """Yield all sessions of the file."""
+        for event, next_type in zip(events, _next_types(events), strict=True):
+            session = self._sessions.get(event.session)
             if session is None:
                 started = Started(
-                    session=entry.session,
-                    at=from_milliseconds(entry.fields.get("ts")),
-                    parent=self._find_parent(entry.session),
+                    session=event.session,
+                    at=from_milliseconds(event.fields.get("ts")),
+                    parent=self._find_parent(event.session),
                     agent=FORMAT,
                 )
-                session = self._sessions[entry.session] = SessionReader(self._file, started)
+                session = self._sessions[event.session] = SessionReader(self._file, started)
                 yield from session.builder.start()
-            yield from session.read_event(entry, followed_by)
+            yield from session.read_event(event, next_type)
         for session in self._sessions.values():
             yield from session.builder.close(at=session.last_at)
         textless = sum(session.textless_results for session in self._sessions.values())
         if textless:
-            reason = f"{textless} results without a text: none is recorded, so all look alike"
+            reason = f"{textless} results without text: OpenClaw records none, so all are equal"
             yield Skipped(self._file, None, reason)
 
     def _find_parent(self, session: str) -> str:
-        """The one session that is known to have spawned it: a copied history names it too."""
+        """Return the only session known to have spawned it; a copied history names it too."""
         known = self._parent_candidates.get(session, set()) - {session}
         return next(iter(known)) if len(known) == 1 else ""
 
 
-def _next_types(entries: Sequence[TelemetryEvent]) -> list[str]:
-    """For each event the type of the next one of its session; empty for the last."""
-    following: list[str] = []
+def _next_types(events: Sequence[TelemetryEvent]) -> list[str]:
+    """Return for each event the type of its session's next event; empty for the last."""
+    next_types: list[str] = []
     latest: dict[str, str] = {}
-    for entry in reversed(entries):
-        following.append(latest.get(entry.session, ""))
-        latest[entry.session] = entry.type
-    return following[::-1]
+    for event in reversed(events):
+        next_types.append(latest.get(event.session, ""))
+        latest[event.session] = event.type
+    return next_types[::-1]

@@ -1,4 +1,4 @@
-"""One session of OpenClaw's telemetry: its events, in their order."""
+"""A session of OpenClaw's telemetry."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import msgspec
 
 from policyguard.model.event import Completed, Started
 from policyguard.traces.item import Item
-from policyguard.traces.parsing.arguments import as_arguments
 from policyguard.traces.parsing.json_shape import as_amount, as_string
+from policyguard.traces.parsing.message_content import as_arguments
 from policyguard.traces.parsing.timestamps import from_milliseconds
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 _TOKEN_KEYS = ("inputTokens", "outputTokens", "cacheTokens", "cacheWriteTokens")
 
 EVENT_KEYS = ("ts", "toolName", "params", "success", "error", "durationMs", "costUsd", *_TOKEN_KEYS)
-"""What of an event is read here."""
+"""The fields of an event that are read."""
 
 
 class TelemetryEvent(msgspec.Struct, frozen=True):
-    """One event: its line, its type, of which session it is, and what of it is `KEPT`."""
+    """An event with its line, type and session, and the fields in `EVENT_KEYS`."""
 
     line: int
     type: str
@@ -30,7 +30,7 @@ class TelemetryEvent(msgspec.Struct, frozen=True):
 
 
 class SessionReader:
-    """Follows the events of one session."""
+    """A reader for one session."""
 
     def __init__(self, file: str, started: Started) -> None:
         self.builder = SessionBuilder(file, started)
@@ -39,50 +39,50 @@ class SessionReader:
         self._batch = ""
 
     def read_event(self, event: TelemetryEvent, next_type: str) -> Iterator[Item]:
-        """One event. Calls that start with nothing between them are one batch."""
-        told = event.fields
-        at = from_milliseconds(told.get("ts"))
+        """Yield the items of an event; calls that start with nothing between them are a batch."""
+        fields = event.fields
+        at = from_milliseconds(fields.get("ts"))
         self.last_at = at or self.last_at
         match event.type:
             case "agent.start":
-                # Some hooks tell a start twice; what the run before left open is over.
+                # Some hooks record a start twice. Open calls of the previous run are over.
                 yield from self.builder.abandon_open_calls()
                 self.builder.add_prompt(at)
             case "tool.start":
-                more = next_type == "tool.start"
-                if more and not self._batch:
+                continues = next_type == "tool.start"
+                if continues and not self._batch:
                     self._batch = self.builder.new_batch()
-                yield from self.builder.add_call(_parse_call(told, at), self._batch)
-                self._batch = self._batch if more else ""
+                yield from self.builder.add_call(_parse_call(fields, at), self._batch)
+                self._batch = self._batch if continues else ""
             case "tool.end":
-                for item in self.builder.add_result(_parse_result(told, at), event.line):
+                for item in self.builder.add_result(_parse_result(fields, at), event.line):
                     self.textless_results += isinstance(item, Completed) and not item.text
                     yield item
             case "llm.usage":
-                tokens = sum(int(as_amount(told.get(key)) or 0) for key in _TOKEN_KEYS)
-                cost = float(as_amount(told.get("costUsd")) or 0)
+                tokens = sum(int(as_amount(fields.get(key)) or 0) for key in _TOKEN_KEYS)
+                cost = float(as_amount(fields.get("costUsd")) or 0)
                 yield from self.builder.add_reply(tokens, cost, at)
             case _:
                 yield from self.builder.add_reply(at=at)
 
 
-def _parse_call(told: dict[str, Any], at: int | None) -> ImportedCall:
-    """A call. It has no id: its end is found by the tool's name."""
-    tool = as_string(told.get("toolName"))
-    return ImportedCall(id=tool, tool=tool, args=as_arguments(told.get("params")), at=at)
+def _parse_call(fields: dict[str, Any], at: int | None) -> ImportedCall:
+    """Return a call, whose id is the tool's name: there are no ids."""
+    tool = as_string(fields.get("toolName"))
+    return ImportedCall(id=tool, tool=tool, args=as_arguments(fields.get("params")), at=at)
 
 
-def _parse_result(told: dict[str, Any], at: int | None) -> ImportedResult:
-    ok = told.get("success")
-    known = isinstance(ok, bool)
-    took = as_amount(told.get("durationMs"))
-    error = as_string(told.get("error"))
+def _parse_result(fields: dict[str, Any], at: int | None) -> ImportedResult:
+    ok = fields.get("success")
+    is_known = isinstance(ok, bool)
+    milliseconds = as_amount(fields.get("durationMs"))
+    error = as_string(fields.get("error"))
     return ImportedResult(
-        call=as_string(told.get("toolName")),
+        call=as_string(fields.get("toolName")),
         text=error,
-        ok=ok is True if known else None,
-        known="explicit" if known else "unknown",
+        ok=ok is True if is_known else None,
+        provenance="explicit" if is_known else "unknown",
         at=at,
         error=error or None,
-        duration=None if took is None else took / 1000,
+        duration=None if milliseconds is None else milliseconds / 1000,
     )

@@ -1,7 +1,7 @@
 """OpenHands event streams: a list of events, or rows of `output.jsonl` with a `history` of them.
 
 In old files the history is a list of `[action, observation]` pairs, and the arguments of an action
-stand among its other keys. Version 1 writes events of another kind, also one a line.
+are mixed with its other keys. Version 1 writes other events, also one per line.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ _FLAT_NON_ARGUMENTS = (
     "security_risk",
     "kernel_init_code",
 )
-"""In the oldest files: what stands beside the arguments of an action."""
+"""The keys of an action that are not arguments, in the oldest files."""
 
 _SINGLE_EVENT = (
-    "one event of a conversation by itself: write all of them into one file, one a line "
+    "a single event of a conversation: join all of them into one file, one per line "
     "(jq -c . events/*.json > conversation.jsonl)"
 )
 
 
 def detect(sample: Sample) -> bool:
-    """Events or pairs of them in a list, or in the `history` of a document or a line."""
+    """Return whether a list, or the `history` of a document or a line, has events or pairs."""
     document = sample.document
     rows = as_objects(document) if isinstance(document, list) else []
     holders = (as_object(document), *(as_object(record) for record in sample.records), *rows)
@@ -95,13 +95,13 @@ def _is_typical(event: dict[str, Any]) -> bool:
 
 
 def _iter_events(history: list[Any]) -> Iterator[dict[str, Any]]:
-    """Each event, pairs taken apart."""
+    """Yield each event, also those in pairs."""
     for entry in history:
         yield from (as_objects(entry) if isinstance(entry, list) else as_objects([entry]))
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """One session a stream: the file, or each row."""
+    """Yield one session per stream: the file, or each row."""
     document = source.sample.document
     if isinstance(document, list) and _has_events(document):
         yield from _read_session(source, source.name, document)
@@ -112,7 +112,7 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
     if version_1.is_event(document):
         yield Skipped(source.file, None, _SINGLE_EVENT)
         return
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     for index, entry in enumerate(source.values()):
         if isinstance(entry, Skipped):
             yield entry
@@ -124,16 +124,16 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
             yield Skipped(source.file, line, f"session `{name}`: no history")
             continue
         if history and not _has_events(history):
-            yield Skipped(source.file, line, f"session `{name}`: a history of another agent")
+            yield Skipped(source.file, line, f"session `{name}`: the history of another agent")
             continue
         # A file joined from several runs repeats their instances.
-        unique = f"{source.name}:{index}" if name in taken else name
-        taken.add(unique)
+        unique = f"{source.name}:{index}" if name in used_ids else name
+        used_ids.add(unique)
         yield from _read_session(source, unique, history, line)
 
 
 def _read_lines(source: Source) -> Iterator[Item]:
-    """Version 1, an event a line. The service itself writes each into a file of its own."""
+    """Yield a version 1 session with one event per line; the service writes one file per event."""
     lines = list(source.lines())
     yield from (entry for entry in lines if isinstance(entry, Skipped))
     history = [entry[1] for entry in lines if not isinstance(entry, Skipped)]
@@ -148,7 +148,7 @@ def _read_session(
 ) -> Iterator[Item]:
     odd = sum(not isinstance(entry, dict | list) for entry in history)
     if odd:
-        yield Skipped(source.file, line, f"session `{name}`: {odd} entries that are no events")
+        yield Skipped(source.file, line, f"session `{name}`: {odd} entries that are not events")
     events = list(_iter_events(history))
     first = next((at for event in events if (at := from_iso(event.get("timestamp")))), None)
     started = Started(session=name, at=first, agent=FORMAT)
@@ -163,7 +163,7 @@ def _read_session(
 
 
 class _StreamReader:
-    """Follows the events of one session."""
+    """A reader for one session."""
 
     def __init__(
         self, builder: SessionBuilder, history: list[dict[str, Any]], line: int | None
@@ -181,7 +181,7 @@ class _StreamReader:
         self._counted_cost = 0.0
 
     def read_event(self, event: dict[str, Any]) -> Iterator[Item]:
-        """One event of the stream."""
+        """Yield the items of an event."""
         at = from_iso(event.get("timestamp"))
         self.last_at = at or self.last_at
         if "action" in event:
@@ -203,50 +203,49 @@ class _StreamReader:
         if response and self._calls_per_response[response] > 1:
             batch = self._batches.setdefault(response, "") or self.builder.new_batch()
             self._batches[response] = batch
-        told = as_object(event.get("tool_call_metadata"))
-        name = as_id(told.get("tool_call_id")) or as_id(event.get("id"))
+        metadata = as_object(event.get("tool_call_metadata"))
+        name = as_id(metadata.get("tool_call_id")) or as_id(event.get("id"))
         self._call_ids[as_id(event.get("id"))] = name
-        tool = as_string(told.get("function_name")) or event["action"]
-        yield from self.builder.add_call(
-            ImportedCall(name, tool, _parse_arguments(event), at), batch
-        )
+        tool = as_string(metadata.get("function_name")) or event["action"]
+        call = ImportedCall(name, tool, _parse_arguments(event), at)
+        yield from self.builder.add_call(call, batch)
 
     def _read_result(self, event: dict[str, Any], at: int | None) -> Iterator[Item]:
         cause = as_id(event.get("cause"))
-        told = as_id(as_object(event.get("tool_call_metadata")).get("tool_call_id"))
+        recorded_id = as_id(as_object(event.get("tool_call_metadata")).get("tool_call_id"))
         if cause and cause not in self._call_ids:
-            return  # it answers an action that is no call
-        # Without a cause it is a result only where it stands in the oldest files, behind its call.
+            return  # it answers an action that is not a call
+        # Only in the oldest files, which have no ids, is an observation without a cause a result.
         if cause or "id" not in event:
-            call = self._call_ids.get(cause, told)
+            call = self._call_ids.get(cause, recorded_id)
             if cause or self.builder.has_open_calls:
                 yield from self.builder.add_result(parse_result(event, call, at), self._line)
 
     def _new_usage(self, event: dict[str, Any]) -> tuple[int, float]:
-        """What was used since the last event: the counts of the stream only grow.
+        """Return tokens and cost since the last event, from the stream's accumulated counts.
 
-        Without such counts what the answer of the model says, once an answer.
+        Without such counts, return those of the model's answer, once per answer.
         """
         metrics = as_object(event.get("llm_metrics"))
         if not metrics:
             answer = as_object(as_object(event.get("tool_call_metadata")).get("model_response"))
-            fresh = _response_id(event) not in self._counted_responses
+            is_new = _response_id(event) not in self._counted_responses
             self._counted_responses.add(_response_id(event))
-            return (usage.count_tokens(answer.get("usage")) if fresh else 0), 0.0
-        used = as_object(metrics.get("accumulated_token_usage"))
+            return (usage.count_tokens(answer.get("usage")) if is_new else 0), 0.0
+        counts = as_object(metrics.get("accumulated_token_usage"))
         keys = ("prompt_tokens", "completion_tokens")
-        tokens = sum(int(as_amount(used.get(key)) or 0) for key in keys)
+        tokens = sum(int(as_amount(counts.get(key)) or 0) for key in keys)
         cost = float(as_amount(metrics.get("accumulated_cost")) or 0)
-        more = max(tokens - self._counted_tokens, 0), max(cost - self._counted_cost, 0.0)
+        growth = max(tokens - self._counted_tokens, 0), max(cost - self._counted_cost, 0.0)
         self._counted_tokens, self._counted_cost = (
             max(tokens, self._counted_tokens),
             max(cost, self._counted_cost),
         )
-        return more
+        return growth
 
 
 def _is_by_agent(event: dict[str, Any]) -> bool:
-    """In the oldest files nothing says who acts: all but the messages is the agent's."""
+    """Return whether the agent acts; in the oldest files, all actions but messages are its own."""
     if "source" not in event:
         return event.get("action") != "message"
     return bool(event["source"] == "agent")
@@ -267,9 +266,9 @@ def _is_call(event: dict[str, Any]) -> bool:
 
 
 def _response_id(event: dict[str, Any]) -> str:
-    """The answer of the model in which an action was asked for."""
-    told = as_object(event.get("tool_call_metadata"))
-    return as_id(as_object(told.get("model_response")).get("id"))
+    """Return the id of the model's answer that contains the action."""
+    metadata = as_object(event.get("tool_call_metadata"))
+    return as_id(as_object(metadata.get("model_response")).get("id"))
 
 
 def _parse_arguments(event: dict[str, Any]) -> dict[str, Any]:

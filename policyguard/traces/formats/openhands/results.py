@@ -1,20 +1,20 @@
-"""What an OpenHands observation says of its call."""
+"""Results of OpenHands calls, from their observations."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from policyguard.model.event import Provenance
-from policyguard.traces.parsing.json_shape import as_object
-from policyguard.traces.parsing.json_text import JsonError, decode
+from policyguard.traces.parsing.json_shape import as_exit_code, as_object
+from policyguard.traces.parsing.json_text import try_decode
 from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.session_builder import ImportedResult
 
 _NON_RESULTS = ("agent_state_changed", "recall", "think", "condense", "null")
-"""Observations that answer no call."""
+"""Observations that are not results of calls."""
 
 STILL_RUNNING = -1
-"""The exit code of a command that was not waited for any longer."""
+"""The exit code of a command that OpenHands no longer waits for."""
 
 _FAILURE_KINDS = ("error", "user_rejected")
 _FILE_KINDS = ("read", "edit", "write")
@@ -22,20 +22,20 @@ _FILE_ERROR_PREFIX = "ERROR:"
 
 
 def is_result(event: dict[str, Any]) -> bool:
-    """Whether an event is an observation that may answer a call."""
+    """Return whether an event is an observation that may answer a call."""
     kind = event.get("observation")
     return isinstance(kind, str) and kind not in _NON_RESULTS
 
 
 def parse_result(event: dict[str, Any], call: str, at: int | None) -> ImportedResult:
-    """The observation of a call."""
+    """Return the result in a call's observation."""
     text = as_text(event.get("content"))
     extras = as_object(event.get("extras"))
     code = find_exit_code(as_object(extras.get("metadata")), extras, event)
     if code == STILL_RUNNING:
         return ImportedResult(call, text, at=at, is_pending=True)
-    ok, known = _parse_outcome(event, text, code)
-    return ImportedResult(call, text, ok, known, at, exit_code=code)
+    ok, provenance = _parse_outcome(event, text, code)
+    return ImportedResult(call, text, ok, provenance, at, exit_code=code)
 
 
 def _parse_outcome(
@@ -49,27 +49,21 @@ def _parse_outcome(
     if kind == "mcp":
         failed = _mcp_error_flag(text)
         return (None, "unknown") if failed is None else (not failed, "explicit")
-    told = as_object(event.get("extras")).get("error")
-    if isinstance(told, bool):
-        return not told, "explicit"
+    error = as_object(event.get("extras")).get("error")
+    if isinstance(error, bool):
+        return not error, "explicit"
     if kind in _FILE_KINDS:
         return not text.startswith(_FILE_ERROR_PREFIX), "inferred"
     return None, "unknown"
 
 
 def find_exit_code(*holders: dict[str, Any]) -> int | None:
-    """The first of those that an observation has: its place differs with the version."""
-    for holder in holders:
-        code = holder.get("exit_code")
-        if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**53:
-            return code
-    return None
+    """Return the first exit code; its position depends on the version."""
+    codes = (as_exit_code(holder.get("exit_code")) for holder in holders)
+    return next((code for code in codes if code is not None), None)
 
 
 def _mcp_error_flag(text: str) -> bool | None:
-    """`isError` in the answer of an MCP server."""
-    try:
-        told = as_object(decode(text)).get("isError")
-    except JsonError:
-        return None
-    return told if isinstance(told, bool) else None
+    """Return `isError` of an MCP server's answer, if it has one."""
+    flag = as_object(try_decode(text)).get("isError")
+    return flag if isinstance(flag, bool) else None

@@ -1,6 +1,6 @@
 """OpenTelemetry traces of agents: the GenAI conventions, OpenInference, Traceloop, Google's ADK.
 
-A document of spans, or a line for each span or each export; one session a trace.
+A document of spans, or one span or export per line; one session per trace.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _AGENT_PREFIXES = (
     "llm.",
     "ai.toolCall.",
 )
-"""How the keys of attributes begin that only an agent's spans have."""
+"""Prefixes of attributes that only an agent's spans have."""
 
 _SHARED_KEYS = ("gen_ai.conversation.id", "gen_ai.task.id")
-"""Attributes that are handed on to whatever runs in a conversation."""
+"""Attributes that all spans of a conversation may have."""
 
 _TOOL_KEYS = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _CALL_ID_KEYS = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
 _NAME_PREFIXES = ("execute_tool ", "running tool: ")
-"""How the names of spans begin whose rest is the tool's."""
+"""Prefixes of span names before a tool's name."""
 
 _MERGED_TOOLS = "(merged tools)"
-"""Google's ADK writes one more span over calls that ran together."""
+"""The tool of an extra span that Google's ADK writes over parallel calls."""
 
 _TOKEN_KEYS = (
     ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"),
@@ -51,13 +51,13 @@ _TOKEN_KEYS = (
 
 
 def detect(sample: Sample) -> bool:
-    """Spans, in any of their wrappings."""
+    """Return whether there are spans in any wrapping."""
     values = (sample.document, *sample.records)
     return any(next(find_spans(value), None) is not None for value in values)
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The traces in which an agent left spans, each when the file has been read."""
+    """Yield one session per trace with agent spans, after reading the whole file."""
     traces: dict[str, list[Span]] = {}
     agents: set[str] = set()
     for entry in source.values():
@@ -65,23 +65,23 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
             yield entry
             continue
         line, value = entry
-        empty = True
+        is_empty = True
         for raw in find_spans(value):
-            empty = False
+            is_empty = False
             traces.setdefault(raw.trace_id, []).append(_parse_span(raw))
             if _is_agent_span(raw.attributes):
                 agents.add(raw.trace_id)
-        if empty and value is not source.sample.document:
-            yield Skipped(source.file, line, "no span")
-    for trace, told in traces.items():
+        if is_empty and value is not source.sample.document:
+            yield Skipped(source.file, line, "not a span")
+    for trace, trace_spans in traces.items():
         if trace in agents:
-            yield from spans.build_session(source.file, f"{source.name}:{trace}", told)
+            yield from spans.build_session(source.file, f"{source.name}:{trace}", trace_spans)
     if agents and not any(span.call for trace in agents for span in traces[trace]):
-        reason = f"no span that is known to be a tool's, in {len(agents)} traces of agents"
+        reason = f"no known tool span in {len(agents)} traces of agents"
         yield Skipped(source.file, None, reason)
     others = len(traces) - len(agents)
     if others:
-        yield Skipped(source.file, None, f"{others} traces without a span of an agent")
+        yield Skipped(source.file, None, f"{others} traces without an agent span")
 
 
 def _is_agent_span(attributes: dict[str, Any]) -> bool:
@@ -94,9 +94,8 @@ def _parse_span(raw: RawSpan) -> Span:
     call = result = None
     if tool:
         args = call_content.parse_arguments(raw)
-        call = ImportedCall(
-            as_id(first_value(attributes, _CALL_ID_KEYS)) or raw.id, tool, args, raw.start
-        )
+        name = as_id(first_value(attributes, _CALL_ID_KEYS)) or raw.id
+        call = ImportedCall(name, tool, args, raw.start)
         result = _parse_result(raw, call) if raw.has_ended else None
     return Span(
         id=raw.id,
@@ -113,7 +112,7 @@ def _parse_span(raw: RawSpan) -> Span:
 
 
 def _tool_name(raw: RawSpan) -> str:
-    """The tool, where the span is one of a tool that ran."""
+    """Return the tool's name; empty if it is not a tool's span."""
     attributes = raw.attributes
     operation = attributes.get("gen_ai.operation.name")
     is_tool = (
@@ -129,18 +128,18 @@ def _tool_name(raw: RawSpan) -> str:
     if not is_tool:
         return ""
     name = raw.name
-    for beginning in _NAME_PREFIXES:
-        name = name.removeprefix(beginning)
+    for prefix in _NAME_PREFIXES:
+        name = name.removeprefix(prefix)
     tool = as_string(first_value(attributes, _TOOL_KEYS)) or name
     return "" if tool == _MERGED_TOOLS else tool
 
 
 def _parse_result(raw: RawSpan, call: ImportedCall) -> ImportedResult:
-    text, answered = call_content.parse_result(raw)
-    ok = call_content.parse_success(raw, answered)
-    took = None
+    text, result_flag = call_content.parse_result(raw)
+    ok = call_content.parse_success(raw, result_flag)
+    duration = None
     if raw.start is not None and raw.end is not None:
-        took = max(raw.end - raw.start, 0) / 1_000_000_000
+        duration = max(raw.end - raw.start, 0) / 1_000_000_000
     return ImportedResult(
         call.id,
         text,
@@ -148,7 +147,7 @@ def _parse_result(raw: RawSpan, call: ImportedCall) -> ImportedResult:
         "unknown" if ok is None else "explicit",
         raw.end,
         error=(call_content.parse_error(raw) or None) if ok is False else None,
-        duration=took,
+        duration=duration,
     )
 
 
@@ -160,7 +159,7 @@ def _count_tokens(attributes: dict[str, Any]) -> int:
 
 
 def _amount(value: object) -> int | float:
-    """An amount; integers stand as text in OTLP's JSON."""
+    """Return an amount; OTLP's JSON writes integers as text."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
         value = int(value)
     return as_amount(value) or 0

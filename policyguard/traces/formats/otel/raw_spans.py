@@ -1,4 +1,4 @@
-"""Where spans stand, and how they are written: OTLP, Tempo, Jaeger, an SDK's exporter, flat."""
+"""Spans in any wrapping and notation: OTLP, Tempo, Jaeger, an SDK's exporter, flat."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EVENT_KEYS = ("events", "span_events", "logs")
 _TRACE_KEYS = ("traceId", "traceID", "trace_id")
 _KIND_KEY = "openinference.span.kind"
 _KINDS = ("AGENT", "CHAIN", "LLM", "TOOL", "RETRIEVER", "RERANKER", "EMBEDDING", "GUARDRAIL")
-"""The kinds that Phoenix writes beside the attributes; other `span_kind`s are OpenTelemetry's."""
+"""The values of `span_kind` that Phoenix writes; others are OpenTelemetry's."""
 _MAX_NANOSECONDS = 2**63
 _NO_PARENT = "0000000000000000"
 _END_KEYS = ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time", "duration")
@@ -45,10 +45,10 @@ _STATUS_BY_CODE: dict[str, Status] = {
 
 
 class RawSpan(msgspec.Struct, frozen=True):
-    """A span, its fields under one set of names. Times are nanoseconds since 1970.
+    """A span with uniform field names; times are ns since 1970.
 
-    `events` are names and attributes, in the order in which they were added.
-    `ended`: an end is told, though it may be one that cannot be read.
+    `events` are names and attributes in recorded order. `has_ended` is true if an end is recorded,
+    even one that cannot be parsed.
     """
 
     trace_id: str
@@ -65,28 +65,28 @@ class RawSpan(msgspec.Struct, frozen=True):
 
 
 def find_spans(value: object) -> Iterator[RawSpan]:
-    """All spans in a document or a line, in its order, whatever wraps them."""
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
+    """Yield all spans in a document or a line, in its order, in any wrapping."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
         if isinstance(part, list):
-            waiting += reversed(part)
+            stack += reversed(part)
         elif isinstance(part, dict):
             if _is_span(part):
                 yield _parse_span(part)
             else:
-                waiting += [part[key] for key in reversed(_WRAPPERS) if key in part]
+                stack += [part[key] for key in reversed(_WRAPPERS) if key in part]
 
 
 def _is_span(value: dict[str, Any]) -> bool:
     if not isinstance(value.get("attributes", value.get("tags", [])), dict | list):
         return False
-    named = "name" in value or "operationName" in value
-    return named and bool(_first_id(value, _ID_KEYS) or _first_id(_context(value), _ID_KEYS))
+    has_name = "name" in value or "operationName" in value
+    return has_name and bool(_first_id(value, _ID_KEYS) or _first_id(_context(value), _ID_KEYS))
 
 
 def _context(value: dict[str, Any]) -> dict[str, Any]:
-    """What Python's SDK, and JavaScript's, put the ids of a span into."""
+    """Return the object in which the Python and JavaScript SDKs put a span's ids."""
     return as_object(value.get("context", value.get("_spanContext")))
 
 
@@ -115,15 +115,15 @@ def _parse_span(value: dict[str, Any]) -> RawSpan:
 
 
 def _first_id(value: dict[str, Any], keys: tuple[str, ...]) -> str:
-    return next((found for key in keys if (found := as_id(value.get(key)))), "")
+    return next((id_ for key in keys if (id_ := as_id(value.get(key)))), "")
 
 
 def _parent_id(value: dict[str, Any]) -> str:
-    told = _first_id(value, _PARENT_KEYS) or _first_id(
+    parent = _first_id(value, _PARENT_KEYS) or _first_id(
         as_object(value.get("parentSpanContext")), _ID_KEYS
     )
-    if told:
-        return "" if told == _NO_PARENT else told
+    if parent:
+        return "" if parent == _NO_PARENT else parent
     references = as_objects(value.get("references"))
     return _first_id(references[0], _ID_KEYS) if references else ""
 
@@ -132,25 +132,24 @@ def _parse_attributes(value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
     return {
-        as_string(entry.get("key")): _attribute_value(entry.get("value"))
-        for entry in as_objects(value)
+        as_string(entry.get("key")): _parse_value(entry.get("value")) for entry in as_objects(value)
     }
 
 
 def _flatten(attributes: dict[str, Any]) -> dict[str, Any]:
-    """What Phoenix may write as `"input": {"value": …}`, under the one name that it has."""
+    """Flatten attributes that Phoenix may nest: `"input": {"value": …}` as `input.value`."""
     return {
-        f"{outer}.{key}": held
+        f"{outer}.{key}": value
         for outer, inner in attributes.items()
         if isinstance(inner, dict)
-        for key, held in inner.items()
+        for key, value in inner.items()
     }
 
 
 def _parse_events(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    told = next((value[key] for key in _EVENT_KEYS if key in value), None)
-    for event in as_objects(told):
-        # In Jaeger's logs, all of an event is fields.
+    events = next((value[key] for key in _EVENT_KEYS if key in value), None)
+    for event in as_objects(events):
+        # Jaeger's logs put everything, even an event's name, into fields.
         attributes = _parse_attributes(event.get("attributes", event.get("fields")))
         name = event.get("name", event.get("event_name", attributes.get("event")))
         yield as_string(name), attributes
@@ -169,24 +168,24 @@ _OBJECT_KEYS = ("kvlistValue", "kvlist_value")
 _LIST_KEYS = ("arrayValue", "array_value")
 
 
-def _attribute_value(value: object) -> object:
-    """What an attribute holds. Nests no deeper than the JSON it is read from may."""
+def _parse_value(value: object) -> object:
+    """Return an attribute's value; it nests no deeper than its JSON may."""
     if not isinstance(value, dict):
         return value
-    for key, held in value.items():
+    for key, inner in value.items():
         if key in _SCALAR_KEYS:
-            return held
+            return inner
         if key in _INTEGER_KEYS:
-            return _parse_integer(held)
+            return _parse_integer(inner)
         if key in _OBJECT_KEYS:
-            return _parse_attributes(as_object(held).get("values"))
+            return _parse_attributes(as_object(inner).get("values"))
         if key in _LIST_KEYS:
-            return [_attribute_value(item) for item in as_objects(as_object(held).get("values"))]
+            return [_parse_value(item) for item in as_objects(as_object(inner).get("values"))]
     return value
 
 
 def _parse_integer(value: object) -> object:
-    """An integer, which JSON for those of 64 bits writes as text; anything else as it is."""
+    """Parse an integer, which JSON may write as text; return anything else as it is."""
     if isinstance(value, str) and len(value) < 21 and value.isascii():
         return int(value) if value.removeprefix("-").isdigit() else value
     return value
@@ -194,47 +193,42 @@ def _parse_integer(value: object) -> object:
 
 def _parse_times(value: dict[str, Any]) -> tuple[int | None, int | None]:
     if "startTimeUnixNano" in value or "start_time_unix_nano" in value:
-        start = _parse_nanoseconds(
-            value.get("startTimeUnixNano", value.get("start_time_unix_nano"))
-        )
-        return start, _parse_nanoseconds(
-            value.get("endTimeUnixNano", value.get("end_time_unix_nano"))
-        )
-    start_told = value.get("start_time", value.get("startTime"))
-    if "startTime" in value and "duration" in value and not isinstance(start_told, list):
+        start = _parse_ns(value.get("startTimeUnixNano", value.get("start_time_unix_nano")))
+        return start, _parse_ns(value.get("endTimeUnixNano", value.get("end_time_unix_nano")))
+    raw_start = value.get("start_time", value.get("startTime"))
+    if "startTime" in value and "duration" in value and not isinstance(raw_start, list):
         # Jaeger counts microseconds.
-        start, took = _parse_nanoseconds(value["startTime"]), _parse_nanoseconds(value["duration"])
+        start, duration = map(_parse_ns, (value["startTime"], value["duration"]))
         if start is None or start * 1000 >= _MAX_NANOSECONDS:
             return None, None
-        return start * 1000, None if took is None else start * 1000 + took * 1000
-    end_told = value.get("end_time", value.get("endTime"))
-    return _parse_time(start_told), _parse_time(end_told)
+        return start * 1000, None if duration is None else (start + duration) * 1000
+    return _parse_time(raw_start), _parse_time(value.get("end_time", value.get("endTime")))
 
 
 def _parse_time(value: object) -> int | None:
-    if isinstance(value, list):  # JavaScript's SDK counts seconds, and nanoseconds beyond them
-        parts = [_parse_nanoseconds(part) for part in value]
-        seconds, beyond = parts if len(parts) == 2 else (None, None)
-        if seconds is None or beyond is None:
+    if isinstance(value, list):  # JavaScript's SDK writes seconds and nanoseconds
+        parts = [_parse_ns(part) for part in value]
+        seconds, nanoseconds = parts if len(parts) == 2 else (None, None)
+        if seconds is None or nanoseconds is None:
             return None
-        return _parse_nanoseconds(seconds * 1_000_000_000 + beyond)
-    return from_iso(value) if isinstance(value, str) and "-" in value else _parse_nanoseconds(value)
+        return _parse_ns(seconds * 1_000_000_000 + nanoseconds)
+    return from_iso(value) if isinstance(value, str) and "-" in value else _parse_ns(value)
 
 
-def _parse_nanoseconds(value: object) -> int | None:
+def _parse_ns(value: object) -> int | None:
     number = as_number(_parse_integer(value))
     return int(number) if number is not None and 0 <= number < _MAX_NANOSECONDS else None
 
 
 def _parse_status(value: dict[str, Any], attributes: dict[str, Any]) -> tuple[Status, str]:
-    told = value.get("status")
-    status = as_object(told)
-    code = status.get("code", status.get("status_code", told))
+    raw_status = value.get("status")
+    status = as_object(raw_status)
+    code = status.get("code", status.get("status_code", raw_status))
     if code is None or isinstance(code, dict):
         code = value.get("status_code", attributes.get("otel.status_code"))
     message = status.get("message", status.get("description", value.get("status_message")))
-    said = as_string(message) or as_string(attributes.get("otel.status_description"))
-    known = _STATUS_BY_CODE.get(as_id(code).upper(), "unset")
-    if known == "unset" and attributes.get("error") is True:
-        known = "error"
-    return known, said
+    text = as_string(message) or as_string(attributes.get("otel.status_description"))
+    parsed = _STATUS_BY_CODE.get(as_id(code).upper(), "unset")
+    if parsed == "unset" and attributes.get("error") is True:
+        parsed = "error"
+    return parsed, text

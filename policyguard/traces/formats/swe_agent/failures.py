@@ -1,8 +1,8 @@
-"""Which SWE-agent observations are failures.
+"""Inference of failures from SWE-agent observations, which have no error flag.
 
-The format has no error flag. What can be inferred are the fixed texts of SWE-agent's own tools and
-environment, and ends that no successful command has: each is looked for at the start or the end of
-the observation only, because the middle may be any file that the agent looks at.
+A failure shows in a fixed text of SWE-agent's tools or environment, or in an end that no successful
+command has. Only the start and the end of the observation count: its middle may be any file that
+the agent reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TOOL_ERROR_PREFIXES = (
     "No file opened. Either",
     "Error: ",
 )
-"""How SWE-agent's own tools begin when they refuse."""
+"""How errors of SWE-agent's own tools begin."""
 
 _EDITOR_TOOL = "str_replace_editor"
 _EDITOR_ERROR = re.compile(
@@ -27,7 +27,7 @@ _EDITOR_ERROR = re.compile(
     r"|is a directory and only the `view` command can be used"
     r"|is not an absolute path, it should start with `/`)"
 )
-"""How the editor of SWE-agent 1 begins when it refuses."""
+"""How errors of SWE-agent 1's editor begin."""
 
 _ENVIRONMENT_ERROR_PREFIXES = (
     "EXECUTION TIMED OUT",
@@ -36,7 +36,7 @@ _ENVIRONMENT_ERROR_PREFIXES = (
     "BROKEN PIPE ERROR. RESTARTING PROCESS.",
     "PLEASE REFINE YOUR RUNNING COMMAND SO IT WILL PRODUCE OUTPUT IN THE SPECIFIED TIME FRAME.",
 )
-"""How the environment begins the line that it adds at the end."""
+"""How the environment's error in the last line begins."""
 
 _SHELL_ERROR_SUFFIXES = (
     "No such file or directory",
@@ -45,7 +45,7 @@ _SHELL_ERROR_SUFFIXES = (
     "Permission denied",
     "command not found",
 )
-"""How a complaint of the shell, or of a program it ran, ends."""
+"""How a one-line error of the shell, or of a program it ran, ends."""
 
 _TRACEBACK = "\nTraceback (most recent call last):\n"
 _EXCEPTION_LINE = re.compile(
@@ -54,7 +54,7 @@ _EXCEPTION_LINE = re.compile(
 
 
 def is_failure(tool: str, observation: str) -> bool:
-    """Whether the observation says that the call failed. False is no claim that it succeeded."""
+    """Return whether the observation shows a failure; False does not mean success."""
     text = observation.replace("\r\n", "\n").strip()
     first, last = text.split("\n", 1)[0], text.rsplit("\n", 1)[-1]
     return (
@@ -69,8 +69,8 @@ def is_failure(tool: str, observation: str) -> bool:
 
 
 def _is_shell_error(line: str) -> bool:
-    """Whether one line, being all of the observation, says that something is not there."""
-    who = line.split(" ", 1)[0]
-    return (who.endswith(":") and line.endswith(_SHELL_ERROR_SUFFIXES)) or (
-        who in ("Directory", "File") and line.endswith(" not found")
+    """Return whether an observation of one line is an error of the shell or a program."""
+    first_word = line.split(" ", 1)[0]
+    return (first_word.endswith(":") and line.endswith(_SHELL_ERROR_SUFFIXES)) or (
+        first_word in ("Directory", "File") and line.endswith(" not found")
     )

@@ -1,4 +1,4 @@
-"""SWE-agent `.traj` files: one JSON document, one session of one turn."""
+"""SWE-agent `.traj` files: a JSON document with one session of one turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.formats.swe_agent.failures import is_failure
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.parsing.json_shape import as_amount, as_list, as_object, as_objects
+from policyguard.traces.parsing.json_shape import as_list, as_object, as_objects, as_seconds
 from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -18,7 +18,7 @@ FORMAT = "swe-agent"
 
 
 def detect(sample: Sample) -> bool:
-    """A document with a `trajectory` of steps, its own or of an attempt, or a demonstration's."""
+    """Return whether the document, or an attempt in it, has steps, or it is a demonstration."""
     document = as_object(sample.document)
     runs = (document, *as_objects(document.get("attempts")))
     history = as_objects(document.get("history"))
@@ -33,27 +33,27 @@ def _has_steps(run: dict[str, Any]) -> bool:
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
-    """The steps of the trajectory; each step with an action is a call and its result."""
+    """Yield the steps of the trajectory; each step with an action is a call and its result."""
     document = as_object(source.sample.document)
     attempts = len(as_list(document.get("attempts")))
     if attempts:
-        read = "the chosen one" if "trajectory" in document else "none, for none is chosen"
-        yield Skipped(source.file, None, f"{attempts} attempts at one task: read is {read}")
+        chosen = "only the chosen one is read" if "trajectory" in document else "none is chosen"
+        yield Skipped(source.file, None, f"{attempts} attempts at one task: {chosen}")
     elif "trajectory" not in document:
-        reason = "a demonstration: it has a history and no trajectory, so no steps to read"
+        reason = "a demonstration: it has a history but no trajectory with steps"
         yield Skipped(source.file, None, reason)
     if "trajectory" not in document:
         return
     started = Started(session=source.name.removesuffix(".traj"), agent=FORMAT)
-    events = SessionBuilder(source.file, started)
-    yield from events.start()
-    events.add_prompt()
+    builder = SessionBuilder(source.file, started)
+    yield from builder.start()
+    builder.add_prompt()
     for index, step in enumerate(as_list(document["trajectory"])):
         if isinstance(step, dict) and isinstance(step.get("action"), str):
-            yield from _read_step(events, step)
+            yield from _read_step(builder, step)
         else:
             yield Skipped(source.file, None, f"step {index}: no action")
-    yield from events.close()
+    yield from builder.close()
 
 
 def _read_step(builder: SessionBuilder, step: dict[str, Any]) -> Iterator[Item]:
@@ -70,12 +70,11 @@ def _read_step(builder: SessionBuilder, step: dict[str, Any]) -> Iterator[Item]:
 
 def _parse_result(tool: str, step: dict[str, Any]) -> ImportedResult:
     text = as_text(step["observation"])
-    took = as_amount(step.get("execution_time"))
-    bad = is_failure(tool, text)
+    failed = is_failure(tool, text)
     return ImportedResult(
         call="",
         text=text,
-        ok=False if bad else None,
-        known="inferred" if bad else "unknown",
-        duration=None if took is None else float(took),
+        ok=False if failed else None,
+        provenance="inferred" if failed else "unknown",
+        duration=as_seconds(step.get("execution_time")),
     )

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.expressions import Expressions, Path, reads_field
 from policyguard.evaluator.activation import Activation
-from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.plan import Plan
-from policyguard.guard.guard_state import GuardState
 from policyguard.model.entry import SelectiveEntry
-from policyguard.model.errors import ArgumentsError, ExpressionError
+from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Admitted, Refused
 from policyguard.model.limits import Limit, RepeatLimit
 from policyguard.model.policy import Policy
@@ -89,30 +87,6 @@ class PartialEvaluator:
             counting | self._history_readers,
             knows_state_change=len(answers) == 1 and None not in answers,
             plans=plans,
-        )
-
-    def cannot_fire(
-        self, event: Admitted | Refused, applicability: Applicability, world: GuardState
-    ) -> bool:
-        """Whether no limit, and nothing learned, can say anything to a call, whatever has changed.
-
-        So it is with one that they have not met, as long as they have heard of nothing but
-        successes.
-        """
-        session = world.engine_state.sessions.get(event.session)
-        if session is None or not session.on_fast_path:
-            return False
-        try:
-            told = self._evaluator.identify(event.tool, event.server, event.args or {})
-        except ArgumentsError:
-            return False
-        attempt = Attempt(event.tool, event.args or {}, event.at, session, fingerprint=told[0])
-        walks = [session.bind_plan(plan) for plan in applicability.plans]
-        return (
-            not told[1]  # tolerant numbers make it the same as another
-            and not any(walk.must_evaluate for walk in walks)
-            and not any(told[0] in calls for walk in walks for calls in walk.watched)
-            and world.learner.has_nothing_on(world.constraint_set, attempt)
         )
 
     def _find_plans(self, tool: str, server: str, agent: str) -> tuple[Plan, ...]:

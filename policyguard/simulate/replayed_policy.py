@@ -7,7 +7,7 @@ from functools import cached_property
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
-from policyguard.guard import Guard
+from policyguard.guard.replay import ReplayGuard
 from policyguard.model.event import Started
 from policyguard.report.replay.figures import PolicyFigures
 from policyguard.simulate.partial_evaluation import PartialEvaluator
@@ -50,9 +50,8 @@ class ReplayedPolicy:
             started = msgspec.structs.replace(started, tags=tags)
         return SessionReplay(guard, started, self._get_partial_evaluator, missing)
 
-    def _make_guard(self) -> Guard:
-        # All times in a replay are the events'.
-        return Guard(self._compiled, observe=self._observe, clock=lambda: 0, replaying=True)
+    def _make_guard(self) -> ReplayGuard:
+        return ReplayGuard(self._compiled, observe=self._observe)
 
     @cached_property
     def _partial_evaluator(self) -> PartialEvaluator:

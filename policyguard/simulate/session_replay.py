@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import msgspec
-
-from policyguard.guard import Guard
+from policyguard.guard.replay import ReplayGuard
 from policyguard.model.amounts import to_units
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Closed, Completed, Event, Refused, Spent, Started
-from policyguard.model.outcome import Outcome, Recorded
+from policyguard.model.outcome import Outcome
 from policyguard.report.replay.figures import ReplayEffect
 from policyguard.simulate.partial_evaluation import Applicability, PartialEvaluator, violation_entry
 from policyguard.simulate.redacted import with_placeholder_args
@@ -82,14 +80,14 @@ class SessionReplay:
 
     def __init__(
         self,
-        guard: Guard,
+        guard: ReplayGuard,
         started: Started,
         get_partial_evaluator: Callable[[], PartialEvaluator],
         missing_tags: str,
     ) -> None:
         self.guard = guard
         self._started = started
-        self._session = guard._start_session(started, isolated=True)
+        self._session = guard.start_session(started)
         self._get_partial_evaluator = get_partial_evaluator
         self._lacks_tags = bool(missing_tags)
         self._uncertainty = Uncertainty()
@@ -142,8 +140,7 @@ class SessionReplay:
             self.cost_after_refusal += to_units(event.cost) or 0
         if redacted and (blind := self._get_partial_evaluator()).results.is_undecidable(event):
             self._uncertainty.add_result(blind.result_readers)
-        recorded = self._session._replay(event)
-        assert isinstance(recorded, Recorded)  # noqa: S101 - a result is answered by one
+        recorded = self._session.record(event)
         if recorded.errors:
             self._count_errors(recorded.errors)
         return recorded.outcome
@@ -154,19 +151,18 @@ class SessionReplay:
             self.cost_after_refusal += to_units(event.cost) or 0
         if self._session.closed:
             self._reopen()
-        self._session._replay(event)
+        self._session.apply(event)
 
     def close(self) -> None:
         """The recording of this session is over."""
-        self._session._replay(Closed(session=self._session.id, at=self.guard._clock()))
+        self._session.apply(Closed(session=self._session.id, at=0))
 
     def _reopen(self) -> None:
         """Begin anew: a guard closes the session used longest ago where too many are open."""
-        self._session = self.guard._start_session(self._started, isolated=True)
+        self._session = self.guard.start_session(self._started)
 
     def _replay(self, event: Admitted | Refused) -> Decision:
-        decision = self._session._replay(event)
-        assert isinstance(decision, Decision)  # noqa: S101 - an attempt is answered by one
+        decision = self._session.check(event)
         if decision.violations and self._session.closed:
             self._reopen()
             return self._replay(event)
@@ -180,35 +176,19 @@ class SessionReplay:
             event = with_placeholder_args(event, index)
         if self._session.closed:
             self._reopen()
-        heard = doubt.state_changes and not blind.cannot_fire(event, sight, self.guard._state)
-        answer = self._interpret(self._session._preview_event(event), sight, may_fire=heard)
+        heard = doubt.state_changes and self._session.can_fire(event, sight.plans)
+        answer = self._interpret(self._session.preview(event), sight, may_fire=heard)
         if answer.refused:
             self._replay(event)
-        elif answer is UNKNOWN and isinstance(event, Refused) and not self.guard._mode.observe:
+        elif answer is UNKNOWN and isinstance(event, Refused) and not self.guard.observe:
             doubt.add_refusal()
         else:
-            self._admit(event, state_changing=not sight.knows_state_change)
+            # A change of state ends a repetition, so one that is refused all the same is certain.
+            self._session.admit(event, state_changing=not sight.knows_state_change)
         if answer.refused and heard:
             doubt.add_refusal()
         doubt.add_call(sight)
         return answer
-
-    def _admit(self, event: Admitted | Refused, *, state_changing: bool) -> None:
-        """The call runs, whatever the policy says; with `changing` it is taken for a change.
-
-        A change ends a repetition: so one that is refused is certain, where none is known.
-        """
-        guard, stance = self.guard, self.guard._mode
-        guard._mode = msgspec.structs.replace(stance, observe=True)
-        try:
-            self._replay(event)
-        finally:
-            guard._mode = stance
-        attempt = guard._state.engine_state.sessions[self._started.session].in_flight.get(
-            event.call
-        )
-        if state_changing and attempt is not None:
-            attempt.state_changing = True
 
     def _interpret(
         self, decision: Decision, applicability: Applicability | None, *, may_fire: bool = False
@@ -218,7 +198,7 @@ class SessionReplay:
         With `sight` not all is known; `heard`: a limit may say more, if nothing has changed since.
         """
         found, noticed = decision.violations, decision.would
-        if self.guard._mode.observe:  # as if all were in observe mode: whom would it hit?
+        if self.guard.observe:  # as if all were in observe mode: whom would it hit?
             observed = self._get_partial_evaluator().observe_only
             found = tuple(one for one in decision.would if one.id not in observed)
             noticed = tuple(one for one in decision.would if one.id in observed)
@@ -278,7 +258,7 @@ class SessionReplay:
         kind, _, name = violation.partition("/")
         if kind != "constraints":
             return violation
-        constraint = self.guard._state.constraint_set.get(name)
+        constraint = self.guard.find_constraint(name)
         learn = constraint.learn if constraint is not None else ""
         return f"signatures/{learn}/learn" if learn else "learn"
 

@@ -127,7 +127,7 @@ def test_every_field_of_the_report_can_be_read() -> None:
 
 
 def test_the_expressions_in_the_docs_can_be_used() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "backtesting.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "simulating.md").read_text()
     expressions = re.findall(r"^\| `([^`]+[<>=][^`]+)` \|", page, re.MULTILINE)
     expressions += re.findall(r"--fail-on '([^']+)'", page)
     assert len(expressions) >= 10

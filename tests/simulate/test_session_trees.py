@@ -162,7 +162,7 @@ def test_sessions_of_one_id_in_two_files_of_a_family_stay_two(folder: Path) -> N
 def test_more_files_than_may_be_open_are_all_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interleaving, "MOST", 3)
+    monkeypatch.setattr(interleaving, "MAX_OPEN_FILES", 3)
     write(folder / "t" / "main.jsonl", lines("main", [read("/a")] * 3))
     for number in range(9):
         write(folder / "t" / f"{number}.jsonl", lines(f"c{number}", [read("/a")], parent="main"))

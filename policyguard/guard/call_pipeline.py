@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.bound_plan import BoundPlan
 from policyguard.evaluator.budgets import charges as paying
-from policyguard.evaluator.evaluation import ALLOWED, Evaluation
+from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import decisions
 from policyguard.guard.host_log import warn
@@ -69,12 +69,21 @@ class CallPipeline:
         self._advice = PendingAdvice(guard._evaluator.bounds.in_flight)
         self.closed = False
 
-    def check(self, attempt: Attempt, admit: bool, invalid_reason: str = "") -> Decision:
+    def check(
+        self,
+        attempt: Attempt,
+        admit: bool,
+        invalid_reason: str = "",
+        mode: GuardMode | None = None,
+    ) -> Decision:
         """Answer an attempt; with `admit` an allowed one is counted, a refused one noted.
 
-        `unfit` says why its arguments cannot be judged, where that is known.
+        `invalid_reason` says why its arguments cannot be judged, if that is known. `mode` is by
+        default the guard's.
         """
         guard, state = self._guard, self._state
+        if mode is None:
+            mode = guard._mode
         world, walk = guard._state, None
         above: list[ChildCharged] | None = None
         with guard._lock:
@@ -90,7 +99,7 @@ class CallPipeline:
                     admit = False  # its journal has ended, or is another's by now
                 elif invalid_reason:
                     verdict = decisions.invalid_arguments(
-                        attempt, invalid_reason, observe=guard._mode.observe
+                        attempt, invalid_reason, observe=mode.observe
                     )
                 else:
                     keeper = guard._constraint_sync
@@ -105,24 +114,24 @@ class CallPipeline:
                     purser = guard._shared_budgets
                     if purser is None or not purser.covers(walk.plan):
                         verdict = guard._evaluator.evaluate(
-                            world.engine_state, attempt, walk, learned, guard._mode
+                            world.engine_state, attempt, walk, learned, mode
                         )
                     else:
-                        judge = partial(self._evaluate, attempt, walk)
+                        judge = partial(self._evaluate, mode, attempt, walk)
                         again = make_repeatable(attempt, walk.plan, learned, judge)
                         verdict = purser.evaluate(attempt, again, admit=admit)
             except ArgumentsError as error:
-                verdict = decisions.invalid_arguments(
-                    attempt, str(error), observe=guard._mode.observe
-                )
+                verdict = decisions.invalid_arguments(attempt, str(error), observe=mode.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
-                verdict = decisions.internal_error(attempt, error, allow=self._allow_on_error)
+                allow = mode.observe or guard._evaluator.allow_on_internal_error
+                verdict = decisions.internal_error(attempt, error, allow=allow)
             if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
                 own = attempt.exact_fingerprint or attempt.fingerprint
                 decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
             else:
-                observe = guard._mode.observe
-                decision = decisions.build_decision(state.id, verdict, attempt, observe=observe)
+                decision = decisions.build_decision(
+                    state.id, verdict, attempt, observe=mode.observe
+                )
             if not admit:
                 return decision
             try:
@@ -145,12 +154,10 @@ class CallPipeline:
         return decision
 
     def _evaluate(
-        self, attempt: Attempt, walk: BoundPlan, learned: Sequence[Violation]
+        self, mode: GuardMode, attempt: Attempt, walk: BoundPlan, learned: Sequence[Violation]
     ) -> Evaluation:
         guard = self._guard
-        return guard._evaluator.evaluate(
-            guard._state.engine_state, attempt, walk, learned, guard._mode
-        )
+        return guard._evaluator.evaluate(guard._state.engine_state, attempt, walk, learned, mode)
 
     @property
     def _allow_on_error(self) -> bool:

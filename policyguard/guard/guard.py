@@ -56,7 +56,6 @@ class Guard:
         store: Store | None = None,
         approver: Approver | None = None,
         journal_key: str | Path | None = None,
-        replaying: bool = False,
     ) -> None:
         """As `load` does, of a compiled policy; `store` stays its owner's to close."""
         now = validate.clock_time(clock)
@@ -90,7 +89,7 @@ class Guard:
         self._approver = approver
         self._mode = GuardMode(
             observe or compiled.evaluator.observe_only,
-            "never" if replaying else "somebody" if approver else "nobody",
+            "somebody" if approver else "nobody",
         )
         self._listeners = Listeners()
         if listener is not None:

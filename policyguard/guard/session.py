@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session_state import PROGRESSING, SessionState
-from policyguard.evaluator.transitions import attempt_from_event
 from policyguard.guard import validate
 from policyguard.guard.approver import ask, is_approved
 from policyguard.guard.call_pipeline import CallPipeline
@@ -18,14 +17,10 @@ from policyguard.guard.tool_results import error_text, parse_result
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.model.event import (
-    Admitted,
     Approved,
-    ChildCharged,
     Closed,
     Completed,
-    Event,
     Granted,
-    Refused,
     Released,
     Spent,
     TurnStarted,
@@ -313,7 +308,7 @@ class Session:
         something could not be written down; all of them are over none the less.
         """
         with self.guard._lock, ExitStack() as last:
-            last.callback(self._replay, Closed(session=self.id, at=self._now()))
+            last.callback(self._pipeline.end, Closed(session=self.id, at=self._now()))
             for below in (
                 () if self.closed else self.guard._open_sessions.children_of(self.id)
             ):  # or a namesake's
@@ -374,29 +369,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         exit_session(self)
-
-    def _replay(self, event: Event) -> Decision | Recorded | None:
-        """Put a recorded event through the same code as a live call, at its own time.
-
-        An `Admitted` (or `Refused`: it was attempted) gives the Decision of this policy, whose id
-        is the recorded call's; a `Completed` the Recorded.
-        """
-        match event:
-            case Admitted() | Refused():
-                return self._pipeline.check(attempt_from_event(self._state, event, event.at), True)
-            case Completed():
-                return self._pipeline.complete(event)
-            case Spent() if not self.closed:
-                self._pipeline.spend(event)
-            case Closed():
-                self._pipeline.end(event)
-            case _ if not (self.closed or isinstance(event, ChildCharged)):  # that sub-agents tell
-                self._pipeline.fold(event)
-        return None
-
-    def _preview_event(self, event: Admitted | Refused) -> Decision:
-        """Answer a recorded call as `replay` would, and change nothing."""
-        return self._pipeline.check(attempt_from_event(self._state, event, event.at), False)
 
     def _now(self) -> int:
         return self.guard._clock()

@@ -164,7 +164,7 @@ class _RunningCall:
             timeout_by=self._decision.timeout_by,
             still_running=True,
         )
-        self._log_faults(cast("Recorded", self._session._replay(failed)))
+        self._log_faults(self._session._pipeline.complete(failed))
         return error
 
     def report_end(self, future: AnyFuture[Any]) -> None:
@@ -186,7 +186,7 @@ class _RunningCall:
         )
         with session.guard._lock:
             if not session.closed:  # its id may be another session's by now
-                session._replay(event)
+                session._pipeline.fold(event)
 
     def report(self, future: AnyFuture[Any]) -> None:
         """Report what came of a call that its caller did not wait for."""

@@ -1,4 +1,4 @@
-"""Recorded runs through the same Guard: what a policy would have stopped, and what broken."""
+"""Simulate: recorded runs replayed under a policy, and what it would have refused."""
 
 from policyguard.simulate.labels import LabelError, Labels
 from policyguard.simulate.replay import Replay, load, runs

@@ -1,4 +1,4 @@
-"""Kinds of errors that no signature knows, and how often each occurs."""
+"""Kinds of errors that no signature matches, and how often each occurs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 from policyguard.report.replay.figures import UnmatchedFigures
 
 MAX_KINDS = 4096
-"""Kinds that are told apart in one replay."""
+"""Kinds that one replay distinguishes."""
 
 ReadOrder = tuple[int, ...]
-"""Where something stands in a replay: what was read first has the least."""
+"""A position in everything that a replay reads; lower was read earlier."""
 
 
 class _Kind(msgspec.Struct):
@@ -22,10 +22,10 @@ class _Kind(msgspec.Struct):
 
 
 class ErrorKinds:
-    """Counts errors by kind, each known by its fingerprint; `total` counts all.
+    """Counts of errors by kind, each identified by its fingerprint; `total` counts all.
 
-    Beyond `MOST` kinds those with the least fingerprints are kept, and their counts stay exact: a
-    sample that is the same in whatever order the errors come, and by how many workers.
+    Beyond `MAX_KINDS` the kinds with the lowest fingerprints are kept, with exact counts: the
+    sample does not depend on the order of the errors or the number of workers.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class ErrorKinds:
         self.total = 0
 
     def add(self, fingerprint: str, order: ReadOrder, figures: UnmatchedFigures) -> None:
-        """Count errors of one kind; `figures` tell where the first of them stands."""
+        """Count errors of one kind; `figures` locate the first of them."""
         self.total += figures.hits
         known = self._kinds.get(fingerprint)
         if known is None:
@@ -52,17 +52,17 @@ class ErrorKinds:
         known.figures.hits = hits
 
     def merge(self, other: ErrorKinds) -> None:
-        """Count what another has counted."""
+        """Add the counts of another part of the replay."""
         total = self.total + other.total
         for kind, known in other._kinds.items():
             self.add(kind, known.order, known.figures)
-        self.total = total  # also of kinds that are not kept
+        self.total = total  # includes kinds that are not kept
 
     def __len__(self) -> int:
         return len(self._kinds)
 
     def most_frequent(self, max_kinds: int) -> Iterator[UnmatchedFigures]:
-        """The most frequent kinds, and among equals those that came first."""
+        """Return the most frequent kinds; among equals, those that were read first."""
         ranked = heapq.nsmallest(
             max_kinds, self._kinds.values(), key=lambda kind: (-kind.figures.hits, kind.order)
         )

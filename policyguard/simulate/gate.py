@@ -1,4 +1,4 @@
-"""`--fail-on`: CEL over the report, so that a change can be gated on recorded runs."""
+"""`--fail-on`: conditions in CEL over the report, to gate a change on recorded runs."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from policyguard.report.replay.figures import Figures, GateFigures
 OPTION = "--fail-on"
 _EXCLUDED_FIELDS = ("gates", "elapsed_s")
 _MAX_SHOWN_CHARS = 60
-"""Characters of a value that is shown."""
+"""Characters of a value in a report."""
 
 
 class GateError(ValueError):
-    """Expressions that cannot be used; `diagnostics` say what is wrong with them."""
+    """Invalid `--fail-on` expressions, with their `diagnostics`."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
@@ -44,34 +44,38 @@ class GateError(ValueError):
 
 
 class Gate:
-    """Conditions on a report, each of which fails it where it holds.
+    """Conditions under which a report fails.
 
-    They are checked against the report's own types: a field that there is not is an error. Raises
-    `GateError` with all that is wrong. `baseline` can be read only where there is one.
+    They are checked against the types of the report, so an unknown field is an error; `baseline`
+    is unknown without one. Raises `GateError` with every diagnostic.
     """
 
     def __init__(self, expressions: Iterable[str], *, has_baseline: bool) -> None:
         self._programs: list[Program] = []
         declarations = Declarations(
-            {name: of for name, of in _report_types().items() if has_baseline or name != "baseline"}
+            {
+                name: type_
+                for name, type_ in _report_types().items()
+                if has_baseline or name != "baseline"
+            }
         )
-        wrong: list[Diagnostic] = []
+        diagnostics: list[Diagnostic] = []
         for expression in expressions:
             try:
                 self._programs.append(compile(expression, declarations, expect=BOOL))
             except CelError as error:
-                wrong += [
+                diagnostics += [
                     _diagnostic(problem, expression, has_baseline=has_baseline)
                     for problem in error.problems
                     if problem.severity == "error"
                 ]
-        if wrong:
-            raise GateError(wrong)
+        if diagnostics:
+            raise GateError(diagnostics)
 
     def evaluate(self, figures: Figures) -> bool:
-        """Judge a report, and write into its `gates` what came of it. True: one has held.
+        """Evaluate the conditions, set the report's `gates`, and return whether one is true.
 
-        What cannot be decided (a rate of nothing) has held: a gate that sees nothing is not open.
+        A condition that cannot be decided (a rate without runs) counts as true.
         """
         values = msgspec.to_builtins(figures)
         figures.gates = [_evaluate(program, values) for program in self._programs]
@@ -81,12 +85,12 @@ class Gate:
 def _evaluate(program: Program, values: dict[str, Any]) -> GateFigures:
     read = {path: _format_value(_read_path(values, path)) for path in sorted(program.reads)}
     try:
-        held = program(**values)
+        triggered = program(**values) is True
     except CelEvaluationError as error:
-        nothing = [f"`{path}` is not known" for path, value in read.items() if value == "null"]
-        reason = ", ".join(nothing) or str(error)
+        unknown = [f"`{path}` is unknown" for path, value in read.items() if value == "null"]
+        reason = ", ".join(unknown) or str(error)
         return GateFigures(program.source, None, read, reason)
-    return GateFigures(program.source, held is True, read)
+    return GateFigures(program.source, triggered, read)
 
 
 def _read_path(value: Any, path: str) -> Any:
@@ -112,7 +116,7 @@ def _diagnostic(problem: Problem, expression: str, *, has_baseline: bool) -> Dia
         and problem.code == "undeclared-reference"
         and "`baseline`" in problem.message
     ):
-        help_ = "name the policy to compare with: --baseline FILE_OR_PACK"
+        help_ = "pass the policy to compare with: --baseline FILE_OR_PACK"
     return Diagnostic(
         code=f"cel/{problem.code}",
         severity="error",
@@ -125,13 +129,13 @@ def _diagnostic(problem: Problem, expression: str, *, has_baseline: bool) -> Dia
 
 @cache
 def _report_types() -> dict[str, Type]:
-    """The report's fields as CEL sees them, out of their Python types."""
+    """Return the CEL types of the report's fields."""
     figures = inspect.type_info(Figures)
     assert isinstance(figures, inspect.StructType)  # noqa: S101 - it is one
     return {
-        field.name: _to_cel_type(field.type)
+        field.encode_name: _to_cel_type(field.type)
         for field in figures.fields
-        if field.name not in _EXCLUDED_FIELDS
+        if field.encode_name not in _EXCLUDED_FIELDS
     }
 
 

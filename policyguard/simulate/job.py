@@ -1,4 +1,4 @@
-"""A replay of many files, by one process or by several: the same report to the byte."""
+"""A replay of many files, by one process or several: the same report byte for byte."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from policyguard.traces.session_trees import SessionTree, find_session_trees
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be replayed: plain values, so that it can be handed to another process.
+    """A description of a replay in plain values, which can be sent to another process.
 
-    `policies` and `baseline` are as `load` takes them; no baseline where it is empty.
+    `policies` and `baseline` are as `load` takes them; an empty `baseline` means none.
     """
 
     policies: tuple[str, ...]
@@ -33,7 +33,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobInputs(msgspec.Struct, frozen=True):
-    """What a job's policies and labels are once they are read."""
+    """The compiled policies and the labels of a job."""
 
     policy: CompiledPolicy
     baseline: CompiledPolicy | None
@@ -41,7 +41,7 @@ class JobInputs(msgspec.Struct, frozen=True):
 
     @classmethod
     def load(cls, job: Job) -> JobInputs:
-        """Read them. Raises `PolicyError`, `LabelError`."""
+        """Load a job's inputs. Raises `PolicyError`, `LabelError`."""
         return cls(
             load(job.policies),
             load(job.baseline) if job.baseline else None,
@@ -50,22 +50,22 @@ class JobInputs(msgspec.Struct, frozen=True):
 
 
 class StoppedError(Exception):
-    """Somebody has asked to stop; what was read until then is counted."""
+    """A request to stop; everything read so far is counted."""
 
 
 class ProgressCallback(Protocol):
-    """Whoever watches a replay, and may stop it."""
+    """A callback for the progress of a replay, which may stop it."""
 
     def __call__(self, done: int, events: int) -> None:
-        """So many bytes and events more have been read. Raises `StoppedError` to stop."""
+        """Report how many more bytes and events were read. Raises `StoppedError` to stop."""
         ...
 
 
 class ReplayWorker:
-    """One process's walk through its share of a job's files.
+    """The part of a job that one process replays.
 
-    `mine` says which files (by their place in the job) are to be read here: of a family all, or
-    none. `kin` are the job's files by family, which are found out where they are not given.
+    `is_assigned` takes the index of a file; the files of one tree go to the same worker. `trees`
+    are the job's files by session tree, by default found here.
     """
 
     def __init__(
@@ -94,51 +94,49 @@ class ReplayWorker:
         )
 
     def run(self) -> tuple[Tally, bool]:
-        """Replay them all. Returns what they amount to, and whether that is only a part of it."""
+        """Replay the assigned files. Return their tally, and whether it is partial."""
         reader = Reader(self._shard)
         try:
-            kin = (
-                find_session_trees(self._job.files, self._report_progress)
-                if self._trees is None
-                else self._trees
-            )
-            for family in kin:
-                if self._is_assigned(family.indices[0]):
-                    self._replay_tree(reader, family)
+            trees = self._trees
+            if trees is None:
+                trees = find_session_trees(self._job.files, self._report_progress)
+            for tree in trees:
+                if self._is_assigned(tree.indices[0]):
+                    self._replay_tree(reader, tree)
         except StoppedError:
             return self._replay.stop(), True
         return self._replay.stop(), False
 
     def _replay_tree(self, reader: Reader, tree: SessionTree) -> None:
         files, before = self._job.files, self._shard.bytes_read
-        place, *others = tree.indices
+        index, *others = tree.indices
         if others:
             self._replay.add_tree(reader, files, tree)
             self._report_progress()
         else:
-            for member, trace in enumerate(reader.iter_files(files[place])):
-                self._replay.add(trace, (place, member))
+            for member, trace in enumerate(reader.iter_files(files[index])):
+                self._replay.add(trace, (index, member))
                 self._report_progress()
         if self._shard.bytes_read == before:
-            self._file_bytes += sum(file_size(files[place]) for place in tree.indices)
+            self._file_bytes += sum(file_size(files[index]) for index in tree.indices)
 
     def _report_progress(self) -> None:
         done, events = self._file_bytes + self._shard.bytes_read, self._replay.events
-        more, more_events = done - self._reported_bytes, events - self._reported_events
+        new_bytes, new_events = done - self._reported_bytes, events - self._reported_events
         self._reported_bytes, self._reported_events = done, events
-        self._on_progress(more, more_events)
+        self._on_progress(new_bytes, new_events)
 
 
 def run_job(job: Job, inputs: JobInputs, on_progress: ProgressCallback) -> Figures:
     """Replay a job in this process."""
-    tally, partial = ReplayWorker(job, inputs, LineShard(), lambda place: True, on_progress).run()
+    tally, partial = ReplayWorker(job, inputs, LineShard(), lambda index: True, on_progress).run()
     return build_report(job, inputs, [tally], partial=partial)
 
 
 def build_report(
     job: Job, inputs: JobInputs, tallies: Sequence[Tally], *, partial: bool
 ) -> Figures:
-    """The report of a job whose parts amount to `tallies`."""
+    """Merge the tallies of a job's parts into its report."""
     first, *others = tallies
     for tally in others:
         first.merge(tally)
@@ -148,7 +146,7 @@ def build_report(
 
 
 def file_size(file: Path) -> int:
-    """Bytes of a file, 0 where that cannot be told."""
+    """Return the size of a file in bytes, 0 if it is unknown."""
     try:
         return file.stat().st_size
     except OSError:

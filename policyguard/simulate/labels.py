@@ -1,4 +1,4 @@
-"""Which recorded runs succeeded, told from outside the recordings."""
+"""Labels: the outcomes of recorded runs, from outside the recordings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 
 class LabelError(Exception):
-    """A labels file that cannot be used; the message says where and why."""
+    """An invalid labels file; the message says where and why."""
 
 
 class Label(msgspec.Struct, frozen=True):
-    """One run's outcome. It names its session, its file, or both."""
+    """The outcome of one run, which is named by session, file or both."""
 
     success: bool | None
     session: str | None = None
@@ -20,29 +20,29 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Labels:
-    """The labels of a JSONL file: `{"session", "success", "file"?}` a line, other keys ignored.
+    """The labels of a JSONL file, one `{"session", "success", "file"?}` a line.
 
-    A label matches where the session id is equal and, if it names a file, one of the two paths is
-    a suffix of the other; a file alone matches only where it holds one session. `success: null`
-    says that the outcome is not known. Labels that may be about one session say the same of it.
+    A label matches an equal session id and, if it names a file, a path of which it is a suffix or
+    the reverse. A label with only a file matches if the file holds one session. `success: null`
+    means that the outcome is unknown. Labels that may match the same session agree.
     """
 
     def __init__(self, labels: list[Label]) -> None:
         self._by_session: dict[str, list[int]] = {}
         self._by_file: list[int] = []
         self._all = labels
-        for place, label in enumerate(labels):
+        for index, label in enumerate(labels):
             if label.session is not None:
-                self._by_session.setdefault(label.session, []).append(place)
+                self._by_session.setdefault(label.session, []).append(index)
             else:
-                self._by_file.append(place)
+                self._by_file.append(index)
 
     def __len__(self) -> int:
         return len(self._all)
 
     @property
     def has_file_labels(self) -> bool:
-        """Whether a label is for the only session of a file."""
+        """Whether a label names only a file."""
         return bool(self._by_file)
 
     @classmethod
@@ -52,7 +52,7 @@ class Labels:
             lines = path.read_bytes().splitlines()
         except OSError as error:
             raise LabelError(f"{path}: cannot be read: {error.strerror or error}") from None
-        labels: dict[Label, int] = {}  # what is said twice is taken once, from its first line
+        labels: dict[Label, int] = {}  # a repeated label counts once, with its first line
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -69,54 +69,53 @@ class Labels:
         if (found := _find_conflict(labels)) is not None:
             number, other = found
             raise LabelError(
-                f"{path}:{number}: says otherwise than {path}:{other} of the same session: "
-                "keep one of the two, or name in both the `file` that it is in"
+                f"{path}:{number}: conflicts with {path}:{other} about the same session; "
+                "remove one of them, or add the `file` to both"
             )
         return cls(list(labels))
 
     def find(self, session: str, file: str, *, only_session: bool) -> tuple[list[int], bool | None]:
-        """The labels of a session (their places among all) and the outcome that they tell.
+        """Return the indices of the labels that match a session, and its outcome.
 
-        `alone`: the session's file holds no other. One that names the session goes first.
+        `only_session`: the session's file holds no other. Labels that name the session go first.
         """
         found = [
-            place
-            for place in self._by_session.get(session, ())
-            if (named := self._all[place].file) is None or is_same_file(named, file)
+            index
+            for index in self._by_session.get(session, ())
+            if (named := self._all[index].file) is None or is_same_file(named, file)
         ]
         if only_session:
             found += [
-                place for place in self._by_file if is_same_file(self._all[place].file or "", file)
+                index for index in self._by_file if is_same_file(self._all[index].file or "", file)
             ]
         return found, self._all[found[0]].success if found else None
 
 
 def _find_conflict(labels: dict[Label, int]) -> tuple[int, int] | None:
-    """The lines of two labels that may be about one session, and tell different outcomes of it.
+    """Return the lines of two labels that may match the same session but disagree.
 
-    Read from the file's name upwards, the path of one of the two begins with that of the other.
-    In order, a path stands right behind those that it begins with. A label without a file is
-    about every file: each begins with its path.
+    Reversed paths (file name first) of such labels are prefixes of each other. Sorting puts a path
+    right after its prefixes. A label without a file has the empty path, a prefix of every other.
     """
     by_session: dict[str | None, list[tuple[tuple[str, ...], int, bool | None]]] = {}
     for label, line in labels.items():
         path = Path(label.file or "").parts[::-1]
         if path or label.session is not None:
             by_session.setdefault(label.session, []).append((path, line, label.success))
-    for told in by_session.values():
-        begun: list[tuple[tuple[str, ...], int, bool | None]] = []
-        for path, line, success in sorted(told, key=lambda one: one[:2]):
-            while begun and begun[-1][0] != path[: len(begun[-1][0])]:
-                begun.pop()
-            if begun and begun[-1][2] is not success:
-                other = begun[-1][1]
+    for same_session in by_session.values():
+        prefixes: list[tuple[tuple[str, ...], int, bool | None]] = []
+        for path, line, success in sorted(same_session, key=lambda label: label[:2]):
+            while prefixes and prefixes[-1][0] != path[: len(prefixes[-1][0])]:
+                prefixes.pop()
+            if prefixes and prefixes[-1][2] is not success:
+                other = prefixes[-1][1]
                 return max(line, other), min(line, other)
-            begun.append((path, line, success))
+            prefixes.append((path, line, success))
     return None
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Whether one of two paths is a suffix of the other, folder by folder."""
+    """Return whether one of two paths is a suffix of the other, folder by folder."""
     left, right = Path(one).parts, Path(other).parts
     shared = min(len(left), len(right))
     return left[-shared:] == right[-shared:] if shared else False

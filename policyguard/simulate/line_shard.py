@@ -1,4 +1,4 @@
-"""The part of a replay that one worker does: some sessions of files of our own format."""
+"""The lines of files in our own format that one worker replays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policyguard.traces.formats.native import parse_head
 
 
 class _ChildSession(msgspec.Struct):
-    """A session that another has spawned: whose it is, and the line that it last had."""
+    """A session with a parent, and the number of its last line."""
 
     worker: int
     parent: str
@@ -19,12 +19,11 @@ class _ChildSession(msgspec.Struct):
 
 
 class LineShard:
-    """Which lines are for this worker, the `number`th (from 0) `of` several, or the only one.
+    """A filter for the lines of one worker: number `index` (from 0) of `count`.
 
-    A session goes where its id says, and one that another session has spawned goes where that one
-    does. Every worker walks through all lines, so that `line` (from 1) is the same for all.
-    `several`: the file has lines of more than one session. `bytes` counts what was for this worker;
-    `whole`: that is all.
+    The session id decides the worker; a session with a parent goes where its parent goes. Every
+    worker sees all lines, so `line` (from 1) is the same for all. `bytes_read` counts this
+    worker's lines, which are all lines if `is_whole`.
     """
 
     def __init__(self, index: int = 0, count: int = 1) -> None:
@@ -40,7 +39,7 @@ class LineShard:
         self._children: dict[str, _ChildSession] = {}
 
     def begin(self, *, whole: bool = False) -> None:
-        """A file begins, or files that are read as one; with `whole` all of it is this worker's."""
+        """Start a file, or files that are read as one; with `whole`, this worker takes it all."""
         self.is_whole = whole or self._count == 1
         self.line = 0
         self.has_several_sessions = False
@@ -50,7 +49,7 @@ class LineShard:
         self._children.clear()
 
     def __call__(self, line: bytes) -> bool:
-        """Whether a line is for this worker. What is no event is for the first."""
+        """Return whether a line is for this worker; lines that are no events go to the first."""
         self.line += 1
         if not self.is_whole and self._assign_worker(line) != self.index:
             return False
@@ -58,49 +57,49 @@ class LineShard:
         return True
 
     def _assign_worker(self, line: bytes) -> int:
-        told = parse_head(line)
-        if told is None:
+        head = parse_head(line)
+        if head is None:
             return 0
-        session = told.session
+        session = head.session
         last, worker = self._last_assignment
-        if session == last and not told.parent:
-            return worker  # most lines follow one of their own session
+        if session == last and not head.parent:
+            return worker  # most lines follow a line of the same session
         self._last_assignment = ("", -1)
         if session != self._first_session:
             self.has_several_sessions = self._first_session is not None
             self._first_session = self._first_session or session
         if self.line - self._swept_line >= IDLE_LINES:
             self._drop_idle()
-        known = self._children.get(session)
-        if known is None:
-            if not told.parent:
+        child = self._children.get(session)
+        if child is None:
+            if not head.parent:
                 worker = self._worker_of(session)
                 self._last_assignment = (session, worker)
                 return worker
-            known = _ChildSession(self._worker_of(told.parent), told.parent)
-            self._children[session] = known
-        self._touch(known)
-        if told.event == "closed":
+            child = _ChildSession(self._worker_of(head.parent), head.parent)
+            self._children[session] = child
+        self._touch(child)
+        if head.event == "closed":
             del self._children[session]
-        return known.worker
+        return child.worker
 
     def _worker_of(self, session: str) -> int:
-        known = self._children.get(session)
-        if known is not None:
-            return known.worker
+        child = self._children.get(session)
+        if child is not None:
+            return child.worker
         return crc32(session.encode("utf-8", "surrogatepass")) % self._count
 
-    def _touch(self, known: _ChildSession | None) -> None:
-        """A session has said something, and with it those above it have."""
-        while known is not None and known.last_line != self.line:
-            known.last_line = self.line
-            known = self._children.get(known.parent)
+    def _touch(self, child: _ChildSession | None) -> None:
+        """Note that a session and its ancestors are active."""
+        while child is not None and child.last_line != self.line:
+            child.last_line = self.line
+            child = self._children.get(child.parent)
 
     def _drop_idle(self) -> None:
-        """Sessions that have said nothing for so long are over."""
+        """Forget sessions without a line for so long that they are over."""
         self._swept_line = self.line
         self._children = {
-            session: known
-            for session, known in self._children.items()
-            if self.line - known.last_line <= IDLE_LINES
+            session: child
+            for session, child in self._children.items()
+            if self.line - child.last_line <= IDLE_LINES
         }

@@ -1,4 +1,4 @@
-"""What a policy can still be asked about a call without its arguments, and what stays unknown."""
+"""Partial evaluation: which entries can be decided for a call with redacted arguments."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ from typing import Any, NamedTuple
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.expressions import Expressions, Path, reads_field
 from policyguard.evaluator.activation import Activation
-from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.plan import Plan
-from policyguard.guard.guard_state import GuardState
 from policyguard.model.entry import SelectiveEntry
-from policyguard.model.errors import ArgumentsError, ExpressionError
+from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Admitted, Refused
 from policyguard.model.limits import Limit, RepeatLimit
 from policyguard.model.policy import Policy
 from policyguard.simulate.redacted import RESULT_FIELDS, RedactedResults
 
 _KEPT_FIELDS = ("tool", "server", "class", "agent", "session", "batch", "tags", "hints")
-"""Fields of `call` that a journal keeps whatever it does with the arguments."""
+"""Fields of `call` that a journal always keeps."""
 _ARGUMENT_SELECTORS = ("commands", "paths", "hosts", "finds")
-"""Selectors that look at the arguments."""
+"""Selectors that read the arguments."""
 _HISTORY_FIELDS = ("call.previous", "session.progress")
-"""What expressions see of earlier calls and their arguments; and counts by class, of `session`."""
+"""Fields that depend on the arguments of earlier calls, like the counts of `session` by class."""
 
 
 class Applicability(NamedTuple):
-    """What a policy can be asked about a call.
+    """The entries that may apply to a call, and what is known about them.
 
-    `applying` are the entries that it may come under, `hidden` those of them whose answer is not
-    known, and `unsettled` the entries of which it is not known afterwards what they have counted.
-    `changing`: it is known whether the call may change state. `plans` are the kinds of call that it
-    may be; arguments that were not kept may have told which.
+    `applicable` entries may apply, `undecidable` ones among them cannot be decided, and
+    `uncertain_counts` are entries whose counts are unknown after the call. `plans` are the possible
+    plans of the call, several if its class depends on redacted arguments.
     """
 
     applicable: frozenset[str]
@@ -45,17 +42,18 @@ class Applicability(NamedTuple):
 
 
 class PartialEvaluator:
-    """A policy, asked about calls of which something was not kept.
+    """An evaluator of calls with redacted data.
 
-    `observed` are its entries in observe mode, `by_results` those that count what results say.
+    `observe_only` are the policy's entries in observe mode, `result_readers` those that read
+    results.
     """
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         self._evaluator = compiled.evaluator
         self._policy = compiled.policy
         reads = dict(_entry_reads(compiled.policy, compiled.expressions))
-        unseen = {entry for entry, fields in reads.items() if not _reads_kept_fields(fields)}
-        self._undecidable = frozenset(unseen.union(_entries_selecting_args(compiled.policy)))
+        redacted = {entry for entry, fields in reads.items() if not _reads_kept_fields(fields)}
+        self._undecidable = frozenset(redacted.union(_entries_selecting_args(compiled.policy)))
         self._class_readers = _entries_reading(reads, ("call.class",))
         self._history_readers = _entries_reading(reads, _HISTORY_FIELDS)
         self._learns_from_args = any(
@@ -69,54 +67,30 @@ class PartialEvaluator:
         self.result_readers = _entries_reading(
             reads, tuple(f"outcome.{name}" for name in RESULT_FIELDS)
         )
-        most = compiled.policy.bounds.plans
-        self._plans = lru_cache(most)(self._find_plans)
-        self._applicable = lru_cache(most)(self._find_applicable)
+        max_plans = compiled.policy.bounds.plans
+        self._plans = lru_cache(max_plans)(self._find_plans)
+        self._applicable = lru_cache(max_plans)(self._find_applicable)
 
     def assess(self, event: Admitted | Refused, agent: str) -> Applicability:
-        """What can be told of a call."""
+        """Return which entries may apply to a call, and which of them can be decided."""
         plans = self._plans(event.tool, event.server, agent)
-        applying, hidden = self._applicable(plans, identified=bool(event.fingerprint))
+        applicable, undecidable = self._applicable(plans, identified=bool(event.fingerprint))
         if event.args is not None:
             return Applicability(
-                applying, frozenset(), frozenset(), knows_state_change=True, plans=plans
+                applicable, frozenset(), frozenset(), knows_state_change=True, plans=plans
             )
-        counting = frozenset(entry for entry in hidden if not entry.startswith("rules/"))
-        answers = {self._changes_state(plan, event, agent) for plan in plans}
+        counting = frozenset(entry for entry in undecidable if not entry.startswith("rules/"))
+        changes = {self._changes_state(plan, event, agent) for plan in plans}
         return Applicability(
-            applying,
-            hidden,
+            applicable,
+            undecidable,
             counting | self._history_readers,
-            knows_state_change=len(answers) == 1 and None not in answers,
+            knows_state_change=len(changes) == 1 and None not in changes,
             plans=plans,
         )
 
-    def cannot_fire(
-        self, event: Admitted | Refused, applicability: Applicability, world: GuardState
-    ) -> bool:
-        """Whether no limit, and nothing learned, can say anything to a call, whatever has changed.
-
-        So it is with one that they have not met, as long as they have heard of nothing but
-        successes.
-        """
-        session = world.engine_state.sessions.get(event.session)
-        if session is None or not session.on_fast_path:
-            return False
-        try:
-            told = self._evaluator.identify(event.tool, event.server, event.args or {})
-        except ArgumentsError:
-            return False
-        attempt = Attempt(event.tool, event.args or {}, event.at, session, fingerprint=told[0])
-        walks = [session.bind_plan(plan) for plan in applicability.plans]
-        return (
-            not told[1]  # tolerant numbers make it the same as another
-            and not any(walk.must_evaluate for walk in walks)
-            and not any(told[0] in calls for walk in walks for calls in walk.watched)
-            and world.learner.has_nothing_on(world.constraint_set, attempt)
-        )
-
     def _find_plans(self, tool: str, server: str, agent: str) -> tuple[Plan, ...]:
-        """What calls of a tool may come under: a plan for each class that they may have."""
+        """Return a plan for each class that a call of the tool may have."""
         options = self._evaluator.candidates(tool, server).options
         classes = [name for name, _ in options]
         if not options or options[-1][1] is not None:
@@ -128,33 +102,33 @@ class PartialEvaluator:
     def _find_applicable(
         self, plans: tuple[Plan, ...], *, identified: bool
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """The entries that may apply, and those of them that cannot be asked without arguments.
+        """Return the entries that may apply, and those among them that need the arguments.
 
-        `identified`: the call's fingerprint was kept.
+        `identified`: the call has a fingerprint.
         """
-        each = [_plan_entries(plan) for plan in plans]
-        applying = frozenset[str]().union(*each)
-        hidden = self._undecidable & applying
-        if len(plans) > 1:  # the arguments tell the class
-            hidden |= applying.difference(applying.intersection(*each))
-            hidden |= self._class_readers & applying
+        by_plan = [_plan_entries(plan) for plan in plans]
+        applicable = frozenset[str]().union(*by_plan)
+        undecidable = self._undecidable & applicable
+        if len(plans) > 1:  # the class depends on the arguments
+            undecidable |= applicable.difference(applicable.intersection(*by_plan))
+            undecidable |= self._class_readers & applicable
         if not identified:
-            hidden |= {entry for entry in applying if entry.startswith("limits/")}
+            undecidable |= {entry for entry in applicable if entry.startswith("limits/")}
         if self._policy.learn is not None:
-            applying |= {"learn"}
+            applicable |= {"learn"}
             by_class = self._learns_by_class and len(plans) > 1
             if self._learns_from_args or by_class or not identified:
-                hidden |= {"learn"}
+                undecidable |= {"learn"}
         if self._policy.radius:
-            applying |= {"radius"}
-            hidden |= {"radius"}
-        return applying, hidden
+            applicable |= {"radius"}
+            undecidable |= {"radius"}
+        return applicable, undecidable
 
     def _changes_state(self, plan: Plan, event: Admitted | Refused, agent: str) -> bool | None:
-        """Whether the call may change state; None where what is hidden would tell: it is missed."""
+        """Return whether the call may change state, None if that depends on redacted data."""
         if isinstance(plan.state_changing, bool):
             return plan.state_changing
-        kept: Any = SimpleNamespace(
+        call: Any = SimpleNamespace(
             tool=event.tool,
             server=event.server,
             class_=plan.class_,
@@ -162,32 +136,32 @@ class PartialEvaluator:
             batch=event.batch,
             hints=event.hints,
         )
-        view = Activation(kept, self._evaluator.activation_context, None)
-        view.session, view.tags, view.now = {}, {}, None
+        activation = Activation(call, self._evaluator.activation_context, None)
+        activation.session, activation.tags, activation.now = {}, {}, None
         try:
-            return plan.state_changing(view) is not False
+            return plan.state_changing(activation) is not False
         except ExpressionError:
             return None
 
 
 def violation_entry(violation: str) -> str:
-    """The entry, or the part of the policy, that a violation is counted under here."""
+    """Return the entry, or section of the policy, that a violation belongs to."""
     kind = violation.partition("/")[0]
-    if kind == "limits":  # of `polling`, the violation says which half of it
+    if kind == "limits":  # violations of `polling` name one of its two parts
         return violation.removesuffix("/cooldown").removesuffix("/unchanged")
     return {"constraints": "learn", "radius": "radius"}.get(kind, violation)
 
 
 def _plan_entries(plan: Plan) -> frozenset[str]:
-    """The ids of all that a plan has to say."""
-    found = {one.id for group in (plan.limits, plan.budgets, plan.rules) for one in group}
-    return frozenset(found if plan.refusals is None else {*found, plan.refusals.id})
+    """Return the ids of a plan's entries."""
+    ids = {entry.id for group in (plan.limits, plan.budgets, plan.rules) for entry in group}
+    return frozenset(ids if plan.refusals is None else {*ids, plan.refusals.id})
 
 
 def _entry_reads(policy: Policy, expressions: Expressions) -> Iterator[tuple[str, frozenset[str]]]:
-    """What each entry reads, by id."""
+    """Yield the id of each entry, and the fields it reads."""
     for rule in policy.rules:
-        # A message may show an argument, and that is all it does: the verdict is known.
+        # Messages do not count: they show arguments, but decide nothing.
         yield f"rules/{rule.id}", _union_reads(expressions, ("rules", rule.id), ("when", "unless"))
     for budget in policy.budgets:
         path = ("budgets", budget.id)
@@ -203,9 +177,9 @@ def _entry_reads(policy: Policy, expressions: Expressions) -> Iterator[tuple[str
 
 
 def _entries_reading(reads: dict[str, frozenset[str]], fields: tuple[str, ...]) -> frozenset[str]:
-    """The entries that read one of these fields."""
+    """Return the entries that read one of these fields."""
     return frozenset(
-        entry for entry, told in reads.items() if any(reads_field(told, field) for field in fields)
+        entry for entry, read in reads.items() if any(reads_field(read, field) for field in fields)
     )
 
 
@@ -214,7 +188,7 @@ def _union_reads(expressions: Expressions, path: Path, fields: tuple[str, ...]) 
 
 
 def _entries_selecting_args(policy: Policy) -> Iterator[str]:
-    """The ids of entries that look at arguments without an expression."""
+    """Yield the ids of entries that read arguments without an expression."""
     for kind, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         yield from (f"{kind}/{entry.id}" for entry in entries if _selects_args(entry))
     for level, limits in policy.limits.items():
@@ -237,7 +211,7 @@ def _observed_entries(policy: Policy) -> Iterator[str]:
 
 
 def _reads_kept_fields(reads: frozenset[str]) -> bool:
-    """Whether all that is read of a call was kept, and so all that marks were made of."""
+    """Return whether a journal keeps everything read; marks may come from arguments."""
     kept = {f"call.{name}" for name in _KEPT_FIELDS}
     for read in reads:
         variable, *fields = read.split(".")

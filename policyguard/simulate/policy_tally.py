@@ -1,4 +1,4 @@
-"""What one policy says to all sessions of a replay."""
+"""Counts of one policy's decisions over all sessions of a replay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from policyguard.simulate.session_replay import FiredEntry, SessionReplay
 
 
 class PolicyTally:
-    """Counts by verdict, by entry, and by what came of the sessions."""
+    """Counts of decisions by effect, by entry, and by the outcome of the sessions."""
 
     def __init__(self, policy: PolicyFigures) -> None:
         self.policy = policy
@@ -37,17 +37,17 @@ class PolicyTally:
     def add(
         self, replay: SessionReplay, success: bool | None, *, order: ReadOrder, calls: int
     ) -> None:
-        """Count a session's course under the policy."""
+        """Count a session's replay under the policy."""
         self._effects.update(replay.effects)
-        for hit, count in replay.hits.items():
-            rule = self._rules.get(hit)
+        for fired, count in replay.hits.items():
+            rule = self._rules.get(fired)
             if rule is None:
-                rule = self._rules[hit] = RuleFigures(hit[0], hit[1], observed=hit[2])
+                rule = self._rules[fired] = _rule_figures(fired)
             rule.hits += count
             rule.sessions += 1
             rule.succeeded += success is True
             rule.failed += success is False
-            rule.first += hit == (replay.first_rule, replay.first_effect, False)
+            rule.first += fired == (replay.first_rule, replay.first_effect, False)
         for name, (error, count) in replay.eval_errors.items():
             self._add_error(order, EvalErrorFigures(name, error, count))
         if not calls:
@@ -63,69 +63,69 @@ class PolicyTally:
             self._cost_saved += replay.cost_after_refusal
 
     def merge(self, other: PolicyTally) -> None:
-        """Count what another has counted for the same policy."""
+        """Add the counts of another part of the replay under the same policy."""
         self._refused += other._refused
         self._undecided += other._undecided
         self._effects.update(other._effects)
-        for hit, more in other._rules.items():
-            rule = self._rules.setdefault(hit, RuleFigures(hit[0], hit[1], observed=hit[2]))
+        for fired, more in other._rules.items():
+            rule = self._rules.setdefault(fired, _rule_figures(fired))
             for name in ("hits", "sessions", "first", "succeeded", "failed"):
                 setattr(rule, name, getattr(rule, name) + getattr(more, name))
-        for order, fault in other._errors.values():
-            self._add_error(order, fault)
+        for order, error in other._errors.values():
+            self._add_error(order, error)
         self._succeeded.update(other._succeeded)
         self._failed.update(other._failed)
         self._calls_saved += other._calls_saved
         self._cost_saved += other._cost_saved
 
     def effects(self) -> EffectFigures:
-        """Calls by verdict."""
+        """Return the calls by effect."""
         return EffectFigures(**self._effects)
 
     def refused(self, sessions: int) -> Share:
-        """The sessions with a refused call, of those of which that is known."""
+        """Return the share of sessions with a refused call, among the decided ones."""
         return share(self._refused, sessions - self._undecided)
 
     def undecided(self, sessions: int) -> Share:
-        """The sessions of which it is not known, of those with a call."""
+        """Return the share of undecided sessions, among those with a call."""
         return share(self._undecided, sessions)
 
     def rules(self, sessions: int) -> list[RuleFigures]:
-        """The entries that fired, the most frequent first. `sessions`: those with a call."""
+        """Return the entries that fired, most frequent first. `sessions`: those with a call."""
         for rule in self._rules.values():
-            told = share(rule.sessions, sessions)
-            rule.rate, rule.ci95 = told.rate, told.ci95
+            rate = share(rule.sessions, sessions)
+            rule.rate, rule.ci95 = rate.rate, rate.ci95
         return sorted(
             self._rules.values(), key=lambda rule: (-rule.hits, rule.id, rule.effect, rule.observed)
         )
 
     def fired_entries(self) -> set[str]:
-        """The entries that fired, also those that only observe."""
+        """Return the ids of entries that fired, also in observe mode."""
         return {entry for entry, _, _ in self._rules}
 
     def eval_errors(self) -> list[EvalErrorFigures]:
-        """The expressions that failed, the most frequent first."""
-        found = (fault for _, fault in self._errors.values())
-        return sorted(found, key=lambda fault: (-fault.hits, fault.id))
+        """Return the expressions that failed, most frequent first."""
+        errors = (error for _, error in self._errors.values())
+        return sorted(errors, key=lambda error: (-error.hits, error.id))
 
     def harm(self) -> Harm:
-        """Refusals in runs that succeeded."""
-        good = self._succeeded
-        told = share(good["refused"], good["refused"] + good["untouched"])
-        return Harm(good.total(), good["refused"], told.rate, told.ci95, good["unknown"])
+        """Return the refusals in successful runs."""
+        runs = self._succeeded
+        rate = share(runs["refused"], runs["refused"] + runs["untouched"])
+        return Harm(runs.total(), runs["refused"], rate.rate, rate.ci95, runs["unknown"])
 
     def catch(self) -> Catch:
-        """Refusals in runs that failed."""
-        bad = self._failed
-        told = share(bad["refused"], bad["refused"] + bad["untouched"])
+        """Return the refusals in failed runs."""
+        runs = self._failed
+        rate = share(runs["refused"], runs["refused"] + runs["untouched"])
         return Catch(
-            failed=bad.total(),
-            refused=bad["refused"],
-            rate=told.rate,
-            ci95=told.ci95,
+            failed=runs.total(),
+            refused=runs["refused"],
+            rate=rate.rate,
+            ci95=rate.ci95,
             calls_saved=self._calls_saved,
             cost_saved=self._cost_saved / SCALE,
-            unknown=bad["unknown"],
+            unknown=runs["unknown"],
         )
 
     def _add_error(self, order: ReadOrder, error: EvalErrorFigures) -> None:
@@ -134,5 +134,10 @@ class PolicyTally:
             self._errors[error.id] = order, error
             return
         hits = known[1].hits + error.hits
-        first = min(known, (order, error), key=lambda told: told[0])
+        first = min(known, (order, error), key=lambda located: located[0])
         self._errors[error.id] = first[0], msgspec.structs.replace(first[1], hits=hits)
+
+
+def _rule_figures(fired: FiredEntry) -> RuleFigures:
+    id_, effect, observed = fired
+    return RuleFigures(id_, effect, observed=observed)

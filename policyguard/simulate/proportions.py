@@ -1,4 +1,4 @@
-"""Shares, and how far they can be trusted."""
+"""Shares with their confidence intervals."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _Z = 1.959963984540054
 
 
 def share(count: int, total: int) -> Share:
-    """A share with its interval."""
+    """Return a share with its 95 % interval."""
     if not total:
         return Share(count, total)
     return Share(count, total, count / total, wilson_interval(count, total))
 
 
 def wilson_interval(hits: int, trials: int) -> Interval:
-    """The 95 % interval of a proportion (Wilson 1927, score interval, without correction).
+    """Return the 95 % Wilson score interval of a proportion (1927, without correction).
 
-    Of none it begins at 0, and of all it ends at 1, exactly: what rounding leaves there is cut off.
+    With no hits it starts at exactly 0, with only hits it ends at exactly 1, despite rounding.
     """
     rate = hits / trials
-    middle = rate + _Z * _Z / (2 * trials)
+    center = rate + _Z * _Z / (2 * trials)
     spread = _Z * math.sqrt(rate * (1 - rate) / trials + _Z * _Z / (4 * trials * trials))
     scale = 1 + _Z * _Z / trials
-    least = (middle - spread) / scale if hits else 0.0
-    most = (middle + spread) / scale if hits < trials else 1.0
-    return least, most
+    low = (center - spread) / scale if hits else 0.0
+    high = (center + spread) / scale if hits < trials else 1.0
+    return low, high

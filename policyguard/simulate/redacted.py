@@ -1,8 +1,7 @@
-"""Redacted journals: what stands in for what they have not kept, and what that leaves open.
+"""Redacted journals: placeholders for redacted data, and what cannot be decided without it.
 
-A journal without arguments has the calls' fingerprints, one without results those of the results.
-Which calls, and which results, are the same can therefore still be told (as the recording policy
-told it), and so limits and most budgets can be asked. What reads the arguments cannot.
+Fingerprints replace arguments and results, so the replay still knows which of them are the same (as
+the recording policy saw it). Limits and most budgets work; entries that read arguments do not.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from policyguard.journal.redaction import FINGERPRINT_MARK
 from policyguard.model.event import Admitted, Completed, Refused
 
 RESULT_FIELDS = ("text", "error", "chars", "signature", "meta", "changed")
-"""Fields of `outcome` that are not known where results are not kept."""
+"""Fields of `outcome` that are unknown if results are redacted."""
 _REDACTED_TEXT = re.compile(
     rf"(?:{FINGERPRINT_MARK}[0-9a-f]{{24}}|\[\d+ lines?, \d+ characters\]|{FINGERPRINT_MARK})?"
 )
-"""What a journal leaves of a text: a fingerprint, an outline, or nothing."""
+"""A redacted text: a fingerprint, its size, or nothing."""
 _HEX_TO_LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
-"""Hashes and numbers are masked where errors are compared; letters are not."""
+"""Error normalization masks hashes and numbers, but not letters."""
 
 
 class RedactedResults:
-    """A policy, asked about results whose text was not kept."""
+    """How a policy treats results with redacted text."""
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         policy, outcomes = compiled.policy, compiled.policy.outcomes
@@ -44,7 +43,7 @@ class RedactedResults:
         )
 
     def is_undecidable(self, event: Completed) -> bool:
-        """Whether what follows depends on what such a result said: its text, or beside it."""
+        """Return whether later decisions depend on the redacted text or flags of a result."""
         if self._reads_text or not event.ok or event.error is not None:
             return self._reads_text or self._distinguishes_errors
         return self._reads_flags and bool(
@@ -53,15 +52,15 @@ class RedactedResults:
 
 
 def with_placeholder_args(event: Admitted | Refused, index: int) -> Admitted | Refused:
-    """The call with arguments that are the same wherever the fingerprint was."""
-    told = event.fingerprint or f"the call at {index}"
-    return msgspec.structs.replace(event, args={FINGERPRINT_MARK: told})
+    """Return the call with arguments that are equal for equal fingerprints."""
+    placeholder = event.fingerprint or f"the call at {index}"
+    return msgspec.structs.replace(event, args={FINGERPRINT_MARK: placeholder})
 
 
 def with_fingerprints(event: Completed) -> Completed | None:
-    """The result with its fingerprints in place of the texts, where these were not kept.
+    """Return the result with fingerprints as its texts, or None if the texts are not redacted.
 
-    None where they were, or where the recording has no fingerprints.
+    Also None if the recording has no fingerprints.
     """
     if not event.result_fingerprint or not _REDACTED_TEXT.fullmatch(event.text):
         return None

@@ -1,4 +1,4 @@
-"""Recorded runs under a policy, and beside it under the one that stood before."""
+"""Replay: recorded runs under a policy, and under a baseline for comparison."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _KEY = b"policyguard simulate"
 
 
 def load(policies: str | Path | Sequence[str | Path]) -> CompiledPolicy:
-    """Compile a policy to replay under, as `compile_policy` does.
+    """Compile a policy for a replay, as `compile_policy` does.
 
-    Its fingerprints have a known key, so that a report can be made again to the byte: no
-    fingerprint stands in a report. For a guard of your own, compile it anew.
+    Its fingerprints use a fixed key, so that reports are reproducible byte for byte; no report
+    contains a fingerprint. Do not use the policy for a live guard.
     """
     compiled = compile_policy(policies)
     compiled.fingerprinter.rekey(_KEY)
@@ -36,17 +36,17 @@ def load(policies: str | Path | Sequence[str | Path]) -> CompiledPolicy:
 
 
 def _warn_skipped(item: Skipped) -> None:
-    place = f"{item.file}:{item.line}" if item.line else item.file
-    warnings.warn(f"{place}: {item.reason}", stacklevel=3)
+    location = f"{item.file}:{item.line}" if item.line else item.file
+    warnings.warn(f"{location}: {item.reason}", stacklevel=3)
 
 
 class Replay:
-    """One replay of a policy over trace files, and what it amounts to.
+    """A replay of trace files under a policy, and its figures.
 
-    In mode `enforce` a refused call's result is not folded in, as it would never have come; with
-    `observe` every call counts as it was recorded, refused or not. With a `baseline` each event
-    goes through both policies. `heed` is called every now and then between two events, and may
-    raise to stop; what there is until then is given by `finish`.
+    By default the results of refused calls are dropped; with `observe`, every call counts as
+    recorded, refused or not. With a `baseline`, each event goes through both policies.
+    `on_progress` is called now and then between two events, and may raise to stop; `finish` then
+    returns the figures so far.
     """
 
     def __init__(
@@ -61,68 +61,73 @@ class Replay:
         shard: LineShard | None = None,
     ) -> None:
         report_size = report_size or ReportSize()
-        sides = [
-            ReplayedPolicy(one, observe=observe) for one in (compiled, baseline) if one is not None
+        policies = [
+            ReplayedPolicy(policy, observe=observe)
+            for policy in (compiled, baseline)
+            if policy is not None
         ]
-        known = find_own_entries(compiled)
-        self._tools = ToolUsage(known)
-        self.tally = Tally([side.policy for side in sides], report_size, known)
+        own_entries = find_own_entries(compiled)
+        self._tools = ToolUsage(own_entries)
+        self.tally = Tally([policy.policy for policy in policies], report_size, own_entries)
         self._labels = labels
         self._shard = shard
-        see = self._tools.add if known else None
         self._player = TracePlayer(
-            sides, timelines=report_size.timelines > 0, on_progress=on_progress, on_tool=see
+            policies,
+            timelines=report_size.timelines > 0,
+            on_progress=on_progress,
+            on_tool=self._tools.add if own_entries else None,
         )
         self._file_count = 0
-        self._pending: list[Run] = []
+        self._pending: list[Run] = []  # each may turn out to be the only session of its file
 
     @property
     def events(self) -> int:
-        """How many events have been read."""
+        """The number of events read."""
         return self._player.events
 
     def add(self, trace: TraceFile, order: tuple[int, int] | None = None) -> None:
-        """Replay one file. Sessions still open at its end are over.
+        """Replay one file. Its end closes the sessions that are still open.
 
-        `number` is its place among all files, by default after those before.
+        `order` is its position among all files, by default after those before.
         """
         self._file_count += 1
         order = order or (self._file_count, 0)
         if self._shard is not None:
             self._shard.begin()
-        part = self._shard if trace.format == FORMAT else None
-        first = part is None or part.index == 0
-        if first:
+        shard = self._shard if trace.format == FORMAT else None
+        is_first_worker = shard is None or shard.index == 0
+        if is_first_worker:
             self._count_file(trace)
 
-        def skipped(item: Skipped, place: int) -> None:
-            if item.line is not None or first:
-                self._skip(item, (*order, place))
+        def on_skipped(item: Skipped, line: int) -> None:
+            if item.line is not None or is_first_worker:
+                self._skip(item, (*order, line))
 
-        line = None if part is None or part.is_whole else lambda: part.line
-        self._add_runs(self._player.play(trace, _locator(trace, order), skipped, line))
+        current_line = None if shard is None or shard.is_whole else lambda: shard.line
+        locate = _locator(trace, order)
+        self._add_runs(self._player.play(trace, locate, on_skipped, current_line))
 
     def add_tree(self, reader: Reader, files: Sequence[Path], tree: SessionTree) -> None:
-        """Replay those of the files that are a family's as one, in the order of their times."""
+        """Replay the files of a session tree as one, in order of time."""
         if self._shard is not None:
             self._shard.begin(whole=True)
-        merged = InterleavedFiles(reader, files, tree, self._count_file)
+        items = InterleavedFiles(reader, files, tree, self._count_file)
 
-        def where(place: int) -> tuple[TraceFile, ReadOrder]:
-            return merged.trace, (tree.indices[merged.file_index], 0, merged.position)
+        def locate(line: int) -> tuple[TraceFile, ReadOrder]:
+            return items.trace, (tree.indices[items.file_index], 0, items.position)
 
-        def skipped(item: Skipped, place: int) -> None:
-            self._skip(item, where(place)[1])
+        def on_skipped(item: Skipped, line: int) -> None:
+            self._skip(item, locate(line)[1])
 
-        self._add_runs(self._player.play(merged, where, skipped))
+        self._add_runs(self._player.play(items, locate, on_skipped))
 
     def finish(self, *, partial: bool = False) -> Figures:
-        """The figures, complete. `partial`: of what was read until the replay was stopped."""
+        """Stop, and return the figures. `partial`: not everything was read."""
         self.stop()
         return self.tally.build_figures(self._labels, partial=partial)
 
     def stop(self) -> Tally:
-        """Count what is still open, and read no more."""
+        """Close and count the open sessions, and return the tally."""
         self._add_runs(self._player.close_all())
         self.tally.traces.events = self._player.events
         self.tally.used_tools = self._tools.used
@@ -137,30 +142,22 @@ class Replay:
     def _skip(self, item: Skipped, order: ReadOrder) -> None:
         self.tally.skip(order, SkippedFigures(item.file, item.line, item.reason))
 
-    def _add_runs(self, played: Iterable[Run]) -> None:
-        for run in played:
-            self._add_run(run)
-        self._label_pending()
-
-    def _add_run(self, run: Run) -> None:
-        """Count a session, unless it may turn out to be its file's only one, and that matters."""
-        if self._labels is not None and self._labels.has_file_labels and run.is_first:
-            self._pending.append(run)
-        else:
-            self._label(run, only_session=False)
-
-    def _label_pending(self) -> None:
-        held, self._pending = self._pending, []
+    def _add_runs(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            if self._labels is not None and self._labels.has_file_labels and run.is_first:
+                self._pending.append(run)
+            else:
+                self._add_run(run, only_session=False)
         several = self._shard is not None and self._shard.has_several_sessions
-        for run in held:
-            self._label(
-                run, only_session=self._player.session_counts[run.order[:-1]] == 1 and not several
-            )
+        pending, self._pending = self._pending, []
+        for run in pending:
+            alone = self._player.session_counts[run.order[:-1]] == 1
+            self._add_run(run, only_session=alone and not several)
 
-    def _label(self, run: Run, *, only_session: bool) -> None:
+    def _add_run(self, run: Run, *, only_session: bool) -> None:
         if self._labels is not None:
-            places, success = self._labels.find(run.id, run.file, only_session=only_session)
-            self.tally.matched_labels.update(places)
+            indices, success = self._labels.find(run.id, run.file, only_session=only_session)
+            self.tally.matched_labels.update(indices)
             if success is not None:
                 if run.success is not None and run.success is not success:
                     self.tally.labels.disagree += 1
@@ -175,15 +172,15 @@ def runs(
     observe: bool = False,
     on_skipped: Callable[[Skipped], None] = _warn_skipped,
 ) -> Iterator[Run]:
-    """The sessions of some files under one policy, each as soon as it has ended.
+    """Yield the sessions of some files under one policy, each as soon as it ends.
 
-    `skipped` is told what was not read; by default that is a warning.
+    `on_skipped` is called for everything that could not be read; by default it warns.
     """
     player = TracePlayer([ReplayedPolicy(compiled, observe=observe)], timelines=False)
-    for number, trace in enumerate(traces):
-        where = _locator(trace, (number, 0))
-        yield from player.play(trace, where, lambda item, place: on_skipped(item))
+    for index, trace in enumerate(traces):
+        locate = _locator(trace, (index, 0))
+        yield from player.play(trace, locate, lambda item, line: on_skipped(item))
 
 
 def _locator(trace: TraceFile, order: tuple[int, int]) -> Locate:
-    return lambda place: (trace, (*order, place))
+    return lambda line: (trace, (*order, line))

@@ -1,4 +1,4 @@
-"""A policy in a replay: the guards that judge under it."""
+"""A policy in a replay, with its guards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
-from policyguard.guard import Guard
+from policyguard.guard.replay import ReplayGuard
 from policyguard.model.event import Started
 from policyguard.report.replay.figures import PolicyFigures
 from policyguard.simulate.partial_evaluation import PartialEvaluator
@@ -16,10 +16,10 @@ from policyguard.simulate.shared_entries import find_shared_entries
 
 
 class ReplayedPolicy:
-    """One of the policies that a recording is replayed under.
+    """A policy that a recording is replayed under.
 
-    Runs that have nothing to do with each other under the policy get a guard each, so that what is
-    said about one cannot depend on which others are replayed beside it.
+    Unless its entries make sessions depend on each other, each session tree gets its own guard, so
+    that no result depends on which other sessions are replayed.
     """
 
     def __init__(self, compiled: CompiledPolicy, *, observe: bool) -> None:
@@ -36,9 +36,9 @@ class ReplayedPolicy:
         self.policy = PolicyFigures(evaluator.name, evaluator.digest, mode)
 
     def start_session(self, started: Started, parent: SessionReplay | None) -> SessionReplay:
-        """Begin a session, below the one of the agent that spawned it where that is known."""
+        """Start a session, as a child of `parent` if that is known."""
         guard = self._shared_guard or (parent.guard if parent is not None else self._make_guard())
-        missing = ""
+        missing_tags = ""
         if self._compiled.policy.tags:
             declared = self._compiled.policy.tags
             known = {name: value for name, value in started.tags.items() if name in declared}
@@ -46,13 +46,12 @@ class ReplayedPolicy:
             try:
                 tags = self._compiled.evaluator.check_tags(tags)
             except ValueError as error:
-                missing = str(error)
+                missing_tags = str(error)
             started = msgspec.structs.replace(started, tags=tags)
-        return SessionReplay(guard, started, self._get_partial_evaluator, missing)
+        return SessionReplay(guard, started, self._get_partial_evaluator, missing_tags)
 
-    def _make_guard(self) -> Guard:
-        # All times in a replay are the events'.
-        return Guard(self._compiled, observe=self._observe, clock=lambda: 0, replaying=True)
+    def _make_guard(self) -> ReplayGuard:
+        return ReplayGuard(self._compiled, observe=self._observe)
 
     @cached_property
     def _partial_evaluator(self) -> PartialEvaluator:

@@ -1,4 +1,4 @@
-"""One recorded session in a replay: what it says of itself, and its course under each policy."""
+"""One recorded session in a replay: its own figures, and its replay under each policy."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from policyguard.simulate.session_replay import UNKNOWN, ReplayDecision, Session
 from policyguard.simulate.timeline import Timeline, TimelineCall, excerpt
 
 _MAX_OPEN_CALLS = 1024
-"""Calls without a result yet of which a run remembers what they were."""
+"""Calls without a result that a run remembers."""
 
 
 class ChangedDecision(NamedTuple):
-    """A call that one policy refuses and the other does not; `answer` is the one that refuses."""
+    """A call that only one policy refuses, with the decision that refuses it."""
 
     shown: TimelineCall
     call_index: int
@@ -35,12 +35,12 @@ class ChangedDecision(NamedTuple):
 
 
 class Run:
-    """A recorded session under the policy, and under the baseline where there is one.
+    """A recorded session under the policy, and under the baseline if there is one.
 
-    `order` is its place among all that is read, `opening` whether it is the first of its file,
-    `orphan` whether it names a parent that was not at work when it began,
-    `last` where in the file it, or a session below it, was last heard of.
-    Of what is newly refused, and newly allowed, it has how many calls there are, and the first.
+    `order` is its position in everything that is read; `is_first`: it is the first session of its
+    file; `is_orphan`: its parent was not active when it started. `last_seen` is the line where it
+    or a descendant last had an event. `newly_refused` and `newly_allowed` count calls, the first
+    of which are `first_refused` and `first_allowed`.
     """
 
     def __init__(
@@ -80,40 +80,40 @@ class Run:
         self._open_calls: dict[str, tuple[str, TimelineCall | None]] = {}
 
     def replay_call(self, event: Admitted | Refused) -> None:
-        """Judge a recorded call."""
-        place = self.calls
+        """Evaluate a recorded call."""
+        index = self.calls
         self.calls += 1
         if event.at is None:
             self.untimed += 1
         if event.args is None:
             self.redacted_args += 1
-        course, baseline = self.replay, self.baseline
-        answer = course.replay_call(event, place)
-        diverged = course.first_divergence
+        replay, baseline = self.replay, self.baseline
+        decision = replay.replay_call(event, index)
+        diverged = replay.first_divergence
         shown = None
         if baseline is not None:
-            shown = self._replay_baseline(event, place, answer, baseline)
+            shown = self._replay_baseline(event, index, decision, baseline)
         elif self._timeline.accepts_calls:
-            late = diverged is not None and diverged < place
-            shown = TimelineCall(event, place, (answer,), counterfactual=late)
+            counterfactual = diverged is not None and diverged < index
+            shown = TimelineCall(event, index, (decision,), counterfactual=counterfactual)
             self._timeline.add(shown, diverged=diverged is not None)
-        waiting = self._open_calls
-        waiting[event.call] = event.tool, shown
-        if len(waiting) > _MAX_OPEN_CALLS:
-            del waiting[next(iter(waiting))]
+        open_calls = self._open_calls
+        open_calls[event.call] = event.tool, shown
+        if len(open_calls) > _MAX_OPEN_CALLS:
+            del open_calls[next(iter(open_calls))]
 
     def replay_result(self, event: Completed) -> None:
-        """Take in the recorded result of a call."""
-        hidden = False
+        """Record the result of a call."""
+        redacted = False
         if event.result_fingerprint:
-            kept = with_fingerprints(event)
-            # A text that is empty says nothing, unless it is a journal that hides things.
-            hidden = kept is not None and bool(event.text or self.redacted_args)
-            self.redacted_results += hidden
-            event = kept or event
-        outcome = self.replay.replay_result(event, redacted=hidden)
+            fingerprinted = with_fingerprints(event)
+            # An empty text counts as redacted only if the journal redacts other data.
+            redacted = fingerprinted is not None and bool(event.text or self.redacted_args)
+            self.redacted_results += redacted
+            event = fingerprinted or event
+        outcome = self.replay.replay_result(event, redacted=redacted)
         if self.baseline is not None:
-            self.baseline.replay_result(event, redacted=hidden)
+            self.baseline.replay_result(event, redacted=redacted)
         tool, shown = self._open_calls.pop(event.call, ("", None))
         if event.provenance == "unknown":
             self.errors.unknown += 1
@@ -123,7 +123,7 @@ class Run:
             else:
                 self.errors.inferred += 1
         if not outcome.ok:
-            if hidden:
+            if redacted:
                 self.redacted_errors += 1
             else:
                 self._count_error(outcome, tool)
@@ -131,70 +131,69 @@ class Run:
             shown.add_result(event, outcome)
 
     def replay_event(self, event: Event) -> None:
-        """Take in anything else that has happened."""
-        for course in self.replays:
-            course.replay_event(event)
+        """Apply an event that is neither a call nor a result."""
+        for replay in self.replays:
+            replay.replay_event(event)
 
     def touch(self, line: int) -> None:
-        """A session below this one was heard of: as long as it is at work, this one is not over."""
+        """Note an event of a descendant: while it is active, this session is not over."""
         run: Run | None = self
         while run is not None:
             run.last_seen = line
             run = run.parent
 
     def close(self) -> None:
-        """The recording of this session is over."""
-        for course in self.replays:
-            course.close()
+        """Close the session at the end of its recording."""
+        for replay in self.replays:
+            replay.close()
 
     def figures(self) -> RunFigures:
-        """What the session amounts to, without its timeline."""
-        course = self.replay
+        """Return the session's figures, without its timeline."""
+        replay = self.replay
         return RunFigures(
             id=self.id,
             file=self.file,
             format=self.format,
             calls=self.calls,
             success=self.success,
-            first_refusal=course.first_refusal,
-            refused=course.refused,
-            calls_after_first_refusal=course.calls_after_refusal,
-            first_rule=course.first_rule,
-            first_tool=course.first_tool,
-            first_message=course.first_message,
-            cost_after_first_refusal=course.cost_after_refusal / SCALE,
-            unknown=course.unknown,
+            first_refusal=replay.first_refusal,
+            refused=replay.refused,
+            calls_after_first_refusal=replay.calls_after_refusal,
+            first_rule=replay.first_rule,
+            first_tool=replay.first_tool,
+            first_message=replay.first_message,
+            cost_after_first_refusal=replay.cost_after_refusal / SCALE,
+            unknown=replay.unknown,
             untimed=self.untimed,
-            advised=course.effects.get("advise", 0),
-            first_divergence=course.first_divergence,
+            advised=replay.effects.get("advise", 0),
+            first_divergence=replay.first_divergence,
             baseline=self._baseline_figures(),
         )
 
     def timeline(self) -> list[CallFigures]:
-        """Its calls, or of a long session some of them."""
+        """Return the session's calls; only some of a long session."""
         return self._timeline.figures()
 
     def changed_figures(self, changed: ChangedDecision) -> ChangedCall:
-        """An example of what has changed."""
-        answer = changed.decision
+        """Return a changed call as an example."""
         return ChangedCall(
             self.id,
             self.file,
             self.success,
             changed.call_index,
             changed.shown.figures(),
-            answer.rule,
-            answer.message,
+            changed.decision.rule,
+            changed.decision.message,
         )
 
     @property
     def change(self) -> SessionChange:
-        """How it fares against the baseline."""
+        """How its refusals differ from the baseline's."""
         if self.baseline is None:
             return "same"
         now, before = self.replay, self.baseline
-        for course, other in ((now, before), (before, now)):
-            if not course.refused and course.unknown and other.refused:
+        for replay, other in ((now, before), (before, now)):
+            if not replay.refused and replay.unknown and other.refused:
                 return "unknown"
         if now.first_refusal == before.first_refusal:
             return "same"
@@ -205,7 +204,7 @@ class Run:
         return "earlier" if now.first_refusal < before.first_refusal else "later"
 
     def _count_error(self, outcome: Outcome, tool: str) -> None:
-        """Count an error under the signature that knows it, or under its kind."""
+        """Count an error under its signature, or else under its kind."""
         if outcome.signature:
             count = self.signatures.get(outcome.signature, 0)
             self.signatures[outcome.signature] = count + 1
@@ -220,33 +219,33 @@ class Run:
         decision: ReplayDecision,
         baseline: SessionReplay,
     ) -> TimelineCall | None:
-        """Judge a call under the baseline too, and note where one refuses it and one does not."""
-        answers = decision, baseline.replay_call(event, index)
-        ends = self.replay.first_divergence, baseline.first_divergence
-        differ = decision.refused is not answers[1].refused and UNKNOWN not in answers
+        """Evaluate a call under the baseline too, and note whether only one policy refuses it."""
+        decisions = decision, baseline.replay_call(event, index)
+        divergences = self.replay.first_divergence, baseline.first_divergence
+        differ = decision.refused is not decisions[1].refused and UNKNOWN not in decisions
         if not differ and not self._timeline.accepts_calls:
             return None
-        late = any(end is not None and end < index for end in ends)
-        shown = TimelineCall(event, index, answers, counterfactual=late)
+        counterfactual = any(first is not None and first < index for first in divergences)
+        shown = TimelineCall(event, index, decisions, counterfactual=counterfactual)
         if self._timeline.accepts_calls:
-            self._timeline.add(shown, diverged=ends != (None, None))
+            self._timeline.add(shown, diverged=divergences != (None, None))
         if differ and decision.refused:
             self.newly_refused += 1
             self.first_refused = self.first_refused or ChangedDecision(shown, index, decision)
         elif differ:
             self.newly_allowed += 1
-            self.first_allowed = self.first_allowed or ChangedDecision(shown, index, answers[1])
+            self.first_allowed = self.first_allowed or ChangedDecision(shown, index, decisions[1])
         return shown
 
     def _baseline_figures(self) -> BaselineRunFigures | None:
-        course = self.baseline
-        if course is None:
+        replay = self.baseline
+        if replay is None:
             return None
         return BaselineRunFigures(
             change=self.change,
-            refused=course.refused,
-            unknown=course.unknown,
-            first_refusal=course.first_refusal,
-            first_rule=course.first_rule,
-            first_message=course.first_message,
+            refused=replay.refused,
+            unknown=replay.unknown,
+            first_refusal=replay.first_refusal,
+            first_rule=replay.first_rule,
+            first_message=replay.first_message,
         )

@@ -1,18 +1,18 @@
-"""Which recorded sessions have to do with each other: through which entries of a policy."""
+"""Entries of a policy that make sessions depend on each other."""
 
 from __future__ import annotations
 
 from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.entry_ids import learn_id
 
 _ISOLATED_SCOPES = frozenset({"turn", "session"})
 
 
 def find_shared_entries(compiled: CompiledPolicy) -> tuple[str, ...]:
-    """The entries of a policy by which one session's calls bear on another's.
+    """Return the ids of entries through which one session's calls affect another's.
 
-    Budgets of an agent, a user, a project or of all, and what is learned for one of these. Where
-    there is none, only a session and the sub-agents below it have to do with each other: each such
-    tree can be replayed on its own.
+    These are budgets and learning with a scope of agent, user, project or global. Without any,
+    each session can be replayed on its own, together with its sub-agents.
     """
     budgets = [
         f"budgets/{budget.id}"
@@ -20,7 +20,7 @@ def find_shared_entries(compiled: CompiledPolicy) -> tuple[str, ...]:
         if budget.per.scope not in _ISOLATED_SCOPES
     ]
     learned = [
-        f"signatures/{entry.name}/learn" if entry.name else "learn"
+        learn_id(entry.name)
         for entry in compiled.learning.values()
         if entry.scope not in _ISOLATED_SCOPES
     ]

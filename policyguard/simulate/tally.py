@@ -1,4 +1,4 @@
-"""What the sessions of a replay amount to. Tallies of parts of a replay add up to that of all."""
+"""Counts over the sessions of a replay. The tallies of its parts add up to that of the whole."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from policyguard.simulate.top_n import TopN
 from policyguard.simulate.unfired import find_unfired
 
 _MAX_SKIPS = 100
-"""Places that were passed over, of which the first are named."""
+"""Skipped items that a report names, the first ones."""
 _MAX_UNMATCHED = 20
-"""Kinds of unmatched errors that are shown."""
+"""Kinds of unmatched errors that a report shows."""
 
 
 class ReportSize(msgspec.Struct, frozen=True):
@@ -45,9 +45,9 @@ class ReportSize(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """Counts, and of the sessions those that matter most. Its size does not grow with the trace.
+    """Counts, and the sessions that rank first. Its size does not grow with the trace.
 
-    `own` are the policy's own entries, `met` those of the tools that they name that had a call.
+    `own_entries` are the policy's own entries, `used_tools` the tools they name that were called.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Tally:
         self._allowed = _ChangeTally(report_size.examples)
 
     def skip(self, order: ReadOrder, skipped: SkippedFigures) -> None:
-        """Count something that was passed over."""
+        """Count something that was skipped."""
         self.traces.skipped += 1
         self._skips.offer(order, lambda: skipped)
 
     def add(self, run: Run) -> None:
-        """Count a session whose outcome is known, if it ever will be."""
+        """Count a session that is over, with its final outcome."""
         traces = self.traces
         traces.sessions += 1
         traces.without_calls += not run.calls
@@ -95,8 +95,8 @@ class Tally:
         traces.errors.explicit += run.errors.explicit
         traces.errors.inferred += run.errors.inferred
         traces.errors.unknown += run.errors.unknown
-        for side, course in zip(self._policies, run.replays, strict=True):
-            side.add(course, run.success, order=run.order, calls=run.calls)
+        for policy, replay in zip(self._policies, run.replays, strict=True):
+            policy.add(replay, run.success, order=run.order, calls=run.calls)
         self._redacted_errors += run.redacted_errors
         self._signatures.update(run.signatures)
         self._signature_sessions.update(run.signatures.keys())
@@ -113,13 +113,13 @@ class Tally:
         self._timelines.offer(key, run.timeline)
 
     def merge(self, other: Tally) -> None:
-        """Count what another has counted of the same replay."""
+        """Add the counts of another part of the replay."""
         _add_numbers(self.traces, other.traces)
         _add_numbers(self.labels, other.labels)
         self.matched_labels |= other.matched_labels
         self.used_tools |= other.used_tools
-        for side, same in zip(self._policies, other._policies, strict=True):
-            side.merge(same)
+        for policy, same in zip(self._policies, other._policies, strict=True):
+            policy.merge(same)
         self._with_calls += other._with_calls
         self._unlabelled += other._unlabelled
         self._sessions.merge(other._sessions)
@@ -134,14 +134,14 @@ class Tally:
         self._allowed.merge(other._allowed)
 
     def build_figures(self, labels: Labels | None, *, partial: bool) -> Figures:
-        """The report."""
-        of = self._with_calls
+        """Return the figures of the report."""
+        total = self._with_calls
         first, *others = self._policies
         traces = msgspec.structs.replace(
             self.traces,
             formats=dict(sorted(self.traces.formats.items())),
             skips=[skip for _, skip in self._skips.items()],
-            unlabelled=share(self._unlabelled, of),
+            unlabelled=share(self._unlabelled, total),
         )
         if labels is not None:
             self.labels.matched = len(self.matched_labels)
@@ -150,12 +150,12 @@ class Tally:
             policy=first.policy,
             traces=traces,
             effects=first.effects(),
-            rules=first.rules(of),
+            rules=first.rules(total),
             eval_errors=first.eval_errors(),
             sessions=self._list_sessions(),
             left_out=self._sessions.left_out,
-            refused=first.refused(of),
-            undecided=first.undecided(of),
+            refused=first.refused(total),
+            undecided=first.undecided(total),
             harm=first.harm(),
             catch=first.catch(),
             labels=self.labels,
@@ -163,17 +163,17 @@ class Tally:
             unfired=list(find_unfired(self._own_entries, first.fired_entries(), self.used_tools)),
             partial=partial,
         )
-        for side in others:
+        for policy in others:
             figures.baseline = BaselineFigures(
-                policy=side.policy,
-                effects=side.effects(),
-                rules=side.rules(of),
-                eval_errors=side.eval_errors(),
-                refused=side.refused(of),
-                harm=side.harm(),
-                catch=side.catch(),
-                newly_refused=self._refused.figures(of),
-                newly_allowed=self._allowed.figures(of),
+                policy=policy.policy,
+                effects=policy.effects(),
+                rules=policy.rules(total),
+                eval_errors=policy.eval_errors(),
+                refused=policy.refused(total),
+                harm=policy.harm(),
+                catch=policy.catch(),
+                newly_refused=self._refused.figures(total),
+                newly_allowed=self._allowed.figures(total),
                 earlier=self._changes["earlier"],
                 later=self._changes["later"],
                 unknown=self._changes["unknown"],
@@ -181,7 +181,7 @@ class Tally:
         return figures
 
     def _list_sessions(self) -> list[RunFigures]:
-        """The sessions that are kept, in the order read, some with their timelines."""
+        """Return the kept sessions in the order read, some with timelines."""
         timelines = dict(self._timelines.items())
         listed = [
             (key[1:], msgspec.structs.replace(run, timeline=timelines.get(key, [])))
@@ -190,11 +190,11 @@ class Tally:
         return [run for _, run in sorted(listed, key=lambda pair: pair[0])]
 
     def _signature_coverage(self) -> SignatureCoverage:
-        known = sum(self._signatures.values())
+        matched = sum(self._signatures.values())
         unmatched = self._unmatched.total
         ranked = sorted(self._signatures.items(), key=lambda item: (-item[1], item[0]))
         return SignatureCoverage(
-            matched=share(known, known + unmatched),
+            matched=share(matched, matched + unmatched),
             redacted=self._redacted_errors,
             signatures=[
                 SignatureFigures(name, hits, self._signature_sessions[name])
@@ -206,38 +206,38 @@ class Tally:
 
 
 class _ChangeTally:
-    """What is newly refused, or newly allowed."""
+    """Counts of sessions and calls that are newly refused, or newly allowed."""
 
     def __init__(self, examples: int) -> None:
-        self._difference = DirectionFigures()
+        self._figures = DirectionFigures()
         self._sessions = 0
         self._examples: TopN[ChangedCall] = TopN(examples)
 
     def add(self, run: Run, calls: int, first: ChangedDecision | None, change: str) -> None:
-        self._difference.calls += calls
+        self._figures.calls += calls
         if run.change == change:
             self._sessions += 1
-            self._difference.succeeded += run.success is True
-            self._difference.failed += run.success is False
+            self._figures.succeeded += run.success is True
+            self._figures.failed += run.success is False
         if first is not None:
             key = (0 if run.success else 1, 0 if run.change == change else 1, *run.order)
             self._examples.offer(key, lambda: run.changed_figures(first))
 
     def merge(self, other: _ChangeTally) -> None:
         self._sessions += other._sessions
-        _add_numbers(self._difference, other._difference)
+        _add_numbers(self._figures, other._figures)
         self._examples.merge(other._examples)
 
     def figures(self, total: int) -> DirectionFigures:
         return msgspec.structs.replace(
-            self._difference,
+            self._figures,
             sessions=share(self._sessions, total),
             examples=[example for _, example in self._examples.items()],
         )
 
 
 def _rank(run: Run) -> int:
-    """What a reader wants to see first: harm, then what has changed, then what is refused."""
+    """Return the rank of a session in the report: harm, then changes, then refusals."""
     refused = run.replay.refused
     if refused and run.success:
         return 0
@@ -249,7 +249,7 @@ def _rank(run: Run) -> int:
 
 
 def _add_numbers(target: msgspec.Struct, other: msgspec.Struct) -> None:
-    """Add up all numbers, also those further inside."""
+    """Add all numbers of another struct, including nested ones."""
     for name in target.__struct_fields__:
         value, more = getattr(target, name), getattr(other, name)
         if isinstance(value, msgspec.Struct):

@@ -1,4 +1,4 @@
-"""The timeline of a session: its beginning, and what is around the first divergence."""
+"""The timeline of a session: its first calls, and those around the first divergence."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from policyguard.report.replay.figures import CallFigures, RecordedOutcome
 from policyguard.simulate.session_replay import ReplayDecision
 
 FIRST_CALLS = 10
-"""Calls at the beginning of a session that its timeline shows."""
+"""Calls shown from the beginning of a session."""
 CALLS_BEFORE = 20
-"""Calls before the first divergence; without one, the last of the session."""
+"""Calls shown before the first divergence; without one, the last calls of the session."""
 CALLS_AFTER = 30
-"""Calls from the first divergence on."""
+"""Calls shown from the first divergence on."""
 EXCERPT_CHARS = 240
-"""Characters of arguments, messages and errors that are shown."""
+"""Characters shown of arguments, messages and errors."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class TimelineCall:
-    """A call as far as it is shown; the figures are made only where they are wanted.
+    """A call in a timeline; its figures are built only if the report shows it.
 
-    `answers` are the policy's and, where there is one, the baseline's.
+    `decisions` are the policy's and, if there is one, the baseline's.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class TimelineCall:
         self._signature: str | None = None
 
     def add_result(self, event: Completed, outcome: Outcome) -> None:
-        """Note what the recording says came of it."""
+        """Add the recorded result."""
         if event.provenance == "unknown":
             self._recorded = "unknown"
         elif outcome.ok:
@@ -73,19 +73,19 @@ class TimelineCall:
             self._signature = outcome.signature or None
 
     def figures(self) -> CallFigures:
-        """What is shown of it."""
-        answer, *others = self._decisions
+        """Return the call's figures."""
+        decision, *others = self._decisions
         return CallFigures(
             index=self._index,
             call=self._call,
             tool=self._tool,
-            effect=answer.effect,
+            effect=decision.effect,
             recorded=self._recorded,
             at=self._at,
-            # A cut within a character leaves bytes that are none.
+            # Truncation may leave half a character.
             args=None if self._args is None else excerpt(self._args.decode("utf-8", "ignore")),
-            rule=answer.rule,
-            message=excerpt(answer.message) if answer.message else None,
+            rule=decision.rule,
+            message=excerpt(decision.message) if decision.message else None,
             counterfactual=self._counterfactual,
             error=self._error,
             signature=self._signature,
@@ -95,9 +95,9 @@ class TimelineCall:
 
 
 class Timeline:
-    """Calls as they come, as many of them as are shown.
+    """The calls of a session that its timeline shows.
 
-    `wanted` is False from when on no further call will be.
+    `accepts_calls` is False once it is full.
     """
 
     __slots__ = ("_after", "_first", "_recent", "accepts_calls")
@@ -109,7 +109,7 @@ class Timeline:
         self._after: list[TimelineCall] = []
 
     def add(self, call: TimelineCall, *, diverged: bool) -> None:
-        """Add a call; `diverged`: it, or one before it, has gone otherwise than recorded."""
+        """Add a call; `diverged`: it or an earlier one differs from the recording."""
         if diverged:
             self._after.append(call)
             self.accepts_calls = len(self._after) < CALLS_AFTER
@@ -119,19 +119,19 @@ class Timeline:
             self._recent.append(call)
 
     def figures(self) -> list[CallFigures]:
-        """The calls that are shown, in order."""
+        """Return the shown calls, in order."""
         return [
             call.figures() for calls in (self._first, self._recent, self._after) for call in calls
         ]
 
 
 def excerpt(text: str) -> str:
-    """An excerpt of a text."""
+    """Return an excerpt of a text."""
     return text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS] + "…"
 
 
 def _encode_args(args: dict[str, object]) -> bytes:
-    """The beginning of a call's arguments as JSON."""
+    """Return the beginning of a call's arguments as JSON."""
     try:
         return _encode(args)[: EXCERPT_CHARS * 4 + 4]
     except (TypeError, ValueError, RecursionError):

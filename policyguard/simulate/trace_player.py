@@ -1,4 +1,4 @@
-"""Trace files → recorded sessions, each played to its end under one policy or two."""
+"""Trace files → recorded sessions, each replayed to its end under one policy or two."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from policyguard.simulate.run import Run
 from policyguard.traces import Item, Skipped, TraceFile
 
 IDLE_LINES = 100_000
-"""Entries of its file after which a session that has said nothing is over. What comes later under
-its id is another session: nothing can be remembered for ever."""
+"""A session without an item for so many lines of its file is over; memory is finite. Later items
+with its id belong to a new session."""
 _PROGRESS_INTERVAL = 256
-"""Entries after which `heed` is called."""
+"""Items between two calls of `on_progress`."""
 
 Locate = Callable[[int], tuple[TraceFile, ReadOrder]]
-"""The file in which the latest item stands, and its order in the replay, told its place."""
+"""Returns the file and the read order of the latest item, given its line."""
 
 
 class TracePlayer:
-    """Plays files, one after the other. `events` counts what it has read.
+    """A player of trace files, one after the other. `events` counts the events read.
 
-    `heed` is called every now and then between two events, and may raise to stop: the sessions
-    that are open then are given by `cut`. `see` is told the tool of each call. `begun` counts, of
-    what was played last, the sessions of each file (its number in their order).
+    `on_progress` is called now and then between two events, and may raise to stop; `close_all`
+    then returns the open sessions. `on_tool` gets the tool of each call. `session_counts` counts
+    the sessions of each file that was played last, by the file's read order.
     """
 
     def __init__(
@@ -52,58 +52,57 @@ class TracePlayer:
         on_skipped: Callable[[Skipped, int], None],
         current_line: Callable[[], int] | None = None,
     ) -> Iterator[Run]:
-        """The sessions of a file, or of several that are read as one, as they end.
+        """Yield the sessions of a file, or of several that are read as one, as they end.
 
-        The last end with the file. `skipped` is told what was passed over, and its place. `line`
-        tells the line of an item, where some are left out; else items are counted.
+        The end of the file ends them all. `on_skipped` gets what was skipped, and its line.
+        `current_line` returns the line of an item if lines are filtered; by default, items are
+        counted.
         """
-        runs, heed, see = self._open, self._on_progress, self._on_tool
-        counted = place = 0
+        runs, on_progress, on_tool = self._open, self._on_progress, self._on_tool
+        count = line = 0
         self.session_counts.clear()
-        pause, swept = _PROGRESS_INTERVAL, IDLE_LINES
+        next_pause, swept = _PROGRESS_INTERVAL, IDLE_LINES
         for item in items:
-            counted += 1
-            if counted == pause:
-                pause += _PROGRESS_INTERVAL
-                if heed is not None:
-                    heed()
-                if place > swept:
-                    swept = place + IDLE_LINES
-                    for idle in [
-                        run for run in runs.values() if place - run.last_seen > IDLE_LINES
-                    ]:
+            count += 1
+            if count == next_pause:
+                next_pause += _PROGRESS_INTERVAL
+                if on_progress is not None:
+                    on_progress()
+                if line > swept:
+                    swept = line + IDLE_LINES
+                    for idle in [run for run in runs.values() if line - run.last_seen > IDLE_LINES]:
                         yield self._close_run(idle)
-            place = counted if current_line is None else current_line()
+            line = count if current_line is None else current_line()
             if isinstance(item, Skipped):
-                on_skipped(item, place)
+                on_skipped(item, line)
                 continue
             self.events += 1
             run = runs.get(item.session)
             if run is None:
-                run = self._open_run(item, locate, place)
-            elif place - run.last_seen > IDLE_LINES:
+                run = self._open_run(item, locate, line)
+            elif line - run.last_seen > IDLE_LINES:
                 yield self._close_run(run)
-                run = self._open_run(item, locate, place)
-            run.last_seen = place
+                run = self._open_run(item, locate, line)
+            run.last_seen = line
             if run.parent is not None:
-                run.parent.touch(place)
+                run.parent.touch(line)
             kind = item.__class__
             if kind is Completed:
-                run.replay_result(item)  # type: ignore[arg-type]  # its class has been looked at
+                run.replay_result(item)  # type: ignore[arg-type]  # comparing classes is faster
             elif kind is Admitted or kind is Refused:
-                if see is not None:
-                    see(item.tool)  # type: ignore[union-attr]  # its class has been looked at
-                run.replay_call(item)  # type: ignore[arg-type]  # its class has been looked at
+                if on_tool is not None:
+                    on_tool(item.tool)  # type: ignore[union-attr]  # as above
+                run.replay_call(item)  # type: ignore[arg-type]  # as above
             elif isinstance(item, Closed):
                 if item.success is not None:
                     run.success = item.success
                 yield self._close_run(run)
-            elif not isinstance(item, Started | Approved):  # in a replay nobody answers
+            elif not isinstance(item, Started | Approved):  # nobody answers in a replay
                 run.replay_event(item)
         yield from self.close_all()
 
     def close_all(self) -> Iterator[Run]:
-        """The sessions that are still open: what there is of them."""
+        """Close the open sessions and return what there is of them."""
         for run in list(self._open.values()):
             yield self._close_run(run)
 
@@ -113,17 +112,17 @@ class TracePlayer:
         started = event if isinstance(event, Started) else Started(event.session, event.at)
         parent = self._open.get(started.parent) if started.parent else None
         if parent is not None and line - parent.last_seen > IDLE_LINES:
-            parent = None  # it is over, whether it has been looked at or not
-        courses = [
-            side.start_session(started, parent.replays[number] if parent is not None else None)
-            for number, side in enumerate(self._policies)
+            parent = None  # it is over, even if it was not closed yet
+        replays = [
+            policy.start_session(started, parent.replays[index] if parent is not None else None)
+            for index, policy in enumerate(self._policies)
         ]
         run = self._open[started.session] = Run(
             started.session,
             str(trace.path),
             trace.format or "",
             order,
-            courses,
+            replays,
             parent=parent,
             is_orphan=bool(started.parent) and parent is None,
             is_first=self.session_counts[order[:-1]] == 1,

@@ -1,4 +1,4 @@
-"""The policy's own entries, and which of the tools that they name the recordings have."""
+"""The policy's own entries, which of them fired, and whether the tools they name were called."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.compiler.entry_ids import list_entry_ids
 from policyguard.compiler.inputs import PACK_PREFIX
-from policyguard.model.entry import SelectiveEntry
 from policyguard.report.replay.figures import UnfiredEntry
 
 _MAX_TOOLS = 4096
-"""Tools that are remembered to have been looked at: a recording may have any number of them."""
+"""Tools to remember as checked: a recording may have any number of them."""
 
 
 class ToolUsage:
-    """The tools that entries name as globs: `met` are those of them that a call was of."""
+    """The globs by which entries name tools; `used` are those that a call has matched."""
 
     def __init__(self, own_entries: Collection[UnfiredEntry]) -> None:
         self.used: set[str] = set()
@@ -28,43 +27,38 @@ class ToolUsage:
         self._checked: set[str] = set()
 
     def add(self, tool: str) -> None:
-        """A call of this tool was made."""
+        """Note a call of a tool."""
         if not self._unused or tool in self._checked:
             return
         if len(self._checked) < _MAX_TOOLS:
             self._checked.add(tool)
-        found = {name for name, matches in self._unused.items() if matches(tool)}
-        self.used |= found
-        self._unused = {name: self._unused[name] for name in self._unused if name not in found}
+        for name in [name for name, matches in self._unused.items() if matches(tool)]:
+            self.used.add(name)
+            del self._unused[name]
 
 
 def find_own_entries(compiled: CompiledPolicy) -> list[UnfiredEntry]:
-    """The rules, limits and budgets that stand in no pack, with all the tools that they name."""
+    """Return the rules, limits and budgets that are not from packs, with the tools they name."""
     if all(file.key.startswith(PACK_PREFIX) for file in compiled.inputs.files):
-        return []  # to find out where each entry stands takes 0.1 s
-    selecting: dict[tuple[str, str], SelectiveEntry] = {
-        (kind, entry.id): entry
-        for kind, group in (("rules", compiled.policy.rules), ("budgets", compiled.policy.budgets))
-        for entry in group
-    }
-    return list(_own_entries(compiled, selecting))
+        return []  # locating every entry takes 0.1 s
+    return list(_own_entries(compiled))
 
 
 def find_unfired(
     own_entries: list[UnfiredEntry], fired: Collection[str], used_tools: Collection[str]
 ) -> Iterator[UnfiredEntry]:
-    """Those of them that had nothing to say. What a timeout says, no replay tells."""
+    """Yield the entries that never fired. A replay cannot tell whether a timeout would."""
     for entry in own_entries:
-        absent = (
-            [] if any(name in used_tools for name in entry.absent_tools) else entry.absent_tools
-        )
+        tools = entry.absent_tools
+        absent = [] if any(name in used_tools for name in tools) else tools
         if entry.id not in fired and (absent or not entry.id.endswith("/timeout")):
             yield msgspec.structs.replace(entry, absent_tools=absent)
 
 
-def _own_entries(
-    compiled: CompiledPolicy, selecting: dict[tuple[str, str], SelectiveEntry]
-) -> Iterator[UnfiredEntry]:
+def _own_entries(compiled: CompiledPolicy) -> Iterator[UnfiredEntry]:
+    policy = compiled.policy
+    selectors = {("rules", rule.id): rule.tools for rule in policy.rules}
+    selectors |= {("budgets", budget.id): budget.tools for budget in policy.budgets}
     for id_, path in list_entry_ids(compiled):
         kind = str(path[0])
         if kind not in ("rules", "budgets", "limits"):
@@ -72,11 +66,11 @@ def _own_entries(
         span = compiled.merged.span_of(path, key=True)
         if span.file.startswith(PACK_PREFIX):
             continue
-        tools: tuple[str, ...] = ()
+        tools: list[str] = []
         if path[:2] == ("limits", "tools"):
-            tools = (str(path[2]),)
+            tools = [str(path[2])]
         elif kind != "limits":
-            selector = selecting[kind, str(path[1])].tools
+            selector = selectors[kind, str(path[1])]
             if selector is not None and not selector.outside:
-                tools = selector.items
-        yield UnfiredEntry(id_, span.file, span.line, list(tools))
+                tools = list(selector.items)
+        yield UnfiredEntry(id_, span.file, span.line, tools)

@@ -1,4 +1,4 @@
-"""A job done by several processes."""
+"""A job that several processes share."""
 
 from __future__ import annotations
 
@@ -31,47 +31,43 @@ from policyguard.traces.formats.native import FORMAT
 from policyguard.traces.session_trees import SessionTree, find_session_trees
 
 _ORDERED_FORMAT = "tau2"
-"""Runs of this format stand in several files and are counted once, where they are met first."""
+"""In this format the same run may be in several files; only the first in order counts."""
 _EVERY_WORKER = -1
-"""In place of a worker's number."""
+"""Instead of a worker's number: all workers share the file."""
 
 
 class WorkerError(Exception):
-    """A worker has died; the message says how."""
+    """A worker failed; the message says how."""
 
 
 def find_sequential_entries(inputs: JobInputs) -> tuple[str, ...]:
-    """The entries of the policies for which sessions must be replayed one after the other.
+    """Return the entries that require all sessions to be replayed in order.
 
-    Where there is one, a job is done by one process, whatever was asked for.
+    If there are any, one process does the job, however many were requested.
     """
-    both = (inputs.policy, inputs.baseline)
-    return tuple(
-        dict.fromkeys(
-            entry for one in both if one is not None for entry in find_shared_entries(one)
-        )
-    )
+    policies = [inputs.policy] if inputs.baseline is None else [inputs.policy, inputs.baseline]
+    return tuple(dict.fromkeys(id_ for policy in policies for id_ in find_shared_entries(policy)))
 
 
 def run_parallel(
     workers: int, job: Job, inputs: JobInputs, on_progress: ProgressCallback
 ) -> Figures:
-    """Replay a job by so many processes. Raises `WorkerError`."""
+    """Replay a job with `workers` processes. Raises `WorkerError`."""
     if workers < 2 or find_sequential_entries(inputs):
         return run_job(job, inputs, on_progress)
     try:
-        kin = find_session_trees(job.files, lambda: on_progress(0, 0))
-        shares = _assign_files(job.files, kin, workers, on_progress)
+        trees = find_session_trees(job.files, lambda: on_progress(0, 0))
+        assignment = _assign_files(job.files, trees, workers, on_progress)
     except StoppedError:
-        return run_job(job, inputs, on_progress)  # which heeds it as well
-    team = _WorkerPool(job, workers, shares, kin)
+        return run_job(job, inputs, on_progress)  # stops at once, with an empty report
+    pool = _WorkerPool(job, workers, assignment, trees)
     try:
-        parts = [team.next_result(on_progress) for _ in range(workers)]
+        results = [pool.next_result(on_progress) for _ in range(workers)]
     finally:
-        team.close()
-    parts.sort(key=lambda part: part.number)
-    partial = any(part.partial for part in parts)
-    return build_report(job, inputs, [part.tally for part in parts], partial=partial)
+        pool.close()
+    results.sort(key=lambda result: result.number)
+    partial = any(result.partial for result in results)
+    return build_report(job, inputs, [result.tally for result in results], partial=partial)
 
 
 class _Progress(NamedTuple):
@@ -90,16 +86,16 @@ class _Failure(NamedTuple):
 
 
 _Message = _Progress | _Result | _Failure
-"""What a worker says."""
+"""A message from a worker."""
 
 
 class _WorkerPool:
-    """Workers, each at the other end of a pipe."""
+    """Worker processes, each connected by a pipe."""
 
     def __init__(
         self, job: Job, workers: int, assignment: list[int], trees: list[SessionTree]
     ) -> None:
-        # A fresh interpreter each: what this process has open or running is none of theirs.
+        # Fresh interpreters: workers inherit no open files or threads.
         context = get_context("spawn")
         self._processes: dict[Connection, SpawnProcess] = {}
         with _interrupts_ignored():
@@ -116,25 +112,25 @@ class _WorkerPool:
         self._waiting = list(self._processes)
 
     def next_result(self, on_progress: ProgressCallback) -> _Result:
-        """The next worker's result. Raises `WorkerError`."""
+        """Wait for the next worker's result. Raises `WorkerError`."""
         while True:
             for ready in connection.wait(self._waiting):
-                pipe = next(one for one in self._waiting if one is ready)
-                told = self._receive(pipe)
-                if isinstance(told, _Failure):
-                    raise WorkerError(told.reason)
-                if isinstance(told, _Result):
+                pipe = next(pipe for pipe in self._waiting if pipe is ready)
+                message = self._receive(pipe)
+                if isinstance(message, _Failure):
+                    raise WorkerError(message.reason)
+                if isinstance(message, _Result):
                     self._waiting.remove(pipe)
-                    return told
+                    return message
                 try:
-                    on_progress(told.done, told.events)
+                    on_progress(message.done, message.events)
                 except StoppedError:
-                    for one in self._waiting:
+                    for waiting in self._waiting:
                         with suppress(OSError):  # it may have finished
-                            one.send(None)
+                            waiting.send(None)
 
     def close(self) -> None:
-        """Nobody waits any more: whoever is still at work stops."""
+        """Terminate the workers that are still running."""
         for pipe, process in self._processes.items():
             pipe.close()
             if pipe in self._waiting:
@@ -143,17 +139,17 @@ class _WorkerPool:
 
     def _receive(self, pipe: Connection) -> _Message:
         try:
-            told: _Message = pipe.recv()
+            message: _Message = pipe.recv()
         except EOFError:
             process = self._processes[pipe]
             process.join()
-            raise WorkerError(f"a worker has died (exit code {process.exitcode})") from None
-        return told
+            raise WorkerError(f"a worker died (exit code {process.exitcode})") from None
+        return message
 
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Processes that are started now do not hear the terminal's interrupt; they are told."""
+    """Start processes that ignore the terminal's interrupt: this process tells them to stop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -167,26 +163,26 @@ def _interrupts_ignored() -> Iterator[None]:
 def _assign_files(
     files: Sequence[Path], trees: Sequence[SessionTree], workers: int, on_progress: ProgressCallback
 ) -> list[int]:
-    """Which worker reads a file; `_ALL` for one whose sessions they divide among them."""
+    """Return the worker of each file, `_EVERY_WORKER` if all of them share its sessions."""
     load = [0] * workers
-    shares = [_EVERY_WORKER] * len(files)
-    whole = []
-    for family in trees:
+    assignment = [_EVERY_WORKER] * len(files)
+    unshared = []
+    for tree in trees:
         on_progress(0, 0)
-        place, *others = family.indices
-        formats = {trace.format for trace in Reader().iter_files(files[place])}
-        total = sum(file_size(files[one]) for one in family.indices)
+        index, *others = tree.indices
+        formats = {trace.format for trace in Reader().iter_files(files[index])}
+        size = sum(file_size(files[index]) for index in tree.indices)
         if _ORDERED_FORMAT in formats:
-            shares[place] = 0
-            load[0] += total
+            assignment[index] = 0
+            load[0] += size
         elif others or formats != {FORMAT}:
-            whole.append((-total, family.indices))
-    for less, places in sorted(whole):
+            unshared.append((-size, tree.indices))
+    for negative_size, indices in sorted(unshared):  # largest first
         worker = load.index(min(load))
-        for place in places:
-            shares[place] = worker
-        load[worker] -= less
-    return shares
+        for index in indices:
+            assignment[index] = worker
+        load[worker] -= negative_size
+    return assignment
 
 
 def _run_worker(
@@ -197,21 +193,25 @@ def _run_worker(
     assignment: list[int],
     trees: list[SessionTree],
 ) -> None:
-    """What a worker does. It tells how it goes, heeds what it is told, and gives its tally."""
+    """Replay this worker's part of a job: report progress, obey stop requests, send the tally."""
 
-    def watch(done: int, events: int) -> None:
+    def on_progress(done: int, events: int) -> None:
         pipe.send(_Progress(done, events))
         if pipe.poll():
             raise StoppedError
 
     try:
         mine = (_EVERY_WORKER, number)
-        part = LineShard(number, workers)
-        walk = ReplayWorker(
-            job, JobInputs.load(job), part, lambda place: assignment[place] in mine, watch, trees
+        worker = ReplayWorker(
+            job,
+            JobInputs.load(job),
+            LineShard(number, workers),
+            lambda index: assignment[index] in mine,
+            on_progress,
+            trees,
         )
-        pipe.send(_Result(number, *walk.run()))
+        pipe.send(_Result(number, *worker.run()))
     except (BrokenPipeError, EOFError, ConnectionResetError):
-        return  # nobody waits any more
-    except Exception as error:  # noqa: BLE001 - told to whoever waits, who raises it
-        pipe.send(_Failure(f"a worker has failed: {type(error).__name__}: {error}"))
+        return  # the main process is gone
+    except Exception as error:  # noqa: BLE001 - the main process raises it
+        pipe.send(_Failure(f"a worker failed: {type(error).__name__}: {error}"))

@@ -7,7 +7,7 @@ from collections import Counter
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.entry_ids import learn_id, list_entry_ids
 from policyguard.compiler.inputs import PACK_PREFIX
-from policyguard.guard import Guard
+from policyguard.guard.replay import ReplayGuard
 from policyguard.model.decision import Decision
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Coverage, EntryCoverage
@@ -39,12 +39,12 @@ class CoverageRecorder:
         """The ids of all entries that may fire."""
         return list(self._paths)
 
-    def record_decision(self, decision: Decision, guard: Guard) -> None:
+    def record_decision(self, decision: Decision, guard: ReplayGuard) -> None:
         """Count what a decision names."""
         for violation in (*decision.violations, *decision.would):
             id_ = violation.id
             if id_.startswith("constraints/"):
-                constraint = guard._state.constraint_set.get(id_.removeprefix("constraints/"))
+                constraint = guard.find_constraint(id_.removeprefix("constraints/"))
                 if constraint is not None:
                     self._hits[learn_id(constraint.learn)] += 1
             else:

@@ -8,15 +8,15 @@ from typing import Any
 
 from policyguard.compiler.load import scalars
 from policyguard.engines.yaml_tree import Path
-from policyguard.guard import Guard, Session
+from policyguard.guard import Session
+from policyguard.guard.replay import ReplayGuard
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.report.policy_tests.results import Failure, Mismatch
-from policyguard.testing import session_fields
 from policyguard.testing.clock import Clock, parse_nanoseconds
 from policyguard.testing.coverage import CoverageRecorder
 from policyguard.testing.decision_check import compare_decision
-from policyguard.testing.formatting import format_call, format_value
+from policyguard.testing.formatting import format_call, format_state, format_value
 from policyguard.testing.result_check import compare_result, record_result
 from policyguard.testing.suite import MAIN_SESSION, Approval, SessionSpec, Step, Suite, Test
 
@@ -64,7 +64,7 @@ class _StepRunner:
         self._test = test
         self._coverage = coverage
         self._clock = Clock(test.session.at)
-        self._guard = Guard(suite.compiled, clock=self._clock, replaying=True)
+        self._guard = ReplayGuard(suite.compiled, clock=self._clock)
         self._sessions: dict[str, Session] = {}
         self._last_decision: Decision | None = None
         self._running: defaultdict[str, deque[Decision]] = defaultdict(deque)
@@ -182,7 +182,7 @@ class _StepRunner:
 
     def _compare_state(self, session: Session, path: Path, wanted: Any) -> None:
         name = str(path[-1])
-        found = session_fields.read_fields(self._guard, session).get(name)
+        found = self._guard.inspect(session.id).get(name)
         if name == "elapsed":
             same = found == scalars.parse_duration(wanted)
             found = f"{(found or 0) / 1e9:g}s"
@@ -201,14 +201,14 @@ class _StepRunner:
         """What a reader needs to see why the test failed."""
         span = self._suite.span_of(different.path, key=different.key)
         session = different.session
-        known = session_fields.read_fields(self._guard, session) if session is not None else {}
+        known = self._guard.inspect(session.id) if session is not None else {}
         return Failure(
             span=span,
             lines=self._suite.lines(span),
             step=self._step_text,
             mismatches=different.mismatches,
             decision=different.decision,
-            state=session_fields.format_fields(known),
+            state=format_state(known),
         )
 
 

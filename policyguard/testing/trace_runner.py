@@ -8,15 +8,14 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from policyguard.engines.yaml_tree import Path
-from policyguard.guard import Guard, Session
+from policyguard.guard.replay import ReplayGuard, ReplaySession
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Approved, Closed, Event, Refused, Started
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Failure, Mismatch
-from policyguard.testing import session_fields
 from policyguard.testing.coverage import CoverageRecorder
 from policyguard.testing.decision_check import compare_decision
-from policyguard.testing.formatting import format_call
+from policyguard.testing.formatting import format_call, format_state
 from policyguard.testing.referenced_files import resolve_reference
 from policyguard.testing.suite import ExpectedCall, ExpectedDecision, Suite, Test
 from policyguard.traces import Reader, Skipped, TraceFile
@@ -43,9 +42,8 @@ class _TraceRunner:
         self._suite = suite
         self._test = test
         self._coverage = coverage
-        # All times in a replay are the events'.
-        self._guard = Guard(suite.compiled, clock=lambda: 0, replaying=True)
-        self._sessions: dict[str, Session] = {}
+        self._guard = ReplayGuard(suite.compiled)
+        self._sessions: dict[str, ReplaySession] = {}
         self._unopened: set[str] = set()
         self._call_count = 0
         self._session_call_counts: Counter[str] = Counter()
@@ -84,7 +82,7 @@ class _TraceRunner:
         if session is None:
             started = event if isinstance(event, Started) else Started(event.session, event.at)
             try:
-                session = self._guard._start_session(self._fill_in(started), isolated=True)
+                session = self._guard.start_session(self._fill_in(started))
             except ValueError as error:
                 self._unopened.add(event.session)
                 yield self._trace_failure("session", "a session", str(error))
@@ -93,7 +91,7 @@ class _TraceRunner:
         if isinstance(event, Admitted | Refused):
             yield from self._replay_call(session, event)
         elif not isinstance(event, Started | Approved):
-            recorded = session._replay(event)
+            recorded = session.apply(event)
             if isinstance(recorded, Recorded):
                 self._coverage.record_result(recorded)
             if isinstance(event, Closed):
@@ -113,7 +111,7 @@ class _TraceRunner:
             tags=self._suite.compiled.evaluator.check_tags({**who.tags, **known}),
         )
 
-    def _replay_call(self, session: Session, event: Admitted | Refused) -> Iterator[Failure]:
+    def _replay_call(self, session: ReplaySession, event: Admitted | Refused) -> Iterator[Failure]:
         self._call_count += 1
         self._session_call_counts[event.session] += 1
         path, expected, refused = self._find_expected(event)
@@ -123,8 +121,7 @@ class _TraceRunner:
             yield self._failure(path, said, "a call that can be judged", found)
             return
         said += f" (`{event.call}` of `{event.session}`): {format_call({event.tool: event.args})}"
-        decision = session._replay(event)
-        assert isinstance(decision, Decision)  # noqa: S101 - an attempt is answered by one
+        decision = session.check(event)
         self._coverage.record_decision(decision, self._guard)
         mismatches = tuple(
             compare_decision(decision, expected, self._coverage.ids, refused=refused)
@@ -167,17 +164,17 @@ class _TraceRunner:
         *,
         mismatches: tuple[Mismatch, ...] = (),
         decision: Decision | None = None,
-        session: Session | None = None,
+        session: ReplaySession | None = None,
     ) -> Failure:
         span = self._suite.span_of(path)
-        known = session_fields.read_fields(self._guard, session) if session is not None else {}
+        known = self._guard.inspect(session.id) if session is not None else {}
         return Failure(
             span=span,
             lines=self._suite.lines(span),
             step=said or "the recording",
             mismatches=mismatches or (Mismatch("trace", expected, found),),
             decision=decision,
-            state=session_fields.format_fields(known),
+            state=format_state(known),
         )
 
 

@@ -273,7 +273,7 @@ def test_a_worker_that_cannot_work_is_an_error_not_a_traceback(tmp_path: Path) -
     )
     writer.join(timeout=10)
     assert result.exit_code == 2
-    assert "policyguard simulate: a worker has failed: LabelError" in result.stderr
+    assert "policyguard simulate: a worker failed: LabelError" in result.stderr
 
 
 def _once(fifo: Path) -> None:

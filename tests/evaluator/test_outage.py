@@ -8,6 +8,7 @@ import pytest
 
 from policyguard import Guard, Session
 from policyguard.compiler import compile_policy
+from policyguard.guard.replay import ReplaySession
 from policyguard.model.event import Admitted, Completed, Event, Started
 
 POLICY = """
@@ -40,10 +41,10 @@ def test_without_times_there_is_no_outage(guard: Guard) -> None:
     session = guard._start_session(Started("s"))
     for number in range(9):
         call = f"c{number}"
-        decision = session._replay(Admitted("s", call=call, tool="get", args={}))
+        decision = ReplaySession(session).apply(Admitted("s", call=call, tool="get", args={}))
         assert decision is not None
         assert decision.allowed
-        session._replay(Completed("s", call=call, ok=False, text="x", blame="harness"))
+        ReplaySession(session).apply(Completed("s", call=call, ok=False, text="x", blame="harness"))
 
 
 def test_a_call_without_a_time_is_not_refused_by_an_outage(guard: Guard) -> None:
@@ -51,7 +52,7 @@ def test_a_call_without_a_time_is_not_refused_by_an_outage(guard: Guard) -> None
     fail(session, "get", NOW)
     fail(session, "get", NOW)
     assert not allowed(session, "get", NOW)
-    decision = session._replay(Admitted("s", call="x", tool="get", args={}))
+    decision = ReplaySession(session).apply(Admitted("s", call="x", tool="get", args={}))
     assert decision is not None
     assert decision.allowed
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policyguard import Guard
+from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session import Session
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, ChildCharged, Event, Started
@@ -155,6 +156,6 @@ def test_a_replay_counts_what_sub_agents_drew_once(tmp_path: Path) -> None:
         if isinstance(event, Started):
             replayed._start_session(event)
         else:
-            replayed.session(event.session)._replay(event)
+            ReplaySession(replayed.session(event.session)).apply(event)
     assert sum(isinstance(event, Admitted) for event in heard) == 3
     assert accounts(replayed, keyed=False) == left

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from policyguard import Guard, Session
 from policyguard.compiler import compile_policy
 from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
+from policyguard.guard.replay import ReplaySession
 from policyguard.journal import line_template
 from policyguard.journal.chain import parse_link
 from policyguard.journal.verify import verify
@@ -182,7 +183,7 @@ def test_what_is_written_of_a_call_is_its_event(
                 one = other if place % 3 == 2 else session
                 decision = one.check(tool, arguments, **asked)
                 if place % 4 == 2:
-                    one._replay(
+                    ReplaySession(one).apply(
                         Completed(one.id, None, decision.id, provenance="inferred", text="ok")
                     )
                 elif place % 4 != 3:
@@ -233,7 +234,7 @@ def test_an_odd_call_between_ordinary_ones(more: str, odd: dict[str, Any], first
         decision = session.check("read", args, **odd.get("check", {}))
         if "known" in odd:
             done = Completed(session.id, BEGIN, decision.id, provenance="inferred", text="done")
-            session._replay(done)
+            ReplaySession(session).apply(done)
         else:
             result = odd.get("result", f"result {number}")
             session.record(decision, result=result, **odd.get("record", {}))
@@ -297,8 +298,8 @@ def test_whatever_a_recorded_call_is_called(call: str) -> None:
         for guard in both:
             session = guard.session("s")
             session.record(session.check("read", {"path": "x"}), result="x")
-            session._replay(_admitted(call))
-            session._replay(Completed("s", BEGIN, call, text="done"))
+            ReplaySession(session).apply(_admitted(call))
+            ReplaySession(session).apply(Completed("s", BEGIN, call, text="done"))
             lines.append(written(guard, "s"))
         assert lines[0] == lines[1]
         assert len(lines[0]) == 5

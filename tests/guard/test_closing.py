@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from policyguard import Effect, Guard
+from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session import Session
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.model.event import Admitted, Closed, Completed, Event, Started, TurnStarted
@@ -219,7 +220,7 @@ def test_a_session_that_is_over_takes_nothing_more(tmp_path: Path) -> None:
     assert not session.record(decision, result="too late").counted
     session.release(other)
     assert not session.check("read").allowed
-    assert session._replay(TurnStarted("s")) is None
+    assert ReplaySession(session).apply(TurnStarted("s")) is None
     assert written(guard) == [Started, Admitted, Admitted, Closed]
     assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from policyguard import Guard
 from policyguard.cli import main
+from policyguard.guard.replay import ReplaySession
 from policyguard.model.event import Spent
 
 POLICY = """
@@ -195,7 +196,7 @@ def test_a_recorded_spending_that_cannot_be_reckoned_has_used_everything(
     guard: Guard, amount: float
 ) -> None:
     session = guard.session("s")
-    session._replay(Spent("s", cost=amount))
+    ReplaySession(session).apply(Spent("s", cost=amount))
     assert session.check("t", {}).violations[0].id == "budgets/spend"
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from policyguard import Guard, Session
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.guard.guard_state import GuardState
+from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session import Session as Live
 from policyguard.journal.format import decode, encode
 from policyguard.model.event import Completed, Event
@@ -225,7 +226,7 @@ def test_what_was_read_out_of_a_text_shrinks_no_radius(tmp_path: Path) -> None:
     session = Guard(made(tmp_path), clock=lambda: NOW).session("s")
     for _ in range(3):
         decision = session.check("test", {"paths": ["a"]})
-        session._replay(
+        ReplaySession(session).apply(
             Completed(
                 "s", NOW, decision.id, ok=False, provenance="inferred", text="a", blame="agent"
             )

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from policyguard import Guard
 from policyguard.compiler import compile_policy
+from policyguard.guard.replay import ReplayGuard
 from policyguard.model.event import Admitted, Completed, Event, Started
 from policyguard.simulate import Labels, Replay
 from policyguard.traces import Reader, Skipped, expand
@@ -61,7 +61,7 @@ def test_core_refuses_a_run_whose_last_call_is_made_to_repeat() -> None:
     runs = _runs()
     missed = []
     for name, events in runs.items():
-        refused_at = _copies_until_refused(Guard(compiled, clock=lambda: 0), events)
+        refused_at = _copies_until_refused(ReplayGuard(compiled), events)
         if refused_at is None:
             missed.append((*name, _last(events)[0].tool))
     assert len(runs) >= 120
@@ -77,22 +77,22 @@ def _last(events: list[Event]) -> tuple[Admitted, Completed]:
     return call, Completed(call.session, call.at, call.call, None, "unknown")
 
 
-def _copies_until_refused(guard: Guard, events: list[Event]) -> int | None:
+def _copies_until_refused(guard: ReplayGuard, events: list[Event]) -> int | None:
     started = next((event for event in events if isinstance(event, Started)), None)
-    session = guard._start_session(started or Started(events[0].session), isolated=True)
+    session = guard.start_session(started or Started(events[0].session))
     call, result = _last(events)
     answered = False
     for event in events:
         if not isinstance(event, Started) and type(event).__name__ != "Closed":
-            session._replay(event)
+            session.apply(event)
             answered = answered or (isinstance(event, Completed) and event.call == call.call)
     if not answered:
-        session._replay(result)
+        session.record(result)
     for copy in range(COPIES):
         at = None if call.at is None else call.at + (copy + 1) * LAST
         again = msgspec.structs.replace(call, call=f"copy{copy}", at=at)
-        decision = session._replay(again)
-        if not decision.allowed:  # type: ignore[union-attr]  # an attempt is answered by a decision
+        decision = session.check(again)
+        if not decision.allowed:
             return copy
-        session._replay(msgspec.structs.replace(result, call=f"copy{copy}", at=at))
+        session.record(msgspec.structs.replace(result, call=f"copy{copy}", at=at))
     return None

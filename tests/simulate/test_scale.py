@@ -90,8 +90,8 @@ def test_memory_does_not_grow_with_the_trace(
 def test_a_session_that_says_nothing_for_long_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_player, "IDLE", 20)
-    monkeypatch.setattr(trace_player, "_OFTEN", 4)
+    monkeypatch.setattr(trace_player, "IDLE_LINES", 20)
+    monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", 4)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 2}}"))
     open_ = list(lines("s", [read("/a"), read("/b"), read("/c")], closed=False))
     others = [list(lines(f"o{n}", [read("/x")], closed=False)) for n in range(30)]
@@ -116,8 +116,8 @@ def test_a_session_that_says_nothing_for_long_is_over(
 def test_a_session_is_not_over_while_a_sub_agent_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_player, "IDLE", 6)
-    monkeypatch.setattr(trace_player, "_OFTEN", 2)
+    monkeypatch.setattr(trace_player, "IDLE_LINES", 6)
+    monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", 2)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 15}}"))
     above = list(lines("above", [read("/a")] * 3, closed=False))
     below = lines("below", [read(f"/{n}") for n in range(20)], parent="above", closed=False)
@@ -132,13 +132,13 @@ def test_a_session_that_is_over_has_no_sub_agents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it has been noticed yet that it is over makes no difference."""
-    monkeypatch.setattr(trace_player, "IDLE", 6)
+    monkeypatch.setattr(trace_player, "IDLE_LINES", 6)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 1}}"))
     above = list(lines("above", [read("/a")], closed=False))
     others = [list(lines(f"o{n}", [], closed=False)) for n in range(4)]
     below = lines("below", [read("/b")], parent="above")
     for often in (1, 1000):
-        monkeypatch.setattr(trace_player, "_OFTEN", often)
+        monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", often)
         replay = Replay(compiled, observe=False, labels=None)
         replay.add(Reader().read(write(tmp_path / "t.jsonl", above, *others, below)))
         assert replay.finish().refused.count == 0
@@ -231,9 +231,9 @@ def test_parts_of_a_replay_add_up_to_the_whole(
     loaded = JobInputs.load(job)
     assert find_sequential_entries(loaded) == ()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_player, "IDLE", idle)
-        patch.setattr(line_shard, "IDLE", idle)
-        patch.setattr(trace_player, "_OFTEN", 3)
+        patch.setattr(trace_player, "IDLE_LINES", idle)
+        patch.setattr(line_shard, "IDLE_LINES", idle)
+        patch.setattr(trace_player, "_PROGRESS_INTERVAL", 3)
         whole = run_job(job, loaded, _unwatched)
         parts = [
             ReplayWorker(job, loaded, LineShard(n, workers), lambda place: True, _unwatched).run()[

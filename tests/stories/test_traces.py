@@ -32,7 +32,7 @@ import pytest
 
 from policyguard import Decision, Effect
 from policyguard.compiler import CompiledPolicy, compile_policy
-from policyguard.guard import Guard, Session
+from policyguard.guard.replay import ReplayGuard, ReplaySession
 from policyguard.model.event import Admitted, Completed, Event, Refused, Spent, Started
 from policyguard.model.outcome import Recorded
 from policyguard.traces import Reader, Skipped
@@ -131,20 +131,18 @@ def _entry(decision: Decision) -> str | None:
 def tell(policy_file: str | Path, recording: Path) -> Told:
     """Replay a recording under a policy."""
     compiled = compiled_policy(policy_file)
-    guard = Guard(compiled, clock=lambda: 0, replaying=True)
+    guard = ReplayGuard(compiled)
     told = Told()
-    sessions: dict[str, Session] = {}
+    sessions: dict[str, ReplaySession] = {}
     halted: set[str] = set()
     advised: dict[tuple[str, str], str] = {}
     for event in events(recording):
         session = sessions.get(event.session)
         if session is None:
             assert isinstance(event, Started), f"{event.session} is used before it starts"
-            session = sessions[event.session] = guard._start_session(
-                _tagged(event, compiled), isolated=True
-            )
+            session = sessions[event.session] = guard.start_session(_tagged(event, compiled))
             continue
-        said = session._replay(event)
+        said = session.apply(event)
         if isinstance(event, Admitted | Refused):
             assert isinstance(said, Decision)
             assert said.errors == ()

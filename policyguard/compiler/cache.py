@@ -104,7 +104,7 @@ def load_cached_policy(
 ) -> CompiledPolicy | None:
     """The policy that was kept there, if it is still what it was made of."""
 
-    def layered() -> MergedPolicy:
+    def merged() -> MergedPolicy:
         from policyguard.compiler.pipeline import reload_merged  # all that reads policies
 
         return reload_merged(names, environ, policy.digest)
@@ -115,7 +115,7 @@ def load_cached_policy(
     policy = entry.policy
     try:
         expressions = restore_expressions(policy, entry.expressions)
-        return assemble(policy, expressions, entry.diagnostics, entry.inputs, layered)
+        return assemble(policy, expressions, entry.diagnostics, entry.inputs, merged)
     except Exception:  # noqa: BLE001 - an entry that is not our own may break anything
         return None
 
@@ -152,9 +152,14 @@ def _maker(*rooms: str) -> bytes:
 
 
 def _file_stamps(folder: str | Path) -> list[str]:
-    with os.scandir(folder) as files:
-        ours = [file for file in files if file.name.endswith((".py", ".json"))]
-        return sorted(_stamp(file.name, file.stat()) for file in ours)
+    stamps: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((".py", ".json")):
+                stamps.append(_stamp(entry.name, entry.stat()))
+            elif entry.is_dir() and entry.name != "__pycache__":
+                stamps += _file_stamps(entry.path)
+    return sorted(stamps)
 
 
 def _stamp(name: str, status: os.stat_result) -> str:

@@ -47,29 +47,29 @@ def reload_merged(
 
     Raises `PolicyError` where it has changed since.
     """
-    policy, layered, diagnostics = read_policy(names, environ=environ)
+    policy, merged, diagnostics = read_policy(names, environ=environ)
     if policy is None or policy.digest != digest:
         raise PolicyError("the policy has changed since it was compiled", diagnostics)
-    return layered
+    return merged
 
 
 def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResult:
-    policy, layered, diagnostics = frontend
+    policy, merged, diagnostics = frontend
     if policy is None:
         return None, diagnostics
-    files = layered.files
-    tools, problems = read_tools(layered)
+    files = merged.files
+    tools, problems = read_tools(merged)
     diagnostics = [*diagnostics, *problems]
     if tools is not None:
-        diagnostics += check_tool_names(policy, layered, tools)
+        diagnostics += check_tool_names(policy, merged, tools)
         files += (tools.source_file,)
-    expressions, problems = compile_expressions(policy, layered, tools)
+    expressions, problems = compile_expressions(policy, merged, tools)
     diagnostics += problems
     if _has_errors(diagnostics):
         return None, diagnostics
     inputs = Inputs(files, _read_variables(policy, environ))
-    compiled = assemble(policy, expressions, tuple(diagnostics), inputs, lambda: layered)
-    diagnostics += run_examples(policy, layered, compiled.evaluator)
+    compiled = assemble(policy, expressions, tuple(diagnostics), inputs, lambda: merged)
+    diagnostics += run_examples(policy, merged, compiled.evaluator)
     return (None if _has_errors(diagnostics) else compiled), diagnostics
 
 

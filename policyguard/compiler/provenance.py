@@ -16,7 +16,7 @@ KeyPath = tuple[str, ...]
 
 
 def collect_provenance(
-    policy: Policy, layered: MergedPolicy, layers: list[Layer]
+    policy: Policy, merged: MergedPolicy, layers: list[Layer]
 ) -> AnnotatedPolicy:
     """A policy as its layers make it. `layers` are those that it was merged from."""
     given: dict[object, list[Node]] = {}
@@ -25,7 +25,7 @@ def collect_provenance(
             given.setdefault(_value_identity(way, node), []).append(node)
     taken = ((key, reason) for layer in layers for key, reason in _disabled_entries(layer.root))
     return AnnotatedPolicy(
-        sections=_describe_section(layered.tree, (), given, policy),
+        sections=_describe_section(merged.tree, (), given, policy),
         disabled=tuple((key.text, _to_shown(reason)) for key, reason in taken),
     )
 

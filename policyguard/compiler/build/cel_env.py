@@ -49,11 +49,11 @@ _TAG_TYPES = {
 class CelEnvironment:
     """The declarations for each place where CEL may stand.
 
-    `layered` says what the policy defines besides, in parts that are broken; None: there are none.
+    `merged` says what the policy defines besides, in parts that are broken; None: there are none.
     """
 
-    def __init__(self, policy: Policy, layered: MergedPolicy | None) -> None:
-        names = _DefinedNames(layered)
+    def __init__(self, policy: Policy, merged: MergedPolicy | None) -> None:
+        names = _DefinedNames(merged)
         classes = names.name_type(
             "class", "classes", {"", *(entry.class_ for entry in policy.classify.classes)}
         )
@@ -97,9 +97,9 @@ class _DefinedNames:
     name may exist: neither must be reported as a mistake of whoever uses it.
     """
 
-    def __init__(self, layered: MergedPolicy | None) -> None:
-        self._merged = layered
-        self._is_complete = layered is None or layered.is_complete
+    def __init__(self, merged: MergedPolicy | None) -> None:
+        self._merged = merged
+        self._is_complete = merged is None or merged.is_complete
 
     def record_type(self, section: str, fields: dict[str, Type]) -> Type:
         if not self._is_complete:

@@ -132,7 +132,7 @@ class Expressions:
 
 
 def compile_expressions(
-    policy: Policy, layered: MergedPolicy, tools: ToolCatalog | None = None
+    policy: Policy, merged: MergedPolicy, tools: ToolCatalog | None = None
 ) -> tuple[Expressions, list[Diagnostic]]:
     """Compile every expression of a policy; the diagnostics are errors and warnings of all.
 
@@ -141,17 +141,17 @@ def compile_expressions(
     """
     programs: dict[Path, Program] = {}
     found: list[Diagnostic] = []
-    environment = CelEnvironment(policy, layered)
+    environment = CelEnvironment(policy, merged)
     for place in _list_specs(policy, environment):
         program, problems = _compile(place, place.declarations)
         if program is not None:
             programs[place.path] = program
         if tools is not None:
             _, more = _compile(
-                place, tools.refine_declarations(place.path, layered, place.declarations)
+                place, tools.refine_declarations(place.path, merged, place.declarations)
             )
             problems = tuple(dict.fromkeys((*problems, *more)))
-        found += [_to_diagnostic(problem, place, layered) for problem in problems]
+        found += [_to_diagnostic(problem, place, merged) for problem in problems]
     return Expressions(programs, environment.before_call), found
 
 
@@ -237,8 +237,8 @@ def _level_path(level: str) -> tuple[str, ...]:
     return (kind, name) if separator else (kind,)
 
 
-def _to_diagnostic(problem: Problem, place: ExpressionSpec, layered: MergedPolicy) -> Diagnostic:
-    span = layered.span_within(
+def _to_diagnostic(problem: Problem, place: ExpressionSpec, merged: MergedPolicy) -> Diagnostic:
+    span = merged.span_within(
         place.path, problem.line, problem.column, problem.end_line, problem.end_column
     )
     waiting = _unsupported_message(problem)
@@ -248,7 +248,7 @@ def _to_diagnostic(problem: Problem, place: ExpressionSpec, layered: MergedPolic
         message=waiting or problem.message,
         span=span,
         help=None if waiting else problem.help or _outcome_hint(problem, place),
-        lines=layered.lines(span),
+        lines=merged.lines(span),
     )
 
 

@@ -76,46 +76,46 @@ def build_learn_entries(policy: Policy, expressions: Expressions) -> dict[str, L
     return made
 
 
-def check_learning(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def check_learning(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Bans that no call can fall under, blame that never teaches, trials that never come."""
-    known = layered.is_complete and not layered.broken_names("classify")
+    known = merged.is_complete and not merged.broken_names("classify")
     for learn, path in learn_sections(policy):
         if "harness" in (learn.blame or ()):
-            yield layered.diagnostic(
+            yield merged.diagnostic(
                 "reference/idle",
                 "the harness's fault never teaches anything",
-                layered.span_of((*path, "blame")),
+                merged.span_of((*path, "blame")),
                 hint="name whose failures teach: `agent`, `unknown`, or leave `blame` out",
             )
-        whole = not layered.broken_names(str(path[0]))
-        if whole and layered.is_complete and learn.except_ and not _bans_targets(learn, policy):
-            yield layered.diagnostic(
+        whole = not merged.broken_names(str(path[0]))
+        if whole and merged.is_complete and learn.except_ and not _bans_targets(learn, policy):
+            yield merged.diagnostic(
                 "reference/idle",
                 "`except` names classes that a ban of a target leaves alone: there is none",
-                layered.span_of((*path, "except"), key=True),
+                merged.span_of((*path, "except"), key=True),
                 hint="write `ban: target`, or `except: []`",
             )
         weaken = learn.weaken if whole else None
         if weaken is not None and weaken.probation is not None and weaken.half_life is None:
-            yield layered.diagnostic(
+            yield merged.diagnostic(
                 "reference/idle",
                 "`probation` is a confidence, and without `half_life` it stays at 1",
-                layered.span_of((*path, "weaken", "probation"), key=True),
+                merged.span_of((*path, "weaken", "probation"), key=True),
                 hint="say in what time a ban is half as sure: `half_life: 7d`",
             )
         ban = learn.ban if learn.key is None and known else None
         if ban == "target" and not policy.classify.targets:
-            yield layered.diagnostic(
+            yield merged.diagnostic(
                 "reference/no-targets",
                 "`ban: target` is about a call's targets, and no call of this policy has any",
-                layered.span_of((*path, "ban")),
+                merged.span_of((*path, "ban")),
                 hint="name the arguments that hold them: `classify: {targets: [path, paths]}`",
             )
-        if ban == "class" and not policy.classify.classes and not layered.broken_names("classes"):
-            yield layered.diagnostic(
+        if ban == "class" and not policy.classify.classes and not merged.broken_names("classes"):
+            yield merged.diagnostic(
                 "reference/idle",
                 "`ban: class` is about a call's class, and no call of this policy has one",
-                layered.span_of((*path, "ban")),
+                merged.span_of((*path, "ban")),
                 hint="define classes in `classify.classes`, or inherit them: `extends: [core]`",
             )
 

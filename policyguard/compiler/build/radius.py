@@ -49,32 +49,32 @@ def build_radius_entries(policy: Policy, expressions: Expressions) -> tuple[Radi
     )
 
 
-def check_radius(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def check_radius(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """A radius that could never refuse a call, or never shrink."""
-    if not policy.radius or not layered.is_complete:
+    if not policy.radius or not merged.is_complete:
         return
-    if not policy.classify.targets and not layered.broken_names("classify"):
-        yield layered.diagnostic(
+    if not policy.classify.targets and not merged.broken_names("classify"):
+        yield merged.diagnostic(
             "reference/no-targets",
             "`radius` counts a call's targets, and no call of this policy has any",
-            layered.span_of(("radius",), key=True),
+            merged.span_of(("radius",), key=True),
             hint="name the arguments that hold them: `classify: {targets: [path, paths]}`",
         )
     last = next((place for place, one in enumerate(policy.radius) if one.when is None), None)
     if last is not None and last + 1 < len(policy.radius):
-        yield layered.diagnostic(
+        yield merged.diagnostic(
             "reference/idle",
             "the schedule before this one has no `when`: it is for every call that comes to it",
-            layered.span_of(("radius", last + 1)),
+            merged.span_of(("radius", last + 1)),
             hint="put the one without `when` last",
         )
     for number, entry in enumerate(policy.radius):
         if _shrink_after(entry, policy) is None:
             path: Path = ("radius", number)
-            yield layered.diagnostic(
+            yield merged.diagnostic(
                 "reference/never-shrinks",
                 "nothing says after how many failures this radius shrinks",
-                layered.span_of(path if layered.has(path) else ("radius",)),
+                merged.span_of(path if merged.has(path) else ("radius",)),
                 hint="give `shrink_after`, or a `learn` section: its `corroborate` is the default",
             )
 

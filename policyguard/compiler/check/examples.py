@@ -21,7 +21,7 @@ from policyguard.model.policy import Policy, Rule
 
 
 def run_examples(
-    policy: Policy, layered: MergedPolicy, evaluator: Evaluator
+    policy: Policy, merged: MergedPolicy, evaluator: Evaluator
 ) -> Iterator[Diagnostic]:
     """Try every rule on its own examples; yield one error for each that fails.
 
@@ -36,14 +36,14 @@ def run_examples(
             for number, example in enumerate(examples):
                 matched, why = _match_example(policy, rule, example, evaluator)
                 if matched is not wanted:
-                    span = layered.span_of(("rules", rule.id, "examples", kind, number))
+                    span = merged.span_of(("rules", rule.id, "examples", kind, number))
                     yield Diagnostic(
                         code=f"example/{'no-match' if wanted else 'match'}",
                         severity="error",
                         message=_failure_message(rule, example, matched=matched),
                         span=span,
                         help=why or None,
-                        lines=layered.lines(span),
+                        lines=merged.lines(span),
                     )
 
 

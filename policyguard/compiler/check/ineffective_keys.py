@@ -13,11 +13,11 @@ from policyguard.model.limits import RefusalsLimit
 from policyguard.model.policy import Policy
 
 
-def check_ineffective_keys(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def check_ineffective_keys(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """What is given beside keys that leave it without effect."""
     for path, message, hint in _find_ineffective_keys(policy):
-        yield layered.diagnostic(
-            "reference/idle", message, layered.span_of(path, key=True), hint=hint
+        yield merged.diagnostic(
+            "reference/idle", message, merged.span_of(path, key=True), hint=hint
         )
 
 

@@ -89,26 +89,26 @@ def collect_message_fields(policy: Policy) -> frozenset[str]:
     )
 
 
-def check_placeholders(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def check_placeholders(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """What is wrong with the placeholders of all messages."""
     from policyguard.engines.yaml_tree import ScalarNode  # a policy that is known has no tree
 
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         for entry in entries:
             for field in ("message", "instead"):
-                node = layered.node((section, entry.id, field))
+                node = merged.node((section, entry.id, field))
                 text = getattr(entry, field)
                 if text is not None and isinstance(node, ScalarNode):
-                    yield from _check_message(node, parse_message(text), section, policy, layered)
+                    yield from _check_message(node, parse_message(text), section, policy, merged)
 
 
 def _check_message(
-    node: ScalarNode, message: ParsedMessage, section: str, policy: Policy, layered: MergedPolicy
+    node: ScalarNode, message: ParsedMessage, section: str, policy: Policy, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
     for place in message.stray_braces:
         span = node.subspan(place, place + 1)
         brace = node.text[place]
-        yield layered.diagnostic(
+        yield merged.diagnostic(
             "reference/placeholder",
             f"`{brace}` belongs to no placeholder",
             span,
@@ -119,10 +119,10 @@ def _check_message(
         if section == "rules" and placeholder.name in _LIMIT_FIELDS:
             text = f"`{{{placeholder.name}}}` is always absent in the message of a rule"
             severity: Severity = "warning"
-            yield layered.diagnostic("reference/placeholder", text, span, severity=severity)
+            yield merged.diagnostic("reference/placeholder", text, span, severity=severity)
         elif found := _explain_unknown(placeholder.name, policy):
             text, hint = found
-            yield layered.diagnostic("reference/placeholder", text, span, hint=hint)
+            yield merged.diagnostic("reference/placeholder", text, span, hint=hint)
 
 
 def _explain_unknown(name: str, policy: Policy) -> tuple[str, str | None] | None:

@@ -30,24 +30,24 @@ _LIMIT_KINDS = (
 )
 
 
-def check_references(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def check_references(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Everything that a merged policy says of itself and that does not hold."""
-    yield from _check_classes(policy, layered)
-    yield from _check_signatures(policy, layered)
-    yield from _check_ambiguous_globs(policy, layered)
-    yield from check_unreachable_limits(policy, layered)
-    yield from check_learning(policy, layered)
-    yield from check_radius(policy, layered)
-    yield from check_tags(policy, layered)
-    yield from _check_redact_patterns(policy, layered)
-    yield from _check_lists(policy, layered)
-    yield from check_examples(policy, layered)
+    yield from _check_classes(policy, merged)
+    yield from _check_signatures(policy, merged)
+    yield from _check_ambiguous_globs(policy, merged)
+    yield from check_unreachable_limits(policy, merged)
+    yield from check_learning(policy, merged)
+    yield from check_radius(policy, merged)
+    yield from check_tags(policy, merged)
+    yield from _check_redact_patterns(policy, merged)
+    yield from _check_lists(policy, merged)
+    yield from check_examples(policy, merged)
 
 
-def _check_classes(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    if not layered.is_complete:
+def _check_classes(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    if not merged.is_complete:
         return
-    known = {entry.class_ for entry in policy.classify.classes} | layered.broken_names("classes")
+    known = {entry.class_ for entry in policy.classify.classes} | merged.broken_names("classes")
     for path, name in _class_references(policy):
         if not any(map(compile_glob(name), known)):
             message = f"no call is ever of the class {quote_text(name)}"
@@ -55,8 +55,8 @@ def _check_classes(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic
             if hint is None and not known:
                 hint = "classes are defined in `classify.classes`, or inherited: `extends: [core]`"
             key = path[:2] == ("limits", "classes")
-            yield layered.diagnostic(
-                "reference/unknown-class", message, layered.span_of(path, key=key), hint=hint
+            yield merged.diagnostic(
+                "reference/unknown-class", message, merged.span_of(path, key=key), hint=hint
             )
 
 
@@ -85,38 +85,38 @@ def _selector_items(entry: SelectiveEntry, path: Path) -> Iterator[tuple[Path, s
         yield from (((*inner, place), name) for place, name in enumerate(selector.items))
 
 
-def _check_signatures(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    known = {signature.id for signature in policy.signatures} | layered.broken_names("signatures")
-    for span, wanted in _signature_references(policy, layered):
-        if wanted not in known and layered.is_complete:
+def _check_signatures(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    known = {signature.id for signature in policy.signatures} | merged.broken_names("signatures")
+    for span, wanted in _signature_references(policy, merged):
+        if wanted not in known and merged.is_complete:
             message = f"no signature has the id {quote_text(wanted)}"
             hint = did_you_mean(wanted, known)
-            yield layered.diagnostic("reference/unknown-signature", message, span, hint=hint)
+            yield merged.diagnostic("reference/unknown-signature", message, span, hint=hint)
 
 
-def _signature_references(policy: Policy, layered: MergedPolicy) -> Iterator[tuple[Span, str]]:
+def _signature_references(policy: Policy, merged: MergedPolicy) -> Iterator[tuple[Span, str]]:
     """Every place where a signature is named."""
     for level, limits in policy.limits.items():
         failures = limits.failures
         if isinstance(failures, FailuresLimit) and failures.signature is not None:
-            yield layered.span_of((*level_path(level), "failures", "signature")), failures.signature
+            yield merged.span_of((*level_path(level), "failures", "signature")), failures.signature
     for learn, path in learn_sections(policy):
         for name in learn.parameters or ():
-            yield layered.span_of((*path, "parameters", name), key=True), name
+            yield merged.span_of((*path, "parameters", name), key=True), name
 
 
-def _check_redact_patterns(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def _check_redact_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Patterns that are to be blotted out of the journal, and do not exist."""
-    known = set(policy.patterns) | layered.broken_names("patterns")
+    known = set(policy.patterns) | merged.broken_names("patterns")
     for place, name in enumerate(policy.journal.redact):
-        if layered.is_complete and not any(map(compile_glob(name), known)):
-            span = layered.span_of(("journal", "redact", place))
+        if merged.is_complete and not any(map(compile_glob(name), known)):
+            span = merged.span_of(("journal", "redact", place))
             message = f"no pattern is named {quote_text(name)}"
             hint = did_you_mean(name, known)
-            yield layered.diagnostic("reference/unknown-pattern", message, span, hint=hint)
+            yield merged.diagnostic("reference/unknown-pattern", message, span, hint=hint)
 
 
-def _check_ambiguous_globs(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def _check_ambiguous_globs(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Globs of `limits.tools` of which none is more specific, though one tool can match both."""
     levels = [
         (level.partition(":")[2], limits)
@@ -133,25 +133,25 @@ def _check_ambiguous_globs(policy: Policy, layered: MergedPolicy) -> Iterator[Di
             and globs_overlap(one, other)
         ):
             message = f"a tool can match `{one}` and `{other}`, and neither is more specific"
-            span = layered.span_of(("limits", "tools", other), key=True)
+            span = merged.span_of(("limits", "tools", other), key=True)
             kinds = ", ".join(f"`{kind}`" for kind in shared)
             hint = f"both give {kinds}; make one of them longer before its first `*`"
-            yield layered.diagnostic("reference/tie", message, span, hint=hint)
+            yield merged.diagnostic("reference/tie", message, span, hint=hint)
 
 
 def _has_kind(level: LimitLevel, kind: str) -> bool:
     return getattr(level, kind) is not None
 
 
-def _check_lists(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def _check_lists(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Lists of numbers and text together: half of such a list can never be equal to anything."""
     for name, items in policy.lists.items():
         odd = _first_non_text(items)
         if odd is not None:
             message = f"the list `{name}` has text as well as other values"
-            span = layered.span_of(("lists", name, odd))
+            span = merged.span_of(("lists", name, odd))
             hint = f'if it is text, quote it: `"{items[odd]}"`'
-            yield layered.diagnostic("reference/mixed-list", message, span, hint=hint)
+            yield merged.diagnostic("reference/mixed-list", message, span, hint=hint)
 
 
 def _first_non_text(items: Iterable[Value]) -> int | None:

@@ -35,28 +35,28 @@ _SESSION_FIELDS = (
 """The fields of `session` that an example may assume (POLICY_LANGUAGE §5)."""
 
 
-def check_tags(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def check_tags(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Defaults and values of tags that are not of their type, or not allowed by it."""
     for name, tag in policy.tags.items():
         path: Path = ("tags", name)
         for place, value in enumerate(tag.one_of):
             if tag_types.convert_tag(value, tag) is None:
                 message = f"{quote_text(str(value))} is not of the type {tag.type}"
-                span = layered.span_of((*path, "one_of", place))
-                yield layered.diagnostic(
+                span = merged.span_of((*path, "one_of", place))
+                yield merged.diagnostic(
                     "reference/tag", message, span, hint=_type_hint(value, tag)
                 )
         default = tag.default
         if default is None:
             continue
-        span = layered.span_of((*path, "default"))
+        span = merged.span_of((*path, "default"))
         if tag_types.convert_tag(default, tag) is None:
             message = f"the default of `{name}` is not of the type {tag.type}"
-            yield layered.diagnostic("reference/tag", message, span, hint=_type_hint(default, tag))
+            yield merged.diagnostic("reference/tag", message, span, hint=_type_hint(default, tag))
         elif tag_types.convert_allowed_tag(default, tag) is None:
             message = f"the default of `{name}` is not in `one_of`"
             hint = did_you_mean(str(default), map(str, tag.one_of))
-            yield layered.diagnostic("reference/tag", message, span, hint=hint)
+            yield merged.diagnostic("reference/tag", message, span, hint=hint)
 
 
 def _type_hint(value: Any, tag: Tag) -> str | None:
@@ -67,7 +67,7 @@ def _type_hint(value: Any, tag: Tag) -> str | None:
     return f"write `{trap.replacement}`" if trap is not None and fits else None
 
 
-def check_examples(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def check_examples(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Tags, fields of the session and times in examples that there cannot be."""
     for rule in policy.rules:
         for kind, examples in (
@@ -76,37 +76,37 @@ def check_examples(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic
         ):
             for place, example in enumerate(examples):
                 path: Path = ("rules", rule.id, "examples", kind, place)
-                yield from _check_example(example, path, policy, layered)
+                yield from _check_example(example, path, policy, merged)
 
 
 def _check_example(
-    example: Example, path: Path, policy: Policy, layered: MergedPolicy
+    example: Example, path: Path, policy: Policy, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
-    lost = layered.broken_names("tags")
+    lost = merged.broken_names("tags")
     for name, value in example.tags.items():
         tag = policy.tags.get(name)
-        if tag is None and name not in lost and layered.is_complete:
-            yield _unknown_name("tag", name, policy.tags, (*path, "tags", name), layered)
+        if tag is None and name not in lost and merged.is_complete:
+            yield _unknown_name("tag", name, policy.tags, (*path, "tags", name), merged)
         elif tag is not None and tag_types.convert_tag(value, tag) is None:
             message = f"the tag {quote_text(name)} is of the type {tag.type}"
-            span = layered.span_of((*path, "tags", name))
-            yield layered.diagnostic("reference/tag", message, span, hint=_type_hint(value, tag))
+            span = merged.span_of((*path, "tags", name))
+            yield merged.diagnostic("reference/tag", message, span, hint=_type_hint(value, tag))
     for name in example.session:
         if name not in _SESSION_FIELDS:
             yield _unknown_name(
-                "field of `session`", name, _SESSION_FIELDS, (*path, "session", name), layered
+                "field of `session`", name, _SESSION_FIELDS, (*path, "session", name), merged
             )
     if example.at is not None and not _is_time(example.at):
-        span = layered.span_of((*path, "at"))
-        yield layered.diagnostic("scalar/time", f"there is no time {quote_text(example.at)}", span)
+        span = merged.span_of((*path, "at"))
+        yield merged.diagnostic("scalar/time", f"there is no time {quote_text(example.at)}", span)
 
 
 def _unknown_name(
-    kind: str, name: str, known: Iterable[str], path: Path, layered: MergedPolicy
+    kind: str, name: str, known: Iterable[str], path: Path, merged: MergedPolicy
 ) -> Diagnostic:
-    span = layered.span_of(path, key=True)
+    span = merged.span_of(path, key=True)
     message = f"there is no {kind} {quote_text(name)}"
-    return layered.diagnostic(
+    return merged.diagnostic(
         "reference/unknown-tag" if kind == "tag" else "reference/unknown-field",
         message,
         span,

@@ -27,26 +27,26 @@ _SECTIONS = ("rules", "budgets", "result_rules")
 
 
 def check_tool_names(
-    policy: Policy, layered: MergedPolicy, tools: ToolCatalog
+    policy: Policy, merged: MergedPolicy, tools: ToolCatalog
 ) -> Iterator[Diagnostic]:
     """Names that mean nothing, in the files that the tools are known to."""
-    for found in _tool_references(layered):
+    for found in _tool_references(merged):
         if found.source.file in tools.policy_files:
             yield from _check_name(found, tools)
     for rule in policy.rules:
         for kind in ("match", "no_match"):
             for number, example in enumerate(getattr(rule.examples, kind)):
                 path = ("rules", rule.id, "examples", kind, number)
-                if layered.origin(path) in tools.policy_files:
-                    yield from _check_example(example, path, layered, tools)
+                if merged.origin(path) in tools.policy_files:
+                    yield from _check_example(example, path, merged, tools)
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         for entry in entries:
-            yield from _check_messages((section, entry.id), layered, tools)
+            yield from _check_messages((section, entry.id), merged, tools)
 
 
-def _tool_references(layered: MergedPolicy) -> Iterator[ScalarNode]:
+def _tool_references(merged: MergedPolicy) -> Iterator[ScalarNode]:
     """Every place where a tool is named, or a glob for tools."""
-    tree = layered.tree
+    tree = merged.tree
     around: list[Node | None] = []
     for section in _SECTIONS:
         around += _child_values(tree.get(section))
@@ -82,10 +82,10 @@ def _check_name(node: ScalarNode, tools: ToolCatalog) -> Iterator[Diagnostic]:
 
 
 def _check_example(
-    example: Example, path: Path, layered: MergedPolicy, tools: ToolCatalog
+    example: Example, path: Path, merged: MergedPolicy, tools: ToolCatalog
 ) -> Iterator[Diagnostic]:
-    path = path if layered.has((*path, example.tool)) else (*path, "call")
-    called = layered.node(path)
+    path = path if merged.has((*path, example.tool)) else (*path, "call")
+    called = merged.node(path)
     if not isinstance(called, MappingNode) or example.tool not in called:
         return
     if example.tool not in tools.name_type.members:
@@ -101,22 +101,22 @@ def _check_example(
                 yield _unknown_name("argument", key.text, taken.fields, key, owner)
 
 
-def _check_messages(path: Path, layered: MergedPolicy, tools: ToolCatalog) -> Iterator[Diagnostic]:
+def _check_messages(path: Path, merged: MergedPolicy, tools: ToolCatalog) -> Iterator[Diagnostic]:
     """Placeholders for arguments that none of the tools has."""
     for field in ("message", "instead"):
-        node = layered.node((*path, field))
+        node = merged.node((*path, field))
         if not isinstance(node, ScalarNode) or node.source.file not in tools.policy_files:
             continue
         for placeholder in parse_message(node.text).placeholders:
             root, _, name = placeholder.name.partition("call.args.")
-            taken = tools.arguments_at(path, layered)
+            taken = tools.arguments_at(path, merged)
             argument = name.partition(".")[0]
             if root or not name or not isinstance(taken, RecordType) or argument in taken.fields:
                 continue
             span = node.subspan(placeholder.start, placeholder.end)
             message = f"no tool that this is about has the argument {quote_text(argument)}"
             hint = did_you_mean(argument, taken.fields)
-            yield layered.diagnostic("reference/unknown-argument", message, span, hint=hint)
+            yield merged.diagnostic("reference/unknown-argument", message, span, hint=hint)
 
 
 def _unknown_name(

@@ -69,18 +69,18 @@ class ToolCatalog:
         ]
         return union_arguments(found) if found else ANY_ARGUMENTS
 
-    def arguments_at(self, path: Path, layered: MergedPolicy) -> Type:
+    def arguments_at(self, path: Path, merged: MergedPolicy) -> Type:
         """The type of `call.args` in an expression, or a message, of the merged policy."""
-        return self.arguments_of(_selected_tools(path, layered))
+        return self.arguments_of(_selected_tools(path, merged))
 
     def refine_declarations(
-        self, path: Path, layered: MergedPolicy, declarations: Declarations
+        self, path: Path, merged: MergedPolicy, declarations: Declarations
     ) -> Declarations:
         """What an expression at `path` may name, where these tools are known."""
         call = declarations.variables.get("call")
-        if not isinstance(call, RecordType) or layered.origin(path) not in self.policy_files:
+        if not isinstance(call, RecordType) or merged.origin(path) not in self.policy_files:
             return declarations
-        fields = {**call.fields, "tool": self.name_type, "args": self.arguments_at(path, layered)}
+        fields = {**call.fields, "tool": self.name_type, "args": self.arguments_at(path, merged)}
         functions = [
             msgspec.structs.replace(one, parameters=(self.name_type,))
             if one.name == "count"
@@ -91,9 +91,9 @@ class ToolCatalog:
         return Declarations({**declarations.variables, "call": typed}, functions)
 
 
-def read_tools(layered: MergedPolicy) -> tuple[ToolCatalog | None, list[Diagnostic]]:
+def read_tools(merged: MergedPolicy) -> tuple[ToolCatalog | None, list[Diagnostic]]:
     """The tools that a policy's `schemas` describe; None where it has none, or they are broken."""
-    named = layered.tree.get("schemas")
+    named = merged.tree.get("schemas")
     if not isinstance(named, ScalarNode):
         return None, []
     found = read_sibling_file(named)
@@ -110,7 +110,7 @@ def read_tools(layered: MergedPolicy) -> tuple[ToolCatalog | None, list[Diagnost
         wrong.append(
             source.diagnostic("tools/form", "there is no tool in this file", _first_line_span(root))
         )
-    order = list(layered.sources)
+    order = list(merged.sources)
     files = frozenset(order[order.index(named.source.file) :])
     return (None if wrong else ToolCatalog(types, files, file)), wrong
 
@@ -175,11 +175,11 @@ def _add_tool(tool: MappingNode, types: dict[str, Type], wrong: list[Diagnostic]
     types[name.text] = taken
 
 
-def _selected_tools(path: Path, layered: MergedPolicy) -> list[str]:
+def _selected_tools(path: Path, merged: MergedPolicy) -> list[str]:
     """The globs of the tools that the entry around a value is about; none where it is open."""
     if path[:2] == ("limits", "tools") and len(path) > 2:
         return [str(path[2])]
-    node: Node | None = layered.tree
+    node: Node | None = merged.tree
     found: list[str] = []
     for step in path:
         node = get_child(node, step) if node is not None else None

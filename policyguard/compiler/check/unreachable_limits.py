@@ -11,18 +11,18 @@ from policyguard.model.limits import CycleLimit, LimitLevel, PollingLimit, Repea
 from policyguard.model.policy import Policy
 
 
-def check_unreachable_limits(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
+def check_unreachable_limits(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Limits that can never refuse a call, and windows that are larger than the engine's."""
     most = policy.bounds.window_entries
     for level, limits in policy.limits.items():
         path = level_path(level)
-        yield from _check_repeat(limits, path, most, layered)
-        yield from _check_cycle(limits, path, most, layered)
+        yield from _check_repeat(limits, path, most, merged)
+        yield from _check_cycle(limits, path, most, merged)
         if isinstance(limits.polling, PollingLimit) and isinstance(limits.repeat, RepeatLimit):
             message = "`repeat` has no effect here, since `polling` takes its place"
             hint = "write `repeat: none`, or take it out"
-            span = layered.span_of((*path, "repeat"), key=True)
-            yield layered.diagnostic(
+            span = merged.span_of((*path, "repeat"), key=True)
+            yield merged.diagnostic(
                 "reference/shadowed", message, span, hint=hint, severity="warning"
             )
 
@@ -34,7 +34,7 @@ def level_path(level: str) -> Path:
 
 
 def _check_repeat(
-    limits: LimitLevel, path: Path, max_entries: int, layered: MergedPolicy
+    limits: LimitLevel, path: Path, max_entries: int, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
     repeat = limits.repeat
     if not isinstance(repeat, RepeatLimit):
@@ -43,23 +43,23 @@ def _check_repeat(
     if window > max_entries:
         message = f"a window of {window:,} is more than `bounds.window_entries`, {max_entries:,}"
         hint = "raise it in `bounds`, or write `window: all`"
-        span = layered.span_of((*path, "repeat", "window"))
-        yield layered.diagnostic("reference/bounds", message, span, hint=hint)
+        span = merged.span_of((*path, "repeat", "window"))
+        yield merged.diagnostic("reference/bounds", message, span, hint=hint)
     if repeat.max > window:
         message = f"{repeat.max:,} same calls never stand in a window of {window:,}"
         hint = f"give a `window` of at least {repeat.max:,}"
         if repeat.max > max_entries:
             hint += ", and raise `bounds.window_entries`"
-        span = layered.span_of((*path, "repeat", "max"))
-        yield layered.diagnostic("reference/unreachable", message, span, hint=hint)
+        span = merged.span_of((*path, "repeat", "max"))
+        yield merged.diagnostic("reference/unreachable", message, span, hint=hint)
 
 
 def _check_cycle(
-    limits: LimitLevel, path: Path, max_entries: int, layered: MergedPolicy
+    limits: LimitLevel, path: Path, max_entries: int, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
     cycle = limits.cycle
     if isinstance(cycle, CycleLimit) and cycle.longest * cycle.max > max_entries:
         rounds = f"{cycle.max:,} rounds of {cycle.longest:,} calls"
         message = f"{rounds} are more than `bounds.window_entries`, {max_entries:,}"
-        span = layered.span_of((*path, "cycle", "max"))
-        yield layered.diagnostic("reference/bounds", message, span, hint="raise it in `bounds`")
+        span = merged.span_of((*path, "cycle", "max"))
+        yield merged.diagnostic("reference/bounds", message, span, hint="raise it in `bounds`")

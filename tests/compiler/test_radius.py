@@ -76,5 +76,5 @@ def test_failures_count_as_they_do_in_learning(
 def test_before_its_step_progress_is_not_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(language_version, "STEP", 1)
+    monkeypatch.setattr(language_version, "SUPPORTED_STEP", 1)
     assert codes(tmp_path, RULE.replace("WORD", "plateau")) == ["cel/not-alive 3:28"]

@@ -94,7 +94,7 @@ def objects(draw: Any, shape: schema.Subschema, depth: int) -> dict[str, Any]:
 def every_step():
     """As if all of the language were alive."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language_version, "STEP", 4)
+        patch.setattr(language_version, "SUPPORTED_STEP", 4)
         yield
 
 

@@ -196,7 +196,7 @@ def _session_type(tags: Type) -> Type:
 
 
 def _progress_field() -> dict[str, Type]:
-    if int(language_version.NAME_STEPS["session.progress"]) > language_version.STEP:
+    if int(language_version.NAME_STEPS["session.progress"]) > language_version.SUPPORTED_STEP:
         return {}
     return {"progress": enum_of("progress", frozenset(get_args(ProgressStatus)))}
 

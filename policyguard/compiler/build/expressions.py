@@ -209,7 +209,7 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
     for budget in policy.budgets:
         if budget.when is not None:
             # A place, or time, is taken when the call begins.
-            begins = budget.at_once is not None or budget.time is not None
+            begins = budget.concurrent is not None or budget.time is not None
             declarations = before if begins else after
             yield ExpressionSpec(("budgets", budget.id, "when"), budget.when, declarations, BOOL)
         if budget.sum is not None:
@@ -256,7 +256,7 @@ def _outcome_hint(problem: Problem, place: ExpressionSpec) -> str | None:
     if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
         early = f"`{place.path[0]}` is"
         if place.path[0] == "budgets":
-            early = "`per`, and `when` beside `at_once` or `time`, are"
+            early = "`per`, and `when` beside `concurrent` or `time`, are"
         return f"{early} read before the call, when it has no outcome yet"
     return None
 
@@ -266,7 +266,10 @@ def _unsupported_message(problem: Problem) -> str:
     if problem.code not in ("undeclared-reference", "unknown-field", "not-available"):
         return ""
     for name, step in language_version.NAME_STEPS.items():
-        if int(step) > language_version.STEP and f"`{name.rpartition('.')[2]}`" in problem.message:
+        if (
+            int(step) > language_version.SUPPORTED_STEP
+            and f"`{name.rpartition('.')[2]}`" in problem.message
+        ):
             return f"`{name}` is part of the language but not alive in this version (step {step})"
     return ""
 

@@ -247,7 +247,7 @@ class PlanBuilder:
         path: Path = ("budgets", entry.id)
         kind, limit = next(
             (kind, getattr(entry, kind))
-            for kind in ("calls", "tokens", "cost", "time", "at_once", "sum")
+            for kind in ("calls", "tokens", "cost", "time", "concurrent", "sum")
             if getattr(entry, kind) is not None
         )
         if kind == "sum":

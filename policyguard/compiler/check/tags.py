@@ -43,9 +43,7 @@ def check_tags(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
             if tag_types.convert_tag(value, tag) is None:
                 message = f"{quote_text(str(value))} is not of the type {tag.type}"
                 span = merged.span_of((*path, "one_of", place))
-                yield merged.diagnostic(
-                    "reference/tag", message, span, hint=_type_hint(value, tag)
-                )
+                yield merged.diagnostic("reference/tag", message, span, hint=_type_hint(value, tag))
         default = tag.default
         if default is None:
             continue

@@ -1,7 +1,7 @@
-"""The merged tree as a typed policy: defaults filled in, short forms written out.
+"""Build the typed policy from the merged tree: fill in defaults, expand short forms.
 
-Whatever is not given has the schema's `default`; no default stands here but those that depend on
-something else (`on_error` on the rule's effect).
+Defaults come from the schema, except those that depend on other values (`on_error` on the rule's
+effect).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _METADATA = ("owner", "severity", "docs", "labels", "reason", "mode", "locked")
 
 
 def build_typed_policy(tree: MappingNode, params: dict[str, Value], digest: str) -> Policy:
-    """Build the policy from a tree that the schema has nothing against, and its params' values."""
+    """Build the policy from a valid tree and the values of its params."""
     policy = _normalize(to_plain(tree), schema.document(), fill=True)
     for key in ("policyguard", "extends", "disable"):
         policy.pop(key, None)
@@ -80,7 +80,7 @@ def _defaults(value: dict[str, Any], shape: schema.Subschema) -> dict[str, Any]:
 
 
 def _normalize_scalar(value: Any, reads: str) -> Any:
-    """A value in the one form that the model has for it."""
+    """Return a value in the form of the model."""
     match reads:
         case "duration":
             return scalars.parse_duration(value)

@@ -43,7 +43,7 @@ def check(subject: LintContext) -> Iterator[Finding]:
 
 def _ends(budget: Budget, level: str) -> bool:
     """Whether a budget refuses the calls of a level of limits at some time."""
-    if budget.effect < Effect.ASK or budget.within is not None or budget.at_once is not None:
+    if budget.effect < Effect.ASK or budget.within is not None or budget.concurrent is not None:
         return False
     if budget.when is not None or budget.agents is not None or budget.mode == "observe":
         return False

@@ -28,7 +28,7 @@ from policyguard.model.limits import Budget, LimitLevel, PollingLimit
 
 _STEPS = {"advise_at": Effect.ADVISE, "ask_at": Effect.ASK, "halt_at": Effect.HALT}
 _LIMITS = ("repeat", "cycle", "no_progress", "failures", "refusals", "outage", "polling")
-_BUDGETS = ("calls", "tokens", "cost", "time", "at_once", "max")
+_BUDGETS = ("calls", "tokens", "cost", "time", "concurrent", "max")
 
 
 class _Ladder(NamedTuple):

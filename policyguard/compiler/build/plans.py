@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from policyguard.compiler.build.expressions import Expressions, Path, reads_field
+from policyguard.compiler.build.message_parsing import parse_message
 from policyguard.compiler.build.redact_patterns import build_redactor
 from policyguard.compiler.build.selectors import (
     compile_class_matcher,
@@ -15,7 +16,6 @@ from policyguard.compiler.build.selectors import (
     compile_selector,
     literal_prefix_length,
 )
-from policyguard.compiler.check.placeholders import parse_message
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.approvals import ApprovalRequirement as Approval
 from policyguard.evaluator.attempt import Attempt

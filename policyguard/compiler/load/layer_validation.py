@@ -130,7 +130,8 @@ def replace_deprecated(root: Node) -> tuple[Node, list[Diagnostic]]:
     for path, key, shape in _iter_keys(root, schema.document(), ()):
         if not shape.get("deprecated"):
             continue
-        hint, edits = shape.get("x-hint"), ()
+        hint = shape.get("x-hint")
+        edits: tuple[Edit, ...] = ()
         parent, _ = descend(root, path[:-1])
         name = shape.get("x-renamed")
         if name is not None:

@@ -12,8 +12,10 @@ def apply_list_edits(
     """Return the inherited list with a layer's edits; None if there is none."""
     if not isinstance(inherited, SequenceNode):
         message = f"there is no inherited list `{name.text}` to change"
-        code, hint = "reference/unknown-list", "list its items: `[…]`"
-        return None, [name.source.diagnostic(code, message, name.span, hint=hint)]
+        found = name.source.diagnostic(
+            "reference/unknown-list", message, name.span, hint="list its items: `[…]`"
+        )
+        return None, [found]
     diagnostics: list[Diagnostic] = []
     items = list(inherited.items)
     for item in _edit_items(edits, "remove"):

@@ -54,28 +54,28 @@ def build_typed_policy(tree: MappingNode, params: dict[str, Value], digest: str)
 def _normalize(value: Any, around: schema.Subschema, *, fill: bool) -> Any:
     shape = schema.resolve_for(around, value)
     fill = fill and shape.get("x-defaults", True)
-    found: Any = value
+    normal: Any = value
     if isinstance(value, dict):
-        found = {
-            key: _normalize(below, schema.child_schema(shape, key), fill=fill)
-            for key, below in value.items()
+        normal = {
+            key: _normalize(child, schema.child_schema(shape, key), fill=fill)
+            for key, child in value.items()
         }
         if fill:
-            found |= _defaults(value, shape)
+            normal |= _defaults(value, shape)
     elif isinstance(value, list):
-        found = [
-            _normalize(item, schema.child_schema(shape, place), fill=fill)
-            for place, item in enumerate(value)
+        normal = [
+            _normalize(item, schema.child_schema(shape, index), fill=fill)
+            for index, item in enumerate(value)
         ]
-    return _normalize_scalar(found, shape.get("x-scalar", ""))
+    return _normalize_scalar(normal, shape.get("x-scalar", ""))
 
 
 def _defaults(value: dict[str, Any], shape: schema.Subschema) -> dict[str, Any]:
     filled = {}
-    for key, below in shape.get("properties", {}).items():
-        resolved = schema.resolve_ref(below)
+    for key, child in shape.get("properties", {}).items():
+        resolved = schema.resolve_ref(child)
         if key not in value and "default" in resolved:
-            filled[key] = _normalize(resolved["default"], below, fill=True)
+            filled[key] = _normalize(resolved["default"], child, fill=True)
     return filled
 
 

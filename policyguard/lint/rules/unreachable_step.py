@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding

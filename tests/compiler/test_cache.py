@@ -393,7 +393,7 @@ def test_another_compiler_compiles_anew(
     small: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     compile_policy(small, environ={})
-    monkeypatch.setattr(cache, "_maker", lambda *rooms: b"another")
+    monkeypatch.setattr(cache, "_compiler_digest", lambda *packages: b"another")
     compile_policy(small, environ={})
     assert compiled.times == 2
     assert len(list(folder.iterdir())) == 2

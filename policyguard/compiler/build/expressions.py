@@ -6,7 +6,7 @@ in one does not hide errors in others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +34,10 @@ from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
 
 if TYPE_CHECKING:
-    from policyguard.compiler.check.tool_schemas import ToolCatalog
     from policyguard.compiler.merge.layers import MergedPolicy
 
 Path = tuple[str | int, ...]
+Refine = Callable[[Path, Declarations], Declarations]
 
 _ALWAYS_TRUE = ("true", Constant(TextSpan(0, 4), True))
 
@@ -132,12 +132,12 @@ class Expressions:
 
 
 def compile_expressions(
-    policy: Policy, merged: MergedPolicy, tools: ToolCatalog | None = None
+    policy: Policy, merged: MergedPolicy, refine: Refine | None = None
 ) -> tuple[Expressions, list[Diagnostic]]:
     """Compile every expression of a policy, and collect all errors and warnings.
 
-    `tools` reveal more errors, but the programs do not rely on them: at run time the arguments are
-    whatever the model wrote.
+    `refine` narrows the declarations at a path to reveal more errors. The programs do not rely on
+    it: at run time the arguments are whatever the model wrote.
     """
     programs: dict[Path, Program] = {}
     found: list[Diagnostic] = []
@@ -146,10 +146,8 @@ def compile_expressions(
         program, problems = _compile(spec, spec.declarations)
         if program is not None:
             programs[spec.path] = program
-        if tools is not None:
-            _, more = _compile(
-                spec, tools.refine_declarations(spec.path, merged, spec.declarations)
-            )
+        if refine is not None:
+            _, more = _compile(spec, refine(spec.path, spec.declarations))
             problems = tuple(dict.fromkeys((*problems, *more)))
         found += [_to_diagnostic(problem, spec, merged) for problem in problems]
     return Expressions(programs, environment.before_call), found

@@ -71,7 +71,7 @@ class ToolCatalog:
         return self.arguments_of(_selected_tools(path, merged))
 
     def refine_declarations(
-        self, path: Path, merged: MergedPolicy, declarations: Declarations
+        self, merged: MergedPolicy, path: Path, declarations: Declarations
     ) -> Declarations:
         """Return the declarations for the expression at `path`, with the tools' types."""
         call = declarations.variables.get("call")

@@ -225,7 +225,7 @@ def test_a_pack_reads_nothing_outside_of_its_folder(tmp_path):
     file, core, nosy, again, nosi = ran.stdout.splitlines()
     assert file.startswith(str(archive))
     assert core.startswith("[] ")
-    assert "`../../core/limits.yaml` lies outside of the pack" in nosy
-    assert "`/etc/passwd` lies outside of the pack" in nosy
+    assert "`../../core/limits.yaml` is outside the pack" in nosy
+    assert "`/etc/passwd` is outside the pack" in nosy
     assert nosy == again
-    assert "no pack is named `nosi`" in nosi
+    assert "no pack named `nosi`" in nosi

@@ -99,7 +99,7 @@ def _selector_mismatches(rule: Rule, example: Example, class_: str) -> Iterator[
         ("agents", example.agent, "set an agent with `{call: …, agent: …}`"),
     ):
         if not compile_selector(getattr(rule, key))(name):
-            mismatch = f"does not match {quote_text(name)}" if name else f"needs more: {none}"
+            mismatch = f"does not match {quote_text(name)}" if name else f"cannot match: {none}"
             yield f"its `{key}` {mismatch}"
 
 

@@ -18,7 +18,7 @@ from policyguard.cel.syntax.parse import parse
 from policyguard.cel.syntax.tree import Logic, TextSpan
 from policyguard.compare.list_order import order_sensitive_lists
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.compiler.load import scalars
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.compiler.merge.params import default_value

@@ -24,7 +24,7 @@ _STRICTER_WHEN_SMALLER = frozenset(
         "tokens",
         "cost",
         "time",
-        "at_once",
+        "concurrent",
         "advise_at",
         "ask_at",
         "halt_at",

@@ -1,7 +1,7 @@
-"""Policy files → Evaluator. Slow and thorough, once: load, schema, references, types, build.
+"""Compile policy files to an evaluator: load, merge, check, build.
 
-`check` is the whole way. A policy that has gone it, and has not changed since, comes out of the
-`cache`; then none of what reads policies is even imported.
+`pipeline` runs all phases. An unchanged policy comes from the `cache`; then the modules that read
+policies are not even imported.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def compile_policy(
 ) -> CompiledPolicy:
     """Compile a policy: a pack's name, a file, or several (the last wins).
 
-    `environ` is where `params` find their variables, by default the process's environment. Without
-    `cache`, nothing that was compiled before is used, and nothing is kept in the user's cache
-    folder. Raises `PolicyError` with all diagnostics where one of them is an error.
+    `environ` provides the variables of `params`; by default the process's environment. Without
+    `cache`, the user's cache folder is neither read nor written. Raises `PolicyError` with all
+    diagnostics if any is an error.
     """
     names = _normalize_names(policy)
     variables = os.environ if environ is None else environ
@@ -41,7 +41,7 @@ def compile_policy(
         return cached
     compiled, diagnostics = check_policy(names, environ=variables)
     if compiled is None:
-        from policyguard.compiler.pipeline import policy_error  # all that reads policies
+        from policyguard.compiler.pipeline import policy_error  # slow import
 
         raise policy_error(diagnostics)
     if location is not None:
@@ -52,8 +52,8 @@ def compile_policy(
 def check_policy(
     policy: str | Path | Iterable[str | Path], *, environ: Mapping[str, str] | None = None
 ) -> tuple[CompiledPolicy | None, list[Diagnostic]]:
-    """Compile a policy, or say all that is wrong with it. Nothing comes out of the cache."""
-    from policyguard.compiler.pipeline import check_files  # all that reads policies
+    """Compile a policy without the cache, and return all diagnostics."""
+    from policyguard.compiler.pipeline import check_files  # slow import
 
     return check_files(_normalize_names(policy), os.environ if environ is None else environ)
 
@@ -61,8 +61,8 @@ def check_policy(
 def check_tree(
     root: Node, *, environ: Mapping[str, str] | None = None
 ) -> tuple[CompiledPolicy | None, list[Diagnostic]]:
-    """Compile a policy that stands in a file of something else, or say all that is wrong."""
-    from policyguard.compiler import pipeline  # all that reads policies
+    """Compile a policy embedded in another file, and return all diagnostics."""
+    from policyguard.compiler import pipeline  # slow import
 
     return pipeline.check_tree(root, os.environ if environ is None else environ)
 
@@ -75,7 +75,7 @@ def _normalize_names(policy: str | Path | Iterable[str | Path]) -> list[str | Pa
         names = [policy] if isinstance(policy, str) else list(policy)
     for name in names:
         if not isinstance(name, (str, Path)):
-            raise TypeError(f"a policy is named by a text or a path, not by {name!r:.40}")
+            raise TypeError(f"a policy must be a name or path, not {name!r:.40}")
     if not names:
-        raise ValueError("no policy is named: give the name of a pack (`core`) or of a file")
+        raise ValueError("no policy given; pass the name of a pack (`core`) or of a file")
     return names

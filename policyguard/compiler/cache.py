@@ -1,12 +1,12 @@
-"""Policies that have been compiled before, so that nothing is parsed and checked twice.
+"""Cache compiled policies, to avoid parsing and checking them again.
 
-What is kept is data: the merged, typed policy, the trees of its expressions, the warnings. The
-Python that judges calls is generated from it anew: who can write into the cache may change what a
-policy means, as who can write the policy may, and runs no code by it (`docs/threat-model.md`).
+The cache holds data only: the merged, typed policy, the trees of its expressions, the warnings.
+The Python code is generated again each time, so that write access to the cache can change what a
+policy means, like write access to the policy, but cannot run code (`docs/threat-model.md`).
 
-An entry's name is a digest of what is asked for, and of all that compiles: our own code, the
-libraries below it, Python. It holds as long as the files and variables that went into it say the
-same. Else, and where anything about it is wrong, the policy is compiled anew.
+An entry's name is a digest of the requested names and of the compiler: our code, the libraries,
+Python. An entry is valid as long as its files and variables are unchanged. Otherwise, and if
+anything is wrong with it, the policy is compiled again.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from policyguard.compiler.merge.layers import MergedPolicy
 
 _PACKAGES = ("cel", "compiler", "engines", "evaluator", "model")
-"""The folders of policyguard that, with the schemas, decide what becomes of a policy."""
+"""The packages that, with the schemas, determine the compiled policy."""
 _LIBRARIES = ("celpy", "jsonschema", "msgspec", "re2", "yaml")
 
 
 class CacheEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What was made, and what of."""
+    """A cached result, and its inputs."""
 
     inputs: Inputs
 
 
 class CachedPolicy(CacheEntry, frozen=True, array_like=True):
-    """A policy without errors; its expressions are known by their texts."""
+    """A policy without errors, and its parsed expressions by text."""
 
     policy: Policy
     expressions: dict[str, ParsedExpression]
@@ -56,14 +56,14 @@ E = TypeVar("E", bound=CacheEntry)
 
 
 class CacheLocation:
-    """Where one entry is kept."""
+    """The place of one entry in the cache."""
 
     def __init__(self, cache: FileCache, name: str) -> None:
         self._cache = cache
         self._name = name
 
     def get(self, kind: type[E], environ: Mapping[str, str]) -> E | None:
-        """The entry, if there is one that would be made again just so."""
+        """Return the entry if it exists and its inputs are unchanged."""
         data = self._cache.get(self._name)
         if data is None:
             return None
@@ -74,7 +74,7 @@ class CacheLocation:
         return entry if entry.inputs.is_unchanged(environ) else None
 
     def put(self, entry: CacheEntry) -> None:
-        """Keep an entry, unless something in it cannot be written down."""
+        """Store an entry, unless it cannot be encoded."""
         try:
             data = msgspec.msgpack.encode(entry)
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -83,29 +83,27 @@ class CacheLocation:
 
 
 def locate_entry(kind: str, names: Sequence[str | Path], *packages: str) -> CacheLocation | None:
-    """The place of what is made of the policies with these names; None where nothing is kept.
+    """Return the location for results of the policies with these names; None without a cache.
 
-    `rooms` are further folders of policyguard that decide what is made, such as `lint.rules`.
+    `packages` are further packages that determine the result, such as `lint.rules`.
     """
     folder = cache_folder()
     if folder is None:
         return None
     try:
-        asked = [kind.encode(), _maker(*_PACKAGES, *packages), *map(_encode_name, names)]
-    except (OSError, ValueError, ImportError):  # we are no plain files, or nowhere
+        key = [kind.encode(), _compiler_digest(*_PACKAGES, *packages), *map(_encode_name, names)]
+    except (OSError, ValueError, ImportError):  # our code is not in plain files
         return None
-    return CacheLocation(
-        FileCache(folder), hashlib.sha256(msgspec.msgpack.encode(asked)).hexdigest()
-    )
+    return CacheLocation(FileCache(folder), hashlib.sha256(msgspec.msgpack.encode(key)).hexdigest())
 
 
 def load_cached_policy(
     location: CacheLocation, names: Sequence[str | Path], environ: Mapping[str, str]
 ) -> CompiledPolicy | None:
-    """The policy that was kept there, if it is still what it was made of."""
+    """Return the cached policy, if its inputs are unchanged."""
 
-    def layered() -> MergedPolicy:
-        from policyguard.compiler.pipeline import reload_merged  # all that reads policies
+    def load_merged() -> MergedPolicy:
+        from policyguard.compiler.pipeline import reload_merged  # slow import
 
         return reload_merged(names, environ, policy.digest)
 
@@ -115,46 +113,51 @@ def load_cached_policy(
     policy = entry.policy
     try:
         expressions = restore_expressions(policy, entry.expressions)
-        return assemble(policy, expressions, entry.diagnostics, entry.inputs, layered)
-    except Exception:  # noqa: BLE001 - an entry that is not our own may break anything
+        return assemble(policy, expressions, entry.diagnostics, entry.inputs, load_merged)
+    except Exception:  # noqa: BLE001 - a forged entry may fail anywhere
         return None
 
 
 def store_policy(location: CacheLocation, compiled: CompiledPolicy) -> None:
-    """Keep a policy for the next time."""
-    outlines = compiled.expressions.parsed_by_source()
-    location.put(CachedPolicy(compiled.inputs, compiled.policy, outlines, compiled.diagnostics))
+    """Store a policy in the cache."""
+    parsed = compiled.expressions.parsed_by_source()
+    location.put(CachedPolicy(compiled.inputs, compiled.policy, parsed, compiled.diagnostics))
 
 
 def _encode_name(name: str | Path) -> bytes:
-    """A pack is the same from everywhere. A file's name is that in reports, too."""
+    """Encode a pack's name, or a file's name as given with its absolute path."""
     if isinstance(name, str) and PACK_NAME.fullmatch(name):
         return name.encode()
     return os.fsencode(name) + b"\0" + os.fsencode(os.path.abspath(name))  # noqa: PTH100 - no link
 
 
 @cache
-def _maker(*rooms: str) -> bytes:
-    """Tells apart what compiles: every file of ours, and every library, by when it was put there.
+def _compiler_digest(*packages: str) -> bytes:
+    """Return a digest of our files and the libraries, by size and times.
 
-    A version would not tell a change of our code from what was there before it.
+    Versions would not reveal a change of our code.
     """
-    house = Path(__file__).parents[1]
-    folders = [f"{house}/{room.replace('.', '/')}" for room in rooms]
-    folders += import_module("policyguard.schemas").__path__  # need not lie in the house
-    found = [f"{sys.implementation.cache_tag} {sys.version} {sys.platform}"]
+    root = Path(__file__).parents[1]
+    folders = [f"{root}/{package.replace('.', '/')}" for package in packages]
+    folders += import_module("policyguard.schemas").__path__  # may lie outside the package
+    stamps = [f"{sys.implementation.cache_tag} {sys.version} {sys.platform}"]
     for folder in folders:
-        found += _file_stamps(folder)
+        stamps += _file_stamps(folder)
     for library in _LIBRARIES:
         spec = find_spec(library)
-        found.append(_stamp(library, os.stat(spec.origin if spec and spec.origin else "")))  # noqa: PTH116
-    return hashlib.sha256("\n".join(found).encode()).digest()
+        stamps.append(_stamp(library, os.stat(spec.origin if spec and spec.origin else "")))  # noqa: PTH116
+    return hashlib.sha256("\n".join(stamps).encode()).digest()
 
 
 def _file_stamps(folder: str | Path) -> list[str]:
-    with os.scandir(folder) as files:
-        ours = [file for file in files if file.name.endswith((".py", ".json"))]
-        return sorted(_stamp(file.name, file.stat()) for file in ours)
+    stamps: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith((".py", ".json")):
+                stamps.append(_stamp(entry.name, entry.stat()))
+            elif entry.is_dir() and entry.name != "__pycache__":
+                stamps += _file_stamps(entry.path)
+    return sorted(stamps)
 
 
 def _stamp(name: str, status: os.stat_result) -> str:

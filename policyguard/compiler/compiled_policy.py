@@ -1,4 +1,4 @@
-"""A policy in force, put together from its parts."""
+"""The compiled policy."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class CompiledPolicy(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A policy in force: what judges calls, what it was made from, and the warnings.
+    """A compiled policy: evaluator, learning entries, radius schedules, and warnings.
 
-    `fingerprinter` holds the key of its fingerprints; `expressions` are its CEL by place, `inputs`
-    are the files and variables that it was made from.
+    `fingerprinter` holds the key of the fingerprints, `expressions` the CEL by path, `inputs` the
+    files and variables the policy was compiled from.
     """
 
     evaluator: Evaluator
@@ -41,10 +41,9 @@ class CompiledPolicy(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def merged(self) -> MergedPolicy:
-        """Where each entry of the policy stands.
+        """The merged tree, with the source of each entry.
 
-        A policy that came out of the cache is read once more. Raises `PolicyError` where its files
-        say something else by now.
+        Reads the files again for a cached policy. Raises `PolicyError` if they have changed.
         """
         return self._load_merged()
 
@@ -56,7 +55,7 @@ def assemble(
     inputs: Inputs,
     load_merged: Callable[[], MergedPolicy],
 ) -> CompiledPolicy:
-    """Make what judges calls from a policy without errors."""
+    """Build a compiled policy from a policy without errors."""
     fingerprinter = build_fingerprinter(policy)
     return CompiledPolicy(
         evaluator=build_evaluator(policy, expressions, fingerprinter),

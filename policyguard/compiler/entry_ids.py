@@ -1,4 +1,4 @@
-"""What of a policy may fire, by the ids that decisions and reports name it by."""
+"""The ids of a policy's entries, as in decisions and reports."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Iterator
 
 import msgspec
 
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.compiler.compiled_policy import CompiledPolicy
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.limits import PollingLimit
 
 
 def list_entry_ids(compiled: CompiledPolicy) -> Iterator[tuple[str, Path]]:
-    """The id of every entry that may fire, and where it stands in the policy."""
+    """Yield the id and path of every entry that may fire."""
     policy = compiled.policy
     for rule in policy.rules:
         yield f"rules/{rule.id}", ("rules", rule.id)
     for level, limits in policy.limits.items():
-        group, colon, name = level.partition(":")
         for field in msgspec.structs.fields(limits):
             limit = getattr(limits, field.name)
-            path: Path = ("limits", group, *([name] if colon else []), field.name)
+            path: Path = (*level_path(level), field.name)
             if field.name == "timeout" and isinstance(limit, int):
                 yield f"limits/{level}/timeout", path
-            # A kind that is switched off is the text `none`; metadata are no limits either.
+            # A disabled kind is the text `none`; metadata are not limits.
             if not isinstance(limit, msgspec.Struct):
                 continue
             if isinstance(limit, PollingLimit):
@@ -34,14 +34,14 @@ def list_entry_ids(compiled: CompiledPolicy) -> Iterator[tuple[str, Path]]:
                 yield f"limits/{level}/{field.name}", path
     for budget in policy.budgets:
         yield f"budgets/{budget.id}", ("budgets", budget.id)
-    for number, schedule in enumerate(compiled.radius):
-        yield schedule.id, ("radius", number)
-    for number, signature in enumerate(policy.signatures):
-        yield f"signatures/{signature.id}", ("signatures", number)
+    for index, schedule in enumerate(compiled.radius):
+        yield schedule.id, ("radius", index)
+    for index, signature in enumerate(policy.signatures):
+        yield f"signatures/{signature.id}", ("signatures", index)
         if signature.learn is not None and policy.learn is not None:
-            yield learn_id(signature.id), ("signatures", number, "learn")
-    for number, entry in enumerate(policy.blame):
-        yield f"blame/{entry.id}", ("blame", number)
+            yield learn_id(signature.id), ("signatures", index, "learn")
+    for index, entry in enumerate(policy.blame):
+        yield f"blame/{entry.id}", ("blame", index)
     if policy.learn is not None:
         yield "learn", ("learn",)
         for name in policy.learn.parameters or {}:
@@ -49,5 +49,5 @@ def list_entry_ids(compiled: CompiledPolicy) -> Iterator[tuple[str, Path]]:
 
 
 def learn_id(name: str) -> str:
-    """The id of what a signature teaches; without one, of what all the others do."""
+    """Return the id of a signature's learning entry, or of the default without a name."""
     return f"signatures/{name}/learn" if name else "learn"

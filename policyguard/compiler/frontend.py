@@ -1,7 +1,7 @@
-"""From policy files to a typed policy: load, check against the schema, merge, resolve names.
+"""Read policy files into a typed policy: load, validate, merge, substitute names, check.
 
-Each phase reports everything it finds, and goes on with whatever is left: one broken entry never
-hides the next one.
+Each phase reports every problem and continues with the rest; one broken entry does not hide
+another.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from policyguard.model.policy import Policy
 
 
 class FrontendResult(NamedTuple):
-    """What the front end makes of a policy.
+    """A typed policy, its merged tree, and all diagnostics.
 
-    `policy` is there as soon as anything could be read, without its broken parts, so that later
-    phases can report what they find in the rest. It may be enforced only if no diagnostic is an
-    error.
+    `policy` exists as soon as anything could be read, without its broken parts, so that later
+    phases can check the rest. Enforce it only if no diagnostic is an error.
     """
 
     policy: Policy | None
@@ -43,9 +42,9 @@ class FrontendResult(NamedTuple):
 def read_policy(
     policy: str | Path | Iterable[str | Path], *, environ: Mapping[str, str] | None = None
 ) -> FrontendResult:
-    """Read a pack, a file, or several, of which a later one wins over an earlier one.
+    """Read a pack, a file, or several; later ones win.
 
-    `environ` is what `env` of params is read from; without it, the process's environment.
+    `environ` provides the variables of params; by default the process's environment.
     """
     names = [policy] if isinstance(policy, str | Path) else list(policy)
     return _merge_and_check(load_layers(names), environ)
@@ -54,12 +53,12 @@ def read_policy(
 def read_policy_text(
     text: str | bytes, file: str = "<policy>", *, environ: Mapping[str, str] | None = None
 ) -> FrontendResult:
-    """Read a policy given as text; `file` is its name in reports and the folder it is seen from."""
+    """Read a policy given as text; `file` is its name in reports and gives its folder."""
     return _merge_and_check(load_text(text, file), environ)
 
 
 def read_policy_tree(root: Node, *, environ: Mapping[str, str] | None = None) -> FrontendResult:
-    """Read a policy that stands in a file of something else, as the value `root`."""
+    """Read a policy embedded in another file as the value `root`."""
     return _merge_and_check(load_tree(root), environ)
 
 
@@ -72,9 +71,9 @@ def _merge_and_check(loaded: LoadedLayers, environ: Mapping[str, str] | None) ->
     section = merged.tree.get("params")
     values = params.read_params(section, os.environ if environ is None else environ)
     diagnostics += values.diagnostics
-    unsure = {name for section, name in merged.broken_entries if section in ("params", "lists")}
-    unsure |= set(section if isinstance(section, Tree) else ()) - values.values.keys()
-    known = KnownNames(values.values, frozenset(unsure) if merged.is_complete else None)
+    broken = {name for section, name in merged.broken_entries if section in ("params", "lists")}
+    broken |= set(section if isinstance(section, Tree) else ()) - values.values.keys()
+    known = KnownNames(values.values, frozenset(broken) if merged.is_complete else None)
     tree, found = substitute_names(merged.tree, known)
     diagnostics += found
     merged = replace(merged, tree=tree)

@@ -1,4 +1,4 @@
-"""What a policy was made of, and whether all of that is still as it was."""
+"""The inputs of a compiled policy, and whether they have changed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from importlib import import_module
 import msgspec
 
 PACK_PREFIX = "pack:"
-"""What the name of a file in a pack begins with."""
+"""The prefix of a pack file's name."""
 PACK_NAME = re.compile(r"(?:packs/)?[A-Za-z0-9][A-Za-z0-9_-]*")
-"""A name that means a pack. Every other is a file's."""
+"""Names of packs; every other name is a file's."""
 
 
 class InputFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file that was read. `shown` is its name in reports, `key` tells it from all others.
+    """A file that was read: its name in reports, a unique `key`, and its content's digest.
 
-    `size` (bytes) and `sha256` are of what was in it.
+    `size` is in bytes.
     """
 
     display_name: str
@@ -30,13 +30,13 @@ class InputFile(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def from_data(cls, display_name: str, key: str, data: bytes) -> InputFile:
-        """The file in which `data` was found."""
+        """Return the file with the content `data`."""
         return cls(display_name, key, len(data), hashlib.sha256(data).digest())
 
     def is_unchanged(self) -> bool:
-        """Whether its name still leads to it, and it still says the same."""
+        """Return whether its name and content are still the same."""
         if self.key.startswith(PACK_PREFIX):
-            # `importlib.resources` says the same, and takes 10 ms to import.
+            # `importlib.resources` takes 10 ms to import.
             packs = import_module("policyguard.policies").__path__[0]
             path = f"{packs}/{self.key.removeprefix(PACK_PREFIX)}"
         elif os.path.realpath(self.display_name) == self.key:
@@ -48,19 +48,19 @@ class InputFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Inputs(msgspec.Struct, frozen=True, array_like=True):
-    """All that was read: files, and the variables of the environment (None: it was not set)."""
+    """All files read, and environment variables (None: not set)."""
 
     files: tuple[InputFile, ...]
     environ: dict[str, str | None]
 
     def is_unchanged(self, environ: Mapping[str, str]) -> bool:
-        """Whether the same would be read again."""
-        given = all(environ.get(name) == value for name, value in self.environ.items())
-        return given and all(file.is_unchanged() for file in self.files)
+        """Return whether reading them again would give the same."""
+        same_environ = all(environ.get(name) == value for name, value in self.environ.items())
+        return same_environ and all(file.is_unchanged() for file in self.files)
 
 
 def combine_inputs(parts: Iterable[Inputs]) -> Inputs:
-    """All that went into any of them."""
+    """Return the union of several inputs."""
     files: dict[InputFile, None] = {}
     environ: dict[str, str | None] = {}
     for one in parts:
@@ -70,8 +70,8 @@ def combine_inputs(parts: Iterable[Inputs]) -> Inputs:
 
 
 def _read_file(path: str, max_bytes: int) -> bytes | None:
-    """What is in a file, up to so many bytes; None where it is no ordinary one."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe is opened without a writer
+    """Read up to `max_bytes` of a regular file; None if there is none."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe opens without a writer
     try:
         with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a handle
             regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)

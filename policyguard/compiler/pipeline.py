@@ -1,11 +1,12 @@
-"""The whole way from policy files to an Evaluator: load, schema, references, types, build.
+"""Compile policy files: load, validate, merge, check, build.
 
-Each phase returns its result and all of its diagnostics, and one broken entry hides no other.
+Each phase returns its result and all of its diagnostics; one broken entry does not hide another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from policyguard.compiler.build.expressions import compile_expressions
@@ -25,58 +26,60 @@ CheckResult = tuple[CompiledPolicy | None, list[Diagnostic]]
 
 
 def check_files(names: Sequence[str | Path], environ: Mapping[str, str]) -> CheckResult:
-    """Compile the policy in these files, or say all that is wrong with it."""
-    environ = dict(environ)  # as it is now: another thread may change the process's
+    """Compile the policy in these files, and return all diagnostics."""
+    environ = dict(environ)  # another thread may change the process's environment
     return _compile(read_policy(names, environ=environ), environ)
 
 
 def check_tree(root: Node, environ: Mapping[str, str]) -> CheckResult:
-    """Compile the policy that is the value `root`, or say all that is wrong with it."""
+    """Compile the policy that is the value `root`, and return all diagnostics."""
     return _compile(read_policy_tree(root, environ=environ), environ)
 
 
 def policy_error(diagnostics: Sequence[Diagnostic]) -> PolicyError:
-    """The error of a policy that cannot be used."""
+    """Return the error for a policy that cannot be used."""
     return PolicyError(render_text(diagnostics), diagnostics)
 
 
 def reload_merged(
     names: Sequence[str | Path], environ: Mapping[str, str], digest: str
 ) -> MergedPolicy:
-    """Read a policy that has been compiled without being read, as it was then: its digest.
+    """Read the files of a cached policy again.
 
-    Raises `PolicyError` where it has changed since.
+    Raises `PolicyError` if their digest has changed.
     """
-    policy, layered, diagnostics = read_policy(names, environ=environ)
+    policy, merged, diagnostics = read_policy(names, environ=environ)
     if policy is None or policy.digest != digest:
         raise PolicyError("the policy has changed since it was compiled", diagnostics)
-    return layered
+    return merged
 
 
 def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResult:
-    policy, layered, diagnostics = frontend
+    policy, merged, diagnostics = frontend
     if policy is None:
         return None, diagnostics
-    files = layered.files
-    tools, problems = read_tools(layered)
+    files = merged.files
+    tools, problems = read_tools(merged)
     diagnostics = [*diagnostics, *problems]
+    refine = None
     if tools is not None:
-        diagnostics += check_tool_names(policy, layered, tools)
+        refine = partial(tools.refine_declarations, merged)
+        diagnostics += check_tool_names(policy, merged, tools)
         files += (tools.source_file,)
-    expressions, problems = compile_expressions(policy, layered, tools)
+    expressions, problems = compile_expressions(policy, merged, refine)
     diagnostics += problems
     if _has_errors(diagnostics):
         return None, diagnostics
     inputs = Inputs(files, _read_variables(policy, environ))
-    compiled = assemble(policy, expressions, tuple(diagnostics), inputs, lambda: layered)
-    diagnostics += run_examples(policy, layered, compiled.evaluator)
+    compiled = assemble(policy, expressions, tuple(diagnostics), inputs, lambda: merged)
+    diagnostics += run_examples(policy, merged, compiled.evaluator)
     return (None if _has_errors(diagnostics) else compiled), diagnostics
 
 
 def _read_variables(policy: Policy, environ: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables that its params look for, as they are."""
-    wanted = [param.env for param in policy.params.values() if param.env is not None]
-    return {name: environ.get(name) for name in wanted}
+    """Return the environment variables of the policy's params."""
+    names = [param.env for param in policy.params.values() if param.env is not None]
+    return {name: environ.get(name) for name in names}
 
 
 def _has_errors(diagnostics: list[Diagnostic]) -> bool:

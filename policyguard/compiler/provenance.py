@@ -1,4 +1,4 @@
-"""Where each value of a merged policy comes from, and which values it has taken the place of."""
+"""Trace each value of a merged policy to its file and the values that it replaced."""
 
 from __future__ import annotations
 
@@ -16,76 +16,76 @@ KeyPath = tuple[str, ...]
 
 
 def collect_provenance(
-    policy: Policy, layered: MergedPolicy, layers: list[Layer]
+    policy: Policy, merged: MergedPolicy, layers: list[Layer]
 ) -> AnnotatedPolicy:
-    """A policy as its layers make it. `layers` are those that it was merged from."""
-    given: dict[object, list[Node]] = {}
+    """Annotate a policy with the sources of its values; `layers` are those it was merged from."""
+    values: dict[object, list[Node]] = {}
     for layer in layers:
-        for way, node in _replaceable_values(layer.root, ()):
-            given.setdefault(_value_identity(way, node), []).append(node)
-    taken = ((key, reason) for layer in layers for key, reason in _disabled_entries(layer.root))
+        for path, node in _replaceable_values(layer.root, ()):
+            values.setdefault(_value_identity(path, node), []).append(node)
+    disabled = ((key, reason) for layer in layers for key, reason in _disabled_entries(layer.root))
     return AnnotatedPolicy(
-        sections=_describe_section(layered.tree, (), given, policy),
-        disabled=tuple((key.text, _to_shown(reason)) for key, reason in taken),
+        sections=_describe_section(merged.tree, (), values, policy),
+        disabled=tuple((key.text, _to_shown(reason)) for key, reason in disabled),
     )
 
 
 def _describe_section(
-    node: MappingNode, way: KeyPath, given: dict[object, list[Node]], policy: Policy
+    node: MappingNode, path: KeyPath, values: dict[object, list[Node]], policy: Policy
 ) -> AnnotatedValue:
-    """A map that is merged key by key, with what each value in it has taken the place of."""
+    """Annotate a map that merges key by key."""
 
-    def below(value: Node, inner: KeyPath) -> AnnotatedValue:
+    def annotate(value: Node, inner: KeyPath) -> AnnotatedValue:
         if isinstance(value, MappingNode) and is_merged_by_key(inner):
-            return _describe_section(value, inner, given, policy)
+            return _describe_section(value, inner, values, policy)
         if isinstance(value, SequenceNode) and inner in FIRST_MATCH_LISTS:
-            items = [_describe_value(item, inner, given, policy) for item in value.items]
+            items = [_describe_value(item, inner, values, policy) for item in value.items]
             return replace(_to_shown(value), value=items)
-        return _describe_value(value, inner, given, policy)
+        return _describe_value(value, inner, values, policy)
 
-    found = {key.text: below(value, (*way, key.text)) for key, value in node.entries}
+    found = {key.text: annotate(value, (*path, key.text)) for key, value in node.entries}
     return replace(_to_shown(node), value=found)
 
 
 def _describe_value(
-    node: Node, way: KeyPath, given: dict[object, list[Node]], policy: Policy
+    node: Node, path: KeyPath, values: dict[object, list[Node]], policy: Policy
 ) -> AnnotatedValue:
-    """A value that a layer replaces as a whole."""
-    identity = _value_identity(way, node)
+    """Annotate a value that layers replace as a whole."""
+    identity = _value_identity(path, node)
     others = [
-        _to_shown(one) for one in given.get(identity, ()) if _location(one) != _location(node)
+        _to_shown(other)
+        for other in values.get(identity, ())
+        if _location(other) != _location(node)
     ]
     return replace(
-        _to_shown(node), overridden=tuple(reversed(others)), note=_param_note(way, policy)
+        _to_shown(node), overridden=tuple(reversed(others)), note=_param_note(path, policy)
     )
 
 
-def _param_note(way: KeyPath, policy: Policy) -> str:
-    """What a param is at present, where the environment may say so."""
-    param = policy.params.get(way[1]) if way[0] == "params" and len(way) == 2 else None
+def _param_note(path: KeyPath, policy: Policy) -> str:
+    """Return a note on a param's current value if the environment can set it."""
+    param = policy.params.get(path[1]) if path[0] == "params" and len(path) == 2 else None
     return f"{param.value} now, from {param.env} or the default" if param and param.env else ""
 
 
-def _replaceable_values(node: Node, way: KeyPath) -> Iterator[tuple[KeyPath, Node]]:
-    """The values of a layer that replace inherited ones as a whole, with the way to each."""
+def _replaceable_values(node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, Node]]:
+    """Yield the values of a layer that replace inherited ones as a whole, with their paths."""
     for key, value in node.entries if isinstance(node, MappingNode) else ():
-        inner = (*way, key.text)
+        inner = (*path, key.text)
         if isinstance(value, MappingNode) and is_merged_by_key(inner):
             yield from _replaceable_values(value, inner)
         elif isinstance(value, SequenceNode) and inner in FIRST_MATCH_LISTS:
             yield from ((inner, item) for item in value.items)
-        elif way != ("lists",) or isinstance(
-            value, SequenceNode
-        ):  # else it changes the inherited one
+        elif path != ("lists",) or isinstance(value, SequenceNode):  # a map edits a list
             yield inner, value
 
 
-def _value_identity(way: KeyPath, node: Node) -> object:
-    """What tells whether a later layer means the same thing by a value."""
-    if way not in FIRST_MATCH_LISTS:
-        return way
+def _value_identity(path: KeyPath, node: Node) -> object:
+    """Return the key that values of different layers share if one replaces the other."""
+    if path not in FIRST_MATCH_LISTS:
+        return path
     id_ = node.get("id") if isinstance(node, MappingNode) else None
-    return (way, id_.text) if isinstance(id_, ScalarNode) else _location(node)
+    return (path, id_.text) if isinstance(id_, ScalarNode) else _location(node)
 
 
 def _disabled_entries(root: Node) -> Iterator[tuple[ScalarNode, Node]]:
@@ -94,7 +94,7 @@ def _disabled_entries(root: Node) -> Iterator[tuple[ScalarNode, Node]]:
 
 
 def _to_shown(node: Node) -> AnnotatedValue:
-    """A value as it stands in its file."""
+    """Annotate a value with its place in its file."""
     found = AnnotatedValue(None, node.source.file, node.span.line)
     if isinstance(node, MappingNode):
         return replace(found, value={key.text: _to_shown(value) for key, value in node.entries})

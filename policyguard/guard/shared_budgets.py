@@ -382,7 +382,7 @@ def _describe_budget(policy: str, budget: CompiledBudget) -> _SharedBudget:
     Nor does a budget go on with figures that meant something else.
     """
     span = " in a window" if budget.within is not None else ""
-    places = budget.kind == "at_once"
+    places = budget.kind == "concurrent"
     return _SharedBudget(
         budget,
         f"{policy}/{budget.id}: {budget.kind} per {budget.scope}{span}",

@@ -35,7 +35,7 @@ class Budget(SelectiveEntry, frozen=True, kw_only=True):
     tokens: int | None = None
     cost: float | None = None
     time: int | None = None
-    at_once: int | None = None
+    concurrent: int | None = None
     sum: str | None = None
     max: float | None = None
     per: Per

@@ -146,7 +146,15 @@ def same(fresh: CompiledPolicy, known: CompiledPolicy) -> None:
     assert programs.keys() == dict(fresh.expressions).keys()
     for path, program in fresh.expressions:
         told = programs[path]
-        for part in ("source", "code", "parameters", "reads", "types", "type", "warnings"):
+        for part in (
+            "source",
+            "code",
+            "parameters",
+            "reads",
+            "parameter_types",
+            "type",
+            "warnings",
+        ):
             assert getattr(told, part) == getattr(program, part), (path, part)
         assert known.expressions.reads(*path) == fresh.expressions.reads(*path)
         assert known.merged.span_of(path) == fresh.merged.span_of(path)
@@ -393,7 +401,7 @@ def test_another_compiler_compiles_anew(
     small: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     compile_policy(small, environ={})
-    monkeypatch.setattr(cache, "_maker", lambda *rooms: b"another")
+    monkeypatch.setattr(cache, "_compiler_digest", lambda *packages: b"another")
     compile_policy(small, environ={})
     assert compiled.times == 2
     assert len(list(folder.iterdir())) == 2

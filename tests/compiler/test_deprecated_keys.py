@@ -10,6 +10,7 @@ import pytest
 
 from policyguard.compiler import check_policy
 from policyguard.compiler.load import schema
+from policyguard.lint.fixes import fix
 from policyguard.report.findings.diagnostics import render_text
 
 POLICY = """policyguard: 1
@@ -45,7 +46,47 @@ def test_a_deprecated_key_is_a_warning_at_its_place(tmp_path: Path, changed: Non
     assert "leave it out" in render_text(diagnostics)
 
 
-def test_nothing_that_is_published_is_deprecated(tmp_path: Path) -> None:
+def test_a_renamed_key_still_works_and_its_fix_renames_it(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    old = POLICY + "budgets: {b: {at_once: 2, per: project}}  # runs\n"
+    file.write_text(old)
+    compiled, (found,) = check_policy(file)
+    assert compiled is not None
+    (budget,) = compiled.policy.budgets
+    assert budget.concurrent == 2
+    assert (found.code, found.severity, found.help) == (
+        "schema/deprecated",
+        "warning",
+        "write `concurrent`",
+    )
+    assert fix([file]).fixed == 1
+    assert file.read_text() == old.replace("at_once", "concurrent")
+    assert check_policy(file)[1] == []
+
+
+def test_the_old_and_the_new_key_exclude_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY + "budgets: {b: {at_once: 2, concurrent: 2}}\n")
+    found = check_policy(file)[1]
+    assert {one.code for one in found} == {"schema/conflict", "schema/deprecated"}
+    assert not any(one.edits for one in found)
+
+
+def test_a_layer_overrides_an_inherited_budget_under_either_name(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(POLICY + "budgets: {b: {at_once: 2}}\n")
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "policyguard: 1\nname: new\nextends: [base.yaml]\nbudgets: {b: {concurrent: 3}}\n"
+    )
+    compiled, found = check_policy(file)
+    assert compiled is not None
+    assert [budget.concurrent for budget in compiled.policy.budgets] == [3]
+    assert [Path(one.span.file).name for one in found] == ["base.yaml"]
+
+
+def test_only_renamed_keys_are_deprecated(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     assert check_policy(file)[1] == []
+    budget = schema.document()["$defs"]["budget"]["properties"]
+    assert [name for name, below in budget.items() if "x-renamed" in below] == ["at_once"]

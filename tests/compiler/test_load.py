@@ -207,11 +207,11 @@ def test_a_pack_reads_nothing_outside_of_its_folder(tmp_path):
         package.writestr(f"{nosy}/policy.yaml", f"policyguard: 1\nname: nosy\nextends: {extends}\n")
         package.writestr(f"{nosy}/near.yaml", "policyguard: 1\nname: near\n")
     script = (
-        "import policyguard; from policyguard.compiler.frontend import front\n"
+        "import policyguard; from policyguard.compiler.frontend import read_policy\n"
         "print(policyguard.__file__)\n"
         "for name in ('core', 'nosy', 'packs/nosy', 'nosi'):\n"
-        "    made = front(name, environ={})\n"
-        "    print([found.message for found in made.diagnostics], len(made.layered.sources))\n"
+        "    made = read_policy(name, environ={})\n"
+        "    print([found.message for found in made.diagnostics], len(made.merged.sources))\n"
     )
     environ = {**os.environ, "PYTHONPATH": str(archive)}
     ran = subprocess.run(
@@ -225,7 +225,7 @@ def test_a_pack_reads_nothing_outside_of_its_folder(tmp_path):
     file, core, nosy, again, nosi = ran.stdout.splitlines()
     assert file.startswith(str(archive))
     assert core.startswith("[] ")
-    assert "`../../core/limits.yaml` lies outside of the pack" in nosy
-    assert "`/etc/passwd` lies outside of the pack" in nosy
+    assert "`../../core/limits.yaml` is outside the pack" in nosy
+    assert "`/etc/passwd` is outside the pack" in nosy
     assert nosy == again
-    assert "no pack is named `nosi`" in nosi
+    assert "no pack named `nosi`" in nosi

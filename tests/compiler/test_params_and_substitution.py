@@ -125,7 +125,7 @@ def test_a_param_cannot_borrow_its_value_from_another(param):
     made = read(f"params: {{calls: 5, p: {param}}}\nbudgets: {{b: {{calls: $p}}}}", P="3")
     (found,) = made.diagnostics
     assert found.code == "scalar/param"
-    assert found.help.endswith(" where `$p` stands")
+    assert found.help.endswith(" instead of `$p`")
     assert set(made.policy.params) == {"calls"}
 
 
@@ -167,15 +167,15 @@ rules: {r: {tools: [$tools, $tool], message: cost $calls}}
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("budgets: {b: {calls: $clls}}", "reference/unknown-name", "no param or list is named"),
-        ("rules: {r: {tools: [$lst]}}", "reference/unknown-name", "no param or list is named"),
+        ("budgets: {b: {calls: $clls}}", "reference/unknown-name", "no param or list named"),
+        ("rules: {r: {tools: [$lst]}}", "reference/unknown-name", "no param or list named"),
         ("budgets: {b: {calls: $list}}", "reference/list", "`$list` is a list"),
-        ("budgets: {b: {calls: $text}}", "scalar/count", "`$text` cannot stand here: `t`"),
-        ("budgets: {b: {calls: $half}}", "schema/type", "`$half` cannot stand here: expected"),
-        ("budgets: {b: {calls: 1, within: $calls}}", "scalar/duration", "a number where"),
+        ("budgets: {b: {calls: $text}}", "scalar/count", "`$text` does not fit here: `t`"),
+        ("budgets: {b: {calls: $half}}", "schema/type", "`$half` does not fit here: expected"),
+        ("budgets: {b: {calls: 1, within: $calls}}", "scalar/duration", "a number, but a duration"),
         ("limits: {default: {repeat: {max: 1, window: $zero}}}", "schema/value", "too small"),
-        ("rules: {r: {tools: [$calls]}}", "schema/type", "`$calls` cannot stand here"),
-        ("rules: {r: {tools: [$odd]}}", "scalar/glob", "`$odd` cannot stand here"),
+        ("rules: {r: {tools: [$calls]}}", "schema/type", "`$calls` does not fit here"),
+        ("rules: {r: {tools: [$odd]}}", "scalar/glob", "`$odd` does not fit here"),
     ],
 )
 def test_a_name_that_cannot_stand_where_it_stands(text, code, message):

@@ -211,7 +211,7 @@ limits: {{default: {{repeat: {{max: 1, {given}, mode: observe}}, {given}, mode: 
         ("cost: 5.0, reserve: 1e308", "`1e+308` is too large"),
         ("sum: '1.0', max: 1e300", "`1e+300` is too large"),
         ("sum: '1.0', max: 5.0, extend: 1e300", "`1e+300` is too large"),
-        ("cost: $p", "`$p` cannot stand here: `1e+308` is too large"),
+        ("cost: $p", "`$p` does not fit here: `1e+308` is too large"),
     ],
 )
 def test_numbers_beyond_all_measure_are_told(budget: str, said: str) -> None:

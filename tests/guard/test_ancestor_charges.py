@@ -25,7 +25,7 @@ budgets:
   spend: {cost: 3.00, per: session, reserve: 0.25, extend: 1.00}
   window: {calls: 5, per: session, within: 20s}
   clock: {time: 1h, per: [session, call.tool]}
-  places: {at_once: 3, per: session}
+  places: {concurrent: 3, per: session}
   boss: {calls: 9, per: session, agents: [boss], extend: 2}
 """
 LINE = ("root", "middle", "leaf")
@@ -129,7 +129,7 @@ def test_only_what_concerns_others_is_told_to_them(tmp_path: Path) -> None:
     policy = (
         "policyguard: 1\nname: own\nbudgets:\n"
         "  own: {calls: 9, per: session, agents: [worker]}\n"
-        "  all: {calls: 9, per: global}\n  places: {at_once: 9, per: session}\n"
+        "  all: {calls: 9, per: global}\n  places: {concurrent: 9, per: session}\n"
     )
     heard: list[Event] = []
     clock = itertools.count(1_755_500_000_000_000_000, 10**6).__next__

@@ -254,7 +254,7 @@ print(first + second, flush=True)
     assert shop.drain() == 1000 - 320 - 300
 
 
-@pytest.mark.parametrize("shop", ["{b: {at_once: 4, per: project}}"], indirect=True)
+@pytest.mark.parametrize("shop", ["{b: {concurrent: 4, per: project}}"], indirect=True)
 def test_the_dead_hold_no_places(shop: Shop) -> None:
     alive, dead = (
         shop.start(

@@ -53,7 +53,7 @@ budgets:
   tokens: {tokens: 50, reserve: 4, advise_at: 30}
   asked: {calls: 6, effect: ask, extend: 2, tools: [x]}
   sum: {sum: call.args.n, max: 20, within: 5s}
-  once: {at_once: 2, tools: [read]}
+  once: {concurrent: 2, tools: [read]}
   failed: {sum: "outcome.ok ? 0 : 1", max: 4}
 rules:
   third:

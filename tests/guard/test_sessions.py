@@ -378,7 +378,7 @@ def test_a_policy_that_cannot_be_read_is_a_policy_error(tmp_path: Path) -> None:
 
 def test_calls_that_nobody_reports_give_their_place_back(tmp_path: Path) -> None:
     text = (
-        "policyguard: 1\nname: a\nbudgets: {one: {at_once: 1, tools: [x]}}\n"
+        "policyguard: 1\nname: a\nbudgets: {one: {concurrent: 1, tools: [x]}}\n"
         "bounds: {unreported: 1m, in_flight: 3}\n"
     )
     now = [10**18]

@@ -194,7 +194,7 @@ def test_a_call_draws_on_all_its_budgets_or_on_none(tmp_path: Path) -> None:
 budgets:
   all: {calls: 100, per: project}
   few: {calls: 4, per: user, tools: [few]}
-  places: {at_once: 5, per: global}
+  places: {concurrent: 5, per: global}
 """,
     )
     one, two = office.session("one", user="u"), office.session("two", user="u")
@@ -208,7 +208,7 @@ budgets:
 
 
 def test_places_are_free_when_a_call_has_ended_wherever_it_ran(tmp_path: Path) -> None:
-    office = Office(tmp_path, "budgets: {b: {at_once: 3, per: project}}")
+    office = Office(tmp_path, "budgets: {b: {concurrent: 3, per: project}}")
     one, two = office.session("one"), office.session("two")
     decisions = [one.check("tool", {"n": n}) for n in range(3)]
     assert not two.check("tool", {}).allowed
@@ -220,7 +220,7 @@ def test_places_are_free_when_a_call_has_ended_wherever_it_ran(tmp_path: Path) -
 
 
 def test_a_call_that_nobody_reports_frees_its_place(tmp_path: Path) -> None:
-    office = Office(tmp_path, "bounds: {unreported: 1m}\nbudgets: {b: {at_once: 2, per: project}}")
+    office = Office(tmp_path, "bounds: {unreported: 1m}\nbudgets: {b: {concurrent: 2, per: project}}")
     one, two = office.session("one"), office.session("two")
     assert drain(one) == 2
     office.clock.now += 61 * SECOND
@@ -381,7 +381,7 @@ def test_a_session_that_is_rebuilt_draws_nothing_twice(tmp_path: Path) -> None:
     office = Office(
         tmp_path,
         "budgets: {b: {calls: 10, per: project}, c: {cost: 2, per: project, reserve: 0.1}, "
-        "o: {at_once: 3, per: project}}",
+        "o: {concurrent: 3, per: project}}",
     )
     first = office.guard()
     one = first.session("one", project="p")

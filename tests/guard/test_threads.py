@@ -105,7 +105,7 @@ def test_a_tree_of_agents_with_batches_draws_exactly(
 
 @pytest.mark.parametrize("store", STORES)
 def test_calls_at_once_are_never_more_than_the_limit(tmp_path: Path, store: str) -> None:
-    policy = "policyguard: 1\nname: at_once\nbudgets: {b: {at_once: 5, per: project}}\n"
+    policy = "policyguard: 1\nname: at_once\nbudgets: {b: {concurrent: 5, per: project}}\n"
     guard = _guard(tmp_path, policy, store)
     running = [0]
     most = [0]

@@ -52,7 +52,7 @@ TESTS = "tests: [{name: a, steps: [{turn: true}]}]\n"
             2,
             "the key `policy` stands",
         ),
-        (f"policy: cor\n{TESTS}", "load/not-found", 1, "no pack is named `cor`"),
+        (f"policy: cor\n{TESTS}", "load/not-found", 1, "no pack named `cor`"),
         (f"policy: {{lists: {{a: [.inf]}}}}\n{TESTS}", "yaml/number", 1, "`.inf` is not a finite"),
     ],
 )

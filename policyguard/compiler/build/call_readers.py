@@ -1,4 +1,4 @@
-"""What is read out of a call's arguments: its shell command, its strings, what it touches."""
+"""Read a call's shell command, strings and targets from its arguments."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ ArgumentReader = Callable[[dict[str, Any]], Any]
 
 
 def command_reader(names: tuple[str, ...]) -> ArgumentReader:
-    """The shell command in these arguments; a list of words is joined by spaces.
+    """Return a reader of the shell command in these arguments; it joins a list of words.
 
-    Which of several a tool runs, its server knows: they stand a line each, in the order of `names`.
+    Several commands are one per line, in the order of `names`: only the server knows which it runs.
     """
 
     def derive(args: dict[str, Any]) -> str:
@@ -28,7 +28,7 @@ def command_reader(names: tuple[str, ...]) -> ArgumentReader:
 
 
 def targets_reader(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[str, ...]]:
-    """The strings in these arguments: what the call touches."""
+    """Return a reader of the strings in these arguments, the call's targets."""
 
     def derive(args: dict[str, Any]) -> tuple[str, ...]:
         found: list[str] = []
@@ -44,15 +44,15 @@ def targets_reader(names: tuple[str, ...]) -> Callable[[dict[str, Any]], tuple[s
 
 
 def read_strings(args: dict[str, Any]) -> list[str]:
-    """Every string value in the arguments, at any depth (which the fingerprint has bounded)."""
+    """Return every string in the arguments, at any depth (bounded by the fingerprint)."""
     found: list[str] = []
-    waiting: list[Any] = [args]
-    while waiting:
-        value = waiting.pop()
+    pending: list[Any] = [args]
+    while pending:
+        value = pending.pop()
         if isinstance(value, str):
             found.append(value)
         elif isinstance(value, dict):
-            waiting.extend(reversed(value.values()))
+            pending.extend(reversed(value.values()))
         elif isinstance(value, (list, tuple)):
-            waiting.extend(reversed(value))
+            pending.extend(reversed(value))
     return found

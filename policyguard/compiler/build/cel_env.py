@@ -1,7 +1,7 @@
-"""What the policy's expressions may name, and of which type: POLICY_LANGUAGE §5 as declarations.
+"""Declare the variables of a policy's expressions.
 
-Each place of the language has its own: a rule judges before the call and sees no outcome, a blame
-rule sees all of it.
+Declarations depend on where an expression is: a rule runs before the call and has no outcome, a
+blame rule has all of it.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _TAG_TYPES = {
 
 
 class CelEnvironment:
-    """The declarations for each place where CEL may stand.
+    """The declarations for each kind of expression.
 
-    `layered` says what the policy defines besides, in parts that are broken; None: there are none.
+    `merged` adds the names of broken entries; None: there are none.
     """
 
-    def __init__(self, policy: Policy, layered: MergedPolicy | None) -> None:
-        names = _DefinedNames(layered)
+    def __init__(self, policy: Policy, merged: MergedPolicy | None) -> None:
+        names = _DefinedNames(merged)
         classes = names.name_type(
             "class", "classes", {"", *(entry.class_ for entry in policy.classify.classes)}
         )
@@ -79,27 +79,27 @@ class CelEnvironment:
         )
         functions = (*STANDARD, *_count_functions(self._session, classes))
 
-        def declared(**more: Type) -> Declarations:
+        def declare(**more: Type) -> Declarations:
             return Declarations({**common, **more}, functions, attributes=VARIABLE_PATHS)
 
-        self.before_call = declared()
+        self.before_call = declare()
         """Before the call: rules, classes, keys."""
-        self.raw_outcome = declared(outcome=_outcome_type(None))
-        """While an outcome is being told: its signature and blame are not known yet."""
-        self.after_call = declared(outcome=_outcome_type(signatures))
-        """After it: blame rules, budgets."""
+        self.raw_outcome = declare(outcome=_outcome_type(None))
+        """After the call, before its outcome has a signature and blame."""
+        self.after_call = declare(outcome=_outcome_type(signatures))
+        """After the call: blame rules, budgets."""
 
 
 class _DefinedNames:
-    """Names that the policy defines, as types.
+    """Types of the names that the policy defines.
 
-    What has broken is known by name and by nothing else, and where a layer could not be read any
-    name may exist: neither must be reported as a mistake of whoever uses it.
+    Broken entries are known by name only, and with an unreadable layer any name may exist. Uses of
+    either are not errors.
     """
 
-    def __init__(self, layered: MergedPolicy | None) -> None:
-        self._merged = layered
-        self._is_complete = layered is None or layered.is_complete
+    def __init__(self, merged: MergedPolicy | None) -> None:
+        self._merged = merged
+        self._is_complete = merged is None or merged.is_complete
 
     def record_type(self, section: str, fields: dict[str, Type]) -> Type:
         if not self._is_complete:
@@ -142,9 +142,9 @@ def _call_type(classes: Type, tags: Type) -> Type:
 
 
 def _outcome_type(signatures: Type | None) -> Type:
-    judged = {}
+    classified = {}
     if signatures is not None:
-        judged = {
+        classified = {
             "signature": signatures,
             "blame": enum_of("blame", frozenset({"agent", "harness", "unknown", ""})),
         }
@@ -164,7 +164,7 @@ def _outcome_type(signatures: Type | None) -> Type:
             "retry_after": DURATION,
             "meta": _JSON_OBJECT,
             "changed": BOOL,
-            **judged,
+            **classified,
         },
         optional=frozenset({"score"}),
         name="outcome",
@@ -196,27 +196,27 @@ def _session_type(tags: Type) -> Type:
 
 
 def _progress_field() -> dict[str, Type]:
-    if int(language_version.NAME_STEPS["session.progress"]) > language_version.STEP:
+    if int(language_version.NAME_STEPS["session.progress"]) > language_version.SUPPORTED_STEP:
         return {}
     return {"progress": enum_of("progress", frozenset(get_args(ProgressStatus)))}
 
 
 def _count_functions(session: Type, classes: Type) -> tuple[Function, ...]:
-    """`session.count(tool)` and `session.count_class(class)`: admitted calls, 0 if never."""
+    """Return `session.count(tool)` and `session.count_class(class)`, counts of admitted calls."""
 
-    def known(name: str) -> None:
+    def check_class(name: str) -> None:
         if isinstance(classes, EnumType) and name not in classes.members:
             raise ValueError(f"unknown class `{name}`")
 
     return (
         Function("count", session, (STRING,), INT, _count("#tools"), None),
-        Function("count_class", session, (STRING,), INT, _count("#classes"), known),
+        Function("count_class", session, (STRING,), INT, _count("#classes"), check_class),
     )
 
 
 def _count(table: str) -> Any:
-    def count(facts: Mapping[str, Any], name: str) -> int:
-        counts = facts.get(table)
+    def count(session: Mapping[str, Any], name: str) -> int:
+        counts = session.get(table)
         return counts.get(name, 0) if counts else 0
 
     return count

@@ -1,4 +1,4 @@
-"""The places of a policy that say what failures teach."""
+"""Paths of a policy's entries in the merged tree."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ Path = tuple[str | int, ...]
 
 
 def learn_sections(policy: Policy) -> Iterator[tuple[Learn, Path]]:
-    """The policy's `learn`, and those of its signatures, each with its path."""
+    """Yield the policy's `learn` and those of its signatures, each with its path."""
     if policy.learn is not None:
         yield policy.learn, ("learn",)
-    for number, signature in enumerate(policy.signatures):
+    for index, signature in enumerate(policy.signatures):
         if signature.learn is not None:
-            yield signature.learn, ("signatures", number, "learn")
+            yield signature.learn, ("signatures", index, "learn")
+
+
+def level_path(level: str) -> Path:
+    """Return the path of a level of limits: `tools:web_*` is at `limits`, `tools`, `web_*`."""
+    group, colon, name = level.partition(":")
+    return ("limits", group, name) if colon else ("limits", group)

@@ -1,4 +1,4 @@
-"""From a checked policy to an Evaluator."""
+"""Build the evaluator of a checked policy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from policyguard.cel import Duration, Timestamp
 from policyguard.compiler.build import call_readers
 from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.message_parsing import collect_message_fields
 from policyguard.compiler.build.outcome_matchers import (
     EnvelopeMatcher,
     ErrorNormalizer,
@@ -17,7 +18,6 @@ from policyguard.compiler.build.outcome_matchers import (
 )
 from policyguard.compiler.build.plans import PlanBuilder
 from policyguard.compiler.build.tag_types import build_tag_checker, build_tag_converter
-from policyguard.compiler.check.placeholders import collect_message_fields
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.evaluator import Evaluator
@@ -29,7 +29,7 @@ from policyguard.model.policy import Policy
 def build_evaluator(
     policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
 ) -> Evaluator:
-    """Compile a policy without errors."""
+    """Build the evaluator of a policy without errors."""
     planner = PlanBuilder(policy, expressions, fingerprinter.fingerprint_text)
     reads = expressions.all_reads() | collect_message_fields(policy)
     plans = policy.bounds.plans
@@ -67,7 +67,7 @@ def build_evaluator(
 
 
 def build_fingerprinter(policy: Policy) -> Fingerprinter:
-    """What tells calls apart under a policy, with a random key."""
+    """Return a policy's fingerprinter, with a random key."""
     settings = policy.classify.fingerprint
     return Fingerprinter(
         os.urandom(32),
@@ -94,19 +94,19 @@ def _targets_reader(policy: Policy, reads: frozenset[str]) -> Any:
 
 
 def _field_readers(policy: Policy, reads: frozenset[str]) -> dict[str, call_readers.ArgumentReader]:
-    known = {
+    readers = {
         "command": call_readers.command_reader(policy.classify.shell.arguments),
         "strings": call_readers.read_strings,
     }
-    return {name: derive for name, derive in known.items() if reads_field(reads, f"call.{name}")}
+    return {name: derive for name, derive in readers.items() if reads_field(reads, f"call.{name}")}
 
 
 def _outcome_classifier(
     policy: Policy, expressions: Expressions, fingerprinter: Fingerprinter
 ) -> OutcomeClassifier:
     rules = []
-    for number, rule in enumerate(policy.blame):
-        when = expressions.get("blame", number, "when")
+    for index, rule in enumerate(policy.blame):
+        when = expressions.get("blame", index, "when")
         if when is not None:
             rules.append((f"blame/{rule.id}", when, rule.blame))
     return OutcomeClassifier(

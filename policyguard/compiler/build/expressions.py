@@ -1,12 +1,12 @@
-"""All CEL of a policy, checked where it stands and compiled.
+"""Check and compile all CEL expressions of a policy.
 
-Each expression is known by its path in the merged policy, such as `("rules", "no-push", "when")`.
-A mistake in one hides none in the others.
+Each expression has its path in the merged policy, such as `("rules", "no-push", "when")`. An error
+in one does not hide errors in others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,23 +27,23 @@ from policyguard.cel import compile as compile_cel
 from policyguard.cel.program import compile_prefilter
 from policyguard.cel.syntax.tree import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
-from policyguard.compiler.build.entry_paths import learn_sections
+from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.load import language_version
 from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
 
 if TYPE_CHECKING:
-    from policyguard.compiler.check.tool_schemas import ToolCatalog
     from policyguard.compiler.merge.layers import MergedPolicy
 
 Path = tuple[str | int, ...]
+Refine = Callable[[Path, Declarations], Declarations]
 
 _ALWAYS_TRUE = ("true", Constant(TextSpan(0, 4), True))
 
 
 class ExpressionSpec(msgspec.Struct, frozen=True):
-    """One expression of the policy: where it stands, its text, and what it is checked against."""
+    """An expression of the policy: its path, text, declarations and expected type."""
 
     path: Path
     source: str
@@ -52,34 +52,34 @@ class ExpressionSpec(msgspec.Struct, frozen=True):
 
 
 class ParsedExpression(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of an expression that has been compiled before: enough to compile it again."""
+    """The parts of a compiled expression that are enough to compile it again."""
 
     tree: Expr
     reads: frozenset[str]
 
 
 class LazyProgram:
-    """A program of which only the outline is known until it is called for: most never are."""
+    """A program compiled on first use, since most are never used."""
 
-    def __init__(self, place: ExpressionSpec, outline: ParsedExpression) -> None:
-        self.source = place.source
+    def __init__(self, spec: ExpressionSpec, outline: ParsedExpression) -> None:
+        self.source = spec.source
         self.tree = outline.tree
         self.reads = outline.reads
-        self._spec = place
+        self._spec = spec
 
     @cached_property
     def program(self) -> Program:
-        """Compile it. `CelError` where the tree is not that of the text."""
-        place = self._spec
+        """Compile the program. Raises `CelError` if the tree does not belong to the text."""
+        spec = self._spec
         return compile_cel(
-            place.source, place.declarations, expect=place.expected_type, tree=self.tree
+            spec.source, spec.declarations, expect=spec.expected_type, tree=self.tree
         )
 
 
 class Expressions:
-    """The compiled programs by path, and as the evaluator wants them.
+    """The compiled programs of a policy, by path.
 
-    `before` is what those are checked against that are read before the call.
+    `before` are the declarations of those evaluated before the call.
     """
 
     def __init__(
@@ -89,17 +89,17 @@ class Expressions:
         self._declarations = before
 
     def program(self, *path: str | int) -> Program | None:
-        """The program at a path; None where the policy has none (or one that does not compile)."""
+        """Return the program at a path, or None."""
         program = self._programs.get(path)
         return program.program if isinstance(program, LazyProgram) else program
 
     def get(self, *path: str | int) -> Expression | None:
-        """The same as a function of a view."""
+        """Return the program at a path as a function of the activation, or None."""
         program = self._programs.get(path)
         return _to_expression(program) if program is not None else None
 
     def prefilter(self, paths: Iterable[Path]) -> Prefilter:
-        """One function for conditions that are read before the call; where none stands, true."""
+        """Combine conditions evaluated before the call; a path without one is true."""
         conditions = []
         for path in paths:
             program = self._programs.get(path)
@@ -107,69 +107,67 @@ class Expressions:
         return compile_prefilter(conditions, self._declarations)
 
     def reads(self, *path: str | int) -> frozenset[str]:
-        """The dotted fields that the expression at a path reads."""
+        """Return the dotted fields that the expression at a path reads."""
         program = self._programs.get(path)
         return program.reads if program is not None else frozenset()
 
     def __iter__(self) -> Iterator[tuple[Path, Program]]:
-        """All programs, each with its path."""
+        """Yield all programs with their paths."""
         for path, program in self._programs.items():
             yield path, program.program if isinstance(program, LazyProgram) else program
 
     def sources(self) -> Iterator[str]:
-        """The texts of all expressions."""
+        """Return the texts of all expressions."""
         return (program.source for program in self._programs.values())
 
     def all_reads(self) -> frozenset[str]:
-        """The dotted fields that any expression reads."""
+        """Return the dotted fields that any expression reads."""
         return frozenset(field for program in self._programs.values() for field in program.reads)
 
     def parsed_by_source(self) -> dict[str, ParsedExpression]:
-        """What is to be known the next time, by text."""
+        """Return the parsed expressions to cache, by text."""
         return {
             program.source: ParsedExpression(program.tree, program.reads) for _, program in self
         }
 
 
 def compile_expressions(
-    policy: Policy, layered: MergedPolicy, tools: ToolCatalog | None = None
+    policy: Policy, merged: MergedPolicy, refine: Refine | None = None
 ) -> tuple[Expressions, list[Diagnostic]]:
-    """Compile every expression of a policy; the diagnostics are errors and warnings of all.
+    """Compile every expression of a policy, and collect all errors and warnings.
 
-    What is known of the `tools` finds more mistakes. The programs do not rely on it: at run time a
-    tool is given what the model has written.
+    `refine` narrows the declarations at a path to reveal more errors. The programs do not rely on
+    it: at run time the arguments are whatever the model wrote.
     """
     programs: dict[Path, Program] = {}
     found: list[Diagnostic] = []
-    environment = CelEnvironment(policy, layered)
-    for place in _list_specs(policy, environment):
-        program, problems = _compile(place, place.declarations)
+    environment = CelEnvironment(policy, merged)
+    for spec in _list_specs(policy, environment):
+        program, problems = _compile(spec, spec.declarations)
         if program is not None:
-            programs[place.path] = program
-        if tools is not None:
-            _, more = _compile(
-                place, tools.refine_declarations(place.path, layered, place.declarations)
-            )
+            programs[spec.path] = program
+        if refine is not None:
+            _, more = _compile(spec, refine(spec.path, spec.declarations))
             problems = tuple(dict.fromkeys((*problems, *more)))
-        found += [_to_diagnostic(problem, place, layered) for problem in problems]
+        found += [_to_diagnostic(problem, spec, merged) for problem in problems]
     return Expressions(programs, environment.before_call), found
 
 
 def restore_expressions(policy: Policy, outlines: Mapping[str, ParsedExpression]) -> Expressions:
-    """The expressions of a policy that has been compiled before, from what is known by text.
+    """Restore the expressions of a cached policy.
 
-    Raises `KeyError` where one is not known.
+    Raises `KeyError` for an expression that is not cached.
     """
     environment = CelEnvironment(policy, None)
     programs = {
-        place.path: LazyProgram(place, outlines[place.source])
-        for place in _list_specs(policy, environment)
+        spec.path: LazyProgram(spec, outlines[spec.source])
+        for spec in _list_specs(policy, environment)
     }
     return Expressions(programs, environment.before_call)
 
 
 def reads_field(reads: frozenset[str], field: str) -> bool:
-    """Whether one of the dotted fields is `field` or lies in it, or holds it as a whole."""
+    """Return whether one of the dotted fields is `field`, or lies inside or around it."""
     return any(
         read == field or read.startswith(f"{field}.") or field.startswith(f"{read}.")
         for read in reads
@@ -177,10 +175,10 @@ def reads_field(reads: frozenset[str], field: str) -> bool:
 
 
 def _compile(
-    place: ExpressionSpec, declarations: Declarations
+    spec: ExpressionSpec, declarations: Declarations
 ) -> tuple[Program | None, tuple[Problem, ...]]:
     try:
-        program = compile_cel(place.source, declarations, expect=place.expected_type)
+        program = compile_cel(spec.source, declarations, expect=spec.expected_type)
     except CelError as error:
         return None, error.problems
     return program, program.warnings
@@ -188,9 +186,9 @@ def _compile(
 
 def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[ExpressionSpec]:
     before, after = environment.before_call, environment.after_call
-    for number, entry in enumerate(policy.classify.classes):
+    for index, entry in enumerate(policy.classify.classes):
         if entry.when is not None:
-            yield ExpressionSpec(("classify", "classes", number, "when"), entry.when, before, BOOL)
+            yield ExpressionSpec(("classify", "classes", index, "when"), entry.when, before, BOOL)
     changing = policy.classify.state_changing
     if isinstance(changing, str):
         yield ExpressionSpec(("classify", "state_changing"), changing, before, BOOL)
@@ -198,76 +196,71 @@ def _list_specs(policy: Policy, environment: CelEnvironment) -> Iterator[Express
         yield ExpressionSpec(
             ("outcomes", "failed_when"), policy.outcomes.failed_when, environment.raw_outcome, BOOL
         )
-    for number, rule in enumerate(policy.blame):
-        yield ExpressionSpec(("blame", number, "when"), rule.when, after, BOOL)
+    for index, blame_rule in enumerate(policy.blame):
+        yield ExpressionSpec(("blame", index, "when"), blame_rule.when, after, BOOL)
     for level, limits in policy.limits.items():
         repeat = limits.repeat
         if repeat is not None and repeat != "none" and repeat.key is not None:
-            yield ExpressionSpec(
-                ("limits", *_level_path(level), "repeat", "key"), repeat.key, before, DYN
-            )
+            yield ExpressionSpec((*level_path(level), "repeat", "key"), repeat.key, before, DYN)
     for budget in policy.budgets:
         if budget.when is not None:
-            # A place, or time, is taken when the call begins.
-            begins = budget.at_once is not None or budget.time is not None
+            # These count from the start of the call.
+            begins = budget.concurrent is not None or budget.time is not None
             declarations = before if begins else after
             yield ExpressionSpec(("budgets", budget.id, "when"), budget.when, declarations, BOOL)
         if budget.sum is not None:
             yield ExpressionSpec(("budgets", budget.id, "sum"), budget.sum, after, NUMBER)
-        for number, key in enumerate(budget.per.keys):
-            yield ExpressionSpec(("budgets", budget.id, "per", number + 1), key, before, STRING)
+        for index, key in enumerate(budget.per.keys):
+            yield ExpressionSpec(("budgets", budget.id, "per", index + 1), key, before, STRING)
     for learn, path in learn_sections(policy):
         for field, declarations in (("key", before), ("scope_key", before), ("count_by", after)):
             source = getattr(learn, field)
             if source is not None:
                 yield ExpressionSpec((*path, field), source, declarations, STRING)
-    for number, radius in enumerate(policy.radius):
+    for index, radius in enumerate(policy.radius):
         if radius.when is not None:
-            yield ExpressionSpec(("radius", number, "when"), radius.when, before, BOOL)
-    for guard in policy.rules:
-        if guard.when is not None:
-            yield ExpressionSpec(("rules", guard.id, "when"), guard.when, before, BOOL)
-        if guard.unless is not None:
-            yield ExpressionSpec(("rules", guard.id, "unless"), guard.unless, before, BOOL)
+            yield ExpressionSpec(("radius", index, "when"), radius.when, before, BOOL)
+    for rule in policy.rules:
+        if rule.when is not None:
+            yield ExpressionSpec(("rules", rule.id, "when"), rule.when, before, BOOL)
+        if rule.unless is not None:
+            yield ExpressionSpec(("rules", rule.id, "unless"), rule.unless, before, BOOL)
 
 
-def _level_path(level: str) -> tuple[str, ...]:
-    """The path of a level of limits: `tools:web_*` stands under `tools`, `web_*`."""
-    kind, separator, name = level.partition(":")
-    return (kind, name) if separator else (kind,)
-
-
-def _to_diagnostic(problem: Problem, place: ExpressionSpec, layered: MergedPolicy) -> Diagnostic:
-    span = layered.span_within(
-        place.path, problem.line, problem.column, problem.end_line, problem.end_column
+def _to_diagnostic(problem: Problem, spec: ExpressionSpec, merged: MergedPolicy) -> Diagnostic:
+    span = merged.span_within(
+        spec.path, problem.line, problem.column, problem.end_line, problem.end_column
     )
-    waiting = _unsupported_message(problem)
+    unsupported = _unsupported_message(problem)
     return Diagnostic(
-        code="cel/not-alive" if waiting else f"cel/{problem.code}",
+        code="cel/unsupported" if unsupported else f"cel/{problem.code}",
         severity=problem.severity,
-        message=waiting or problem.message,
+        message=unsupported or problem.message,
         span=span,
-        help=None if waiting else problem.help or _outcome_hint(problem, place),
-        lines=layered.lines(span),
+        help=None if unsupported else problem.help or _outcome_hint(problem, spec),
+        lines=merged.lines(span),
     )
 
 
-def _outcome_hint(problem: Problem, place: ExpressionSpec) -> str | None:
+def _outcome_hint(problem: Problem, spec: ExpressionSpec) -> str | None:
     if problem.code == "undeclared-reference" and "`outcome`" in problem.message:
-        early = f"`{place.path[0]}` is"
-        if place.path[0] == "budgets":
-            early = "`per`, and `when` beside `at_once` or `time`, are"
-        return f"{early} read before the call, when it has no outcome yet"
+        early = f"`{spec.path[0]}` is"
+        if spec.path[0] == "budgets":
+            early = "`per`, and `when` beside `concurrent` or `time`, are"
+        return f"{early} evaluated before the call, which has no outcome yet"
     return None
 
 
 def _unsupported_message(problem: Problem) -> str:
-    """What to say of a name that the language knows and a later step brings to life."""
+    """Return a message if the problem is a name that is not implemented yet, else empty."""
     if problem.code not in ("undeclared-reference", "unknown-field", "not-available"):
         return ""
     for name, step in language_version.NAME_STEPS.items():
-        if int(step) > language_version.STEP and f"`{name.rpartition('.')[2]}`" in problem.message:
-            return f"`{name}` is part of the language but not alive in this version (step {step})"
+        if (
+            int(step) > language_version.SUPPORTED_STEP
+            and f"`{name.rpartition('.')[2]}`" in problem.message
+        ):
+            return f"`{name}` is not implemented yet"
     return ""
 
 

@@ -1,6 +1,6 @@
-"""From the policy's `learn` to entries that a Learner works with: one for all, one a signature.
+"""Build the learning entries of a policy: one default, one for each signature with its own.
 
-And what makes a `learn` that can teach nothing.
+Also report `learn` sections that can never teach anything.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class LearnEntry(msgspec.Struct, frozen=True):
-    """What failures of one signature (or, with an empty name, of all others) teach.
+    """Learning from failures of one signature or, with an empty name, of all others.
 
-    `parameters` names the arguments of a parameter ban, by signature. `spared` are classes that a
-    ban of a target leaves alone. Where `count_by` is `by_outcome`, it has no meaning for a success.
+    `parameters` are the arguments of a parameter ban, by signature. `exempt_classes` are exempt
+    from target bans. If `reads_outcome`, `count_by` is undefined for a success.
     """
 
     name: str
@@ -44,23 +44,23 @@ class LearnEntry(msgspec.Struct, frozen=True):
 
     @property
     def ignores_arguments(self) -> bool:
-        """Whether it is about calls, tools or classes as they are, and looks at no arguments."""
+        """Whether its bans do not depend on a call's arguments."""
         looks = self.key or self.scope_key or self.count_by or self.parameters
         return self.ban != "target" and not looks
 
 
 def build_learn_entries(policy: Policy, expressions: Expressions) -> dict[str, LearnEntry]:
-    """The entries by signature; empty where the policy does not learn."""
+    """Return the entries by signature; empty if the policy does not learn."""
     if policy.learn is None:
         return {}
     made = {"": _build_entry("", policy.learn, policy.learn, ("learn",), ("learn",), expressions)}
-    for number, signature in enumerate(policy.signatures):
+    for index, signature in enumerate(policy.signatures):
         if signature.learn is not None:
             made[signature.id] = _build_entry(
                 signature.id,
                 signature.learn,
                 policy.learn,
-                ("signatures", number, "learn"),
+                ("signatures", index, "learn"),
                 ("learn",),
                 expressions,
             )
@@ -76,46 +76,46 @@ def build_learn_entries(policy: Policy, expressions: Expressions) -> dict[str, L
     return made
 
 
-def check_learning(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Bans that no call can fall under, blame that never teaches, trials that never come."""
-    known = layered.is_complete and not layered.broken_names("classify")
+def check_learning(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report bans that no call can match, blame that never teaches, probes that never come."""
+    known = merged.is_complete and not merged.broken_names("classify")
     for learn, path in learn_sections(policy):
         if "harness" in (learn.blame or ()):
-            yield layered.diagnostic(
-                "reference/idle",
-                "the harness's fault never teaches anything",
-                layered.span_of((*path, "blame")),
-                hint="name whose failures teach: `agent`, `unknown`, or leave `blame` out",
+            yield merged.diagnostic(
+                "reference/no-effect",
+                "failures blamed on the harness never teach",
+                merged.span_of((*path, "blame")),
+                hint="use `agent` or `unknown`, or omit `blame`",
             )
-        whole = not layered.broken_names(str(path[0]))
-        if whole and layered.is_complete and learn.except_ and not _bans_targets(learn, policy):
-            yield layered.diagnostic(
-                "reference/idle",
-                "`except` names classes that a ban of a target leaves alone: there is none",
-                layered.span_of((*path, "except"), key=True),
+        is_intact = not merged.broken_names(str(path[0]))
+        if is_intact and merged.is_complete and learn.except_ and not _bans_targets(learn, policy):
+            yield merged.diagnostic(
+                "reference/no-effect",
+                "`except` exempts classes from target bans, but nothing bans targets here",
+                merged.span_of((*path, "except"), key=True),
                 hint="write `ban: target`, or `except: []`",
             )
-        weaken = learn.weaken if whole else None
+        weaken = learn.weaken if is_intact else None
         if weaken is not None and weaken.probation is not None and weaken.half_life is None:
-            yield layered.diagnostic(
-                "reference/idle",
-                "`probation` is a confidence, and without `half_life` it stays at 1",
-                layered.span_of((*path, "weaken", "probation"), key=True),
-                hint="say in what time a ban is half as sure: `half_life: 7d`",
+            yield merged.diagnostic(
+                "reference/no-effect",
+                "`probation` has no effect without `half_life`, because the confidence stays at 1",
+                merged.span_of((*path, "weaken", "probation"), key=True),
+                hint="set the time in which confidence halves: `half_life: 7d`",
             )
         ban = learn.ban if learn.key is None and known else None
         if ban == "target" and not policy.classify.targets:
-            yield layered.diagnostic(
+            yield merged.diagnostic(
                 "reference/no-targets",
-                "`ban: target` is about a call's targets, and no call of this policy has any",
-                layered.span_of((*path, "ban")),
-                hint="name the arguments that hold them: `classify: {targets: [path, paths]}`",
+                "`ban: target` needs targets, but this policy defines none",
+                merged.span_of((*path, "ban")),
+                hint="name the arguments that hold targets: `classify: {targets: [path, paths]}`",
             )
-        if ban == "class" and not policy.classify.classes and not layered.broken_names("classes"):
-            yield layered.diagnostic(
-                "reference/idle",
-                "`ban: class` is about a call's class, and no call of this policy has one",
-                layered.span_of((*path, "ban")),
+        if ban == "class" and not policy.classify.classes and not merged.broken_names("classes"):
+            yield merged.diagnostic(
+                "reference/no-effect",
+                "`ban: class` needs classes, but this policy defines none",
+                merged.span_of((*path, "ban")),
                 hint="define classes in `classify.classes`, or inherit them: `extends: [core]`",
             )
 
@@ -123,7 +123,7 @@ def check_learning(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic
 def _build_entry(
     name: str, own: Learn, base: Learn, path: Path, base_path: Path, expressions: Expressions
 ) -> LearnEntry:
-    """One entry: what it says itself, else what `learn` says."""
+    """Build one entry from its own `learn`, or else from the policy's."""
 
     def pick(field: str) -> object:
         value = getattr(own, field)
@@ -140,7 +140,7 @@ def _build_entry(
         settings=LearnSettings(
             corroborate=int(str(pick("corroborate"))),
             resets_on_change=pick("reset_on") != "none",
-            # The narrowest ban is about one error: a call that fails anew each time gets somewhere.
+            # A call that fails with a new error each time makes progress, so compare errors.
             same_error=_bans_calls(own, base),
             max_constraints=own.most or base.most,
             decay=_build_decay(own.weaken or base.weaken),
@@ -149,7 +149,7 @@ def _build_entry(
         scope=str(pick("scope")),
         scope_key=expression("scope_key"),
         ban=str(pick("ban")),
-        # An own `ban` is about something else than an inherited `key`.
+        # An own `ban` replaces an inherited `key`.
         key=expression("key") if own.key is not None or own.ban is None else None,
         exempt_classes=frozenset(pick("except_") or ()),  # type: ignore[call-overload]  # a tuple of names
         count_by=expression("count_by"),
@@ -159,13 +159,13 @@ def _build_entry(
 
 
 def _bans_targets(learn: Learn, policy: Policy) -> bool:
-    """Whether targets are banned under a `learn`: the policy's counts for its signatures, too."""
-    below = [one for one, _ in learn_sections(policy)] if learn is policy.learn else [learn]
-    return any(_effective_ban(one, policy.learn or one) == "target" for one in below)
+    """Return whether a `learn` bans targets; the policy's covers its signatures, too."""
+    learns = [one for one, _ in learn_sections(policy)] if learn is policy.learn else [learn]
+    return any(_effective_ban(one, policy.learn or one) == "target" for one in learns)
 
 
 def _effective_ban(own: Learn, base: Learn) -> str | None:
-    """What is banned; None where a key says it."""
+    """Return what is banned, or None if a `key` defines it."""
     by = own if own.ban or own.key else base
     return by.ban if by.key is None else None
 

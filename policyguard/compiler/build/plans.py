@@ -1,4 +1,4 @@
-"""From a checked policy to plans: what applies to a kind of call, looked up once."""
+"""Build plans: the entries of a checked policy that apply to a kind of call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.compiler.build.expressions import Expressions, Path, reads_field
+from policyguard.compiler.build.message_parsing import parse_message
 from policyguard.compiler.build.redact_patterns import build_redactor
 from policyguard.compiler.build.selectors import (
     compile_class_matcher,
@@ -15,9 +17,8 @@ from policyguard.compiler.build.selectors import (
     compile_selector,
     literal_prefix_length,
 )
-from policyguard.compiler.check.placeholders import parse_message
 from policyguard.evaluator.activation import Expression
-from policyguard.evaluator.approvals import ApprovalRequirement as Approval
+from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
@@ -44,9 +45,9 @@ LIMIT_KINDS = ("repeat", "cycle", "no_progress", "failures", "outage", "polling"
 
 
 class PlanBuilder:
-    """Makes the plan of a kind of call: its class, limits, budgets and rules.
+    """Builds the plan of a kind of call: its class, limits, budgets and rules.
 
-    `digest` stands for a value wherever one is kept: what a call says goes into no state.
+    State keeps the `digest` of a call's values, never the values.
     """
 
     def __init__(
@@ -92,20 +93,20 @@ class PlanBuilder:
             (
                 entry,
                 compile_class_matcher(entry),
-                expressions.get("classify", "classes", number, "when"),
+                expressions.get("classify", "classes", index, "when"),
             )
-            for number, entry in enumerate(policy.classify.classes)
+            for index, entry in enumerate(policy.classify.classes)
         ]
-        # Many tools have the same rules, and to compile a sieve takes longer than all else here.
+        # Many tools share their rules, and compiling a prefilter is the slowest step.
         self._cached_rules = lru_cache(policy.bounds.plans)(self._build_rules)
         self._state_changing = self._build_state_changing()
         self._kind_only = self._reads_kind_only()
 
     def candidates(self, tool: str, server: str) -> ClassCandidates:
-        """The classes that calls of a tool may have, first match first."""
+        """Return the classes that calls of a tool may have, in matching order."""
         options: list[tuple[str, Expression | None]] = []
-        for entry, named, when in self._class_matchers:
-            if named(tool):
+        for entry, matches_name, when in self._class_matchers:
+            if matches_name(tool):
                 options.append((entry.class_, when))
                 if when is None:
                     break
@@ -114,16 +115,16 @@ class PlanBuilder:
     def plan_for_tool(
         self, plan: Callable[[str, str, str, str], Plan]
     ) -> Callable[[str, str, str], Plan | None]:
-        """Find the plan of all calls of a tool; None where their class depends on the arguments."""
+        """Return a function for a tool's plan; it gives None if the class depends on arguments."""
 
-        def known(tool: str, server: str, agent: str) -> Plan | None:
+        def find_plan(tool: str, server: str, agent: str) -> Plan | None:
             fixed = self.candidates(tool, server).fixed_class
             return None if fixed is None else plan(tool, server, agent, fixed)
 
-        return known
+        return find_plan
 
     def build_plan(self, tool: str, server: str, agent: str, class_: str) -> Plan:
-        """What the policy has to say on calls of a tool in a class, made by an agent."""
+        """Build the plan for an agent's calls of a tool in a class."""
         changing = self._state_changing
         levels = [level for level, matches in self._tool_levels if matches(tool)]
         levels += [f"classes:{class_}", "default"]
@@ -153,15 +154,15 @@ class PlanBuilder:
         )
 
     def refusal_limit_ids(self) -> tuple[str, ...]:
-        """The ids of all limits of that kind."""
+        """Return the ids of all `refusals` limits."""
         return tuple(limit.id for limit in self._refusals.values() if limit is not None)
 
-    def approvals(self) -> dict[str, Approval]:
-        """Who may say yes to what rules ask about, by rule."""
+    def approvals(self) -> dict[str, ApprovalRequirement]:
+        """Return the approval requirement of each rule that has one."""
         return {rule.id: rule.approval for _, _, rule in self._rules if rule.approval is not None}
 
     def _find_timeout(self, levels: list[str]) -> tuple[int | None, str]:
-        """How long a call may take, and the level that says so."""
+        """Return the timeout of a call, and the id of the limit that sets it."""
         for level in levels:
             limits = self._policy.limits.get(level)
             if limits is not None and limits.timeout is not None:
@@ -171,63 +172,63 @@ class PlanBuilder:
         return None, ""
 
     def _select_limits(self, levels: list[str]) -> tuple[LimitChecker, ...]:
-        """The limit of each kind at the most specific level: tool, then class, then default."""
+        """Return the limit of each kind from the most specific level: tool, class, default."""
         chosen: dict[str, tuple[int, LimitChecker]] = {}
         for kind in LIMIT_KINDS:
-            for place, level in enumerate(levels):
+            for rank, level in enumerate(levels):
                 if kind in self._limits.get(level, ()):
                     limit = self._limits[level][kind]
                     if limit is not None:
-                        chosen[kind] = (place, limit)
+                        chosen[kind] = (rank, limit)
                     break
-        if "polling" in chosen:  # to poll is to repeat: polling's own rule takes over
-            for kind in ("repeat", "cycle"):
-                # … but for what is said of the tool more specifically than that it polls.
+        if "polling" in chosen:
+            for kind in ("repeat", "cycle"):  # polling replaces them, unless they are more specific
                 if kind in chosen and chosen[kind][0] >= chosen["polling"][0]:
                     del chosen[kind]
         return tuple(limit for _, limit in chosen.values())
 
     def _build_limit(self, level: str, kind: str, limits: LimitLevel) -> LimitChecker | None:
-        """One limit, compiled; None where it is switched off."""
+        """Build one limit; None if it is disabled."""
         id_ = f"limits/{level}/{kind}"
         entry = getattr(limits, kind)
         if entry == "none":
             return None
-        terms = _limit_settings(id_, entry, limits)
-        most = self._policy.bounds.window_entries
+        settings = _limit_settings(id_, entry, limits)
+        max_entries = self._policy.bounds.window_entries
         if kind == "repeat":
-            return self._build_repeat(terms, level, entry)
+            return self._build_repeat(settings, level, entry)
         if kind == "cycle":
-            return CycleChecker(terms, longest=entry.longest, max=entry.max)
+            return CycleChecker(settings, longest=entry.longest, max=entry.max)
         if kind == "no_progress":
-            return NoProgressChecker(terms, max=entry.max, max_tools=most)
+            return NoProgressChecker(settings, max=entry.max, max_tools=max_entries)
         if kind == "failures":
             return FailuresChecker(
-                terms,
+                settings,
                 max=entry.max,
                 same_error=entry.same == "error",
                 signature=entry.signature or "",
-                max_names=most,
+                max_names=max_entries,
             )
         if kind == "outage":
             return OutageChecker(
-                terms,
+                settings,
                 max=entry.max,
                 within=entry.within,
                 cooldown=entry.cooldown,
-                # A glob names tools that go down together; a class is a kind of action.
+                # Tools of one glob fail together; tools of one class do not.
                 shared=level.startswith("tools:"),
-                max_breakers=most,
+                max_breakers=max_entries,
                 probe_timeout=self._policy.bounds.unreported,
             )
         return PollingChecker(
-            terms, cooldown=entry.cooldown, unchanged=entry.unchanged, max_polls=most
+            settings, cooldown=entry.cooldown, unchanged=entry.unchanged, max_polls=max_entries
         )
 
-    def _build_repeat(self, terms: LimitSettings, level: str, entry: RepeatLimit) -> RepeatChecker:
+    def _build_repeat(
+        self, settings: LimitSettings, level: str, entry: RepeatLimit
+    ) -> RepeatChecker:
         window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
-        path = ("limits", *level.split(":", 1), "repeat", "key")
-        expression = self._expressions.get(*path)
+        expression = self._expressions.get(*level_path(level), "repeat", "key")
         key: Callable[[Attempt], str] | None = None
         if expression is not None:
             key = _value_key(expression, self._digest)
@@ -236,7 +237,7 @@ class PlanBuilder:
         elif entry.same == "target":
             key = _target_key(self._digest)
         return RepeatChecker(
-            terms,
+            settings,
             max=entry.max,
             window=window,
             same="key" if expression is not None else entry.same,
@@ -247,7 +248,7 @@ class PlanBuilder:
         path: Path = ("budgets", entry.id)
         kind, limit = next(
             (kind, getattr(entry, kind))
-            for kind in ("calls", "tokens", "cost", "time", "at_once", "sum")
+            for kind in ("calls", "tokens", "cost", "time", "concurrent", "sum")
             if getattr(entry, kind) is not None
         )
         if kind == "sum":
@@ -262,8 +263,8 @@ class PlanBuilder:
             scope=entry.per.scope,
             keys=tuple(
                 expression
-                for number in range(1, len(entry.per.keys) + 1)
-                if (expression := self._expressions.get(*path, "per", number)) is not None
+                for index in range(1, len(entry.per.keys) + 1)
+                if (expression := self._expressions.get(*path, "per", index)) is not None
             ),
             within=entry.within,
             when=self._expressions.get(*path, "when"),
@@ -275,8 +276,8 @@ class PlanBuilder:
             escalation=Escalation(
                 entry.effect,
                 **{
-                    step: None if height is None else round(height * unit)
-                    for step, height in _thresholds(entry).items()
+                    name: None if amount is None else round(amount * unit)
+                    for name, amount in _thresholds(entry).items()
                 },
             ),
             reserve=round((entry.reserve or 0) * SCALE),
@@ -309,12 +310,12 @@ class PlanBuilder:
 
     def _build_rules(self, rules: tuple[CompiledRule, ...]) -> RuleSet:
         paths: list[Path] = [(*rule.id.split("/", 1), "when") for rule in rules]
-        together = RuleSet(rules)
-        together.compile_prefilter = lambda: self._expressions.prefilter(paths)
-        return together
+        rule_set = RuleSet(rules)
+        rule_set.compile_prefilter = lambda: self._expressions.prefilter(paths)
+        return rule_set
 
     def _reads_kind_only(self) -> bool:
-        """Whether `state_changing` reads only the kind of call, its hints and its command."""
+        """Return whether `state_changing` reads only the kind of call, hints and command."""
         for read in self._expressions.reads("classify", "state_changing"):
             root, _, field = read.partition(".")
             if root == "call" and field.partition(".")[0] not in (*_KIND_FIELDS, "command"):
@@ -327,16 +328,16 @@ class PlanBuilder:
         changing = self._policy.classify.state_changing
         if isinstance(changing, str):
             return self._expressions.get("classify", "state_changing") or True
-        # A policy that does not say what changes state must not call anything harmless.
+        # Without `state_changing`, every call may change state.
         return True if changing is None else _ByClass(frozenset(changing))
 
 
 _KIND_FIELDS = ("tool", "server", "class", "agent", "hints")
-"""Fields of `call` that all calls of one plan share, where they have no hints."""
+"""Fields of `call` that all calls of one plan share, unless they have hints."""
 
 
 class _ByClass:
-    """Calls of these classes change state, and so may those of no class."""
+    """Predicate: calls of these classes change state, and so may calls without a class."""
 
     def __init__(self, classes: frozenset[str]) -> None:
         self._classes = classes
@@ -346,7 +347,7 @@ class _ByClass:
 
 
 def _compile_selectors(entry: SelectiveEntry) -> Callable[[str, str, str], bool]:
-    """Whether an entry is about a tool, its server and its class."""
+    """Return a predicate on tool, server and class."""
     tools, servers, classes = (
         compile_selector(selector) for selector in (entry.tools, entry.servers, entry.classes)
     )
@@ -363,7 +364,7 @@ def _build_refusals(level: str, limits: LimitLevel) -> RefusalsChecker | None:
 
 
 def _limit_settings(id_: str, entry: AnyLimit, limits: LimitLevel) -> LimitSettings:
-    """What a limit has in common with all others."""
+    """Return the settings that all limits share."""
     return LimitSettings(
         id_,
         Escalation(entry.effect, **_thresholds(entry)),
@@ -375,18 +376,20 @@ def _limit_settings(id_: str, entry: AnyLimit, limits: LimitLevel) -> LimitSetti
 
 
 def _thresholds(entry: AnyLimit | BudgetEntry) -> dict[str, Any]:
-    return {step: getattr(entry, step) for step in ("advise_at", "ask_at", "halt_at")}
+    return {name: getattr(entry, name) for name in ("advise_at", "ask_at", "halt_at")}
 
 
-def _build_approval(entry: RuleEntry) -> Approval | None:
-    terms = entry.approval
-    if terms is None:
+def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:
+    approval = entry.approval
+    if approval is None:
         return None
-    return Approval(frozenset(terms.from_), terms.count, terms.within, terms.otherwise == "allow")
+    return ApprovalRequirement(
+        frozenset(approval.from_), approval.count, approval.within, approval.otherwise == "allow"
+    )
 
 
 def build_message(text: str | None, redact: Callable[[str], str]) -> MessageTemplate | None:
-    """A message with its `{placeholders}` told apart; None where there is none."""
+    """Parse a message into a template; None if there is none."""
     return MessageTemplate(parse_message(text).parts, redact) if text is not None else None
 
 

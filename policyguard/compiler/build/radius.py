@@ -1,4 +1,4 @@
-"""From the policy's `radius` to schedules, and what makes a schedule that can do nothing."""
+"""Build radius schedules, and report schedules without effect."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class RadiusEntry(msgspec.Struct, frozen=True):
-    """A schedule, and for which calls it is: those that `when` holds for, or all.
+    """A schedule for the calls that `when` matches, or all.
 
-    `id` is `radius`, or `radius/N` (the first is 1) where there are several.
+    `id` is `radius`, or `radius/N`, counted from 1, if there are several.
     """
 
     id: str
@@ -30,57 +30,57 @@ class RadiusEntry(msgspec.Struct, frozen=True):
 
 
 def build_radius_entries(policy: Policy, expressions: Expressions) -> tuple[RadiusEntry, ...]:
-    """The schedules of a policy without errors; the first that fits a call is the call's."""
-    # Who is to blame for a failure that teaches is to blame for one that shrinks the radius.
-    taught = (policy.learn.blame if policy.learn is not None else None) or ("agent",)
+    """Return a policy's schedules; the first that matches a call applies."""
+    # Failures shrink the radius under the same blame as they teach.
+    blame = (policy.learn.blame if policy.learn is not None else None) or ("agent",)
     return tuple(
         RadiusEntry(
-            id="radius" if len(policy.radius) == 1 else f"radius/{number + 1}",
+            id="radius" if len(policy.radius) == 1 else f"radius/{index + 1}",
             schedule=RadiusSchedule(
                 steps=tuple(None if step == "unlimited" else step for step in entry.schedule),
                 shrink_after=_require(_shrink_after(entry, policy)),
                 widen_after=entry.widen_after,
-                blame=frozenset(taught),
+                blame=frozenset(blame),
                 max_errors=policy.bounds.window_entries,
             ),
-            when=expressions.get("radius", number, "when"),
+            when=expressions.get("radius", index, "when"),
         )
-        for number, entry in enumerate(policy.radius)
+        for index, entry in enumerate(policy.radius)
     )
 
 
-def check_radius(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """A radius that could never refuse a call, or never shrink."""
-    if not policy.radius or not layered.is_complete:
+def check_radius(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report a radius that can never refuse a call, or never shrink."""
+    if not policy.radius or not merged.is_complete:
         return
-    if not policy.classify.targets and not layered.broken_names("classify"):
-        yield layered.diagnostic(
+    if not policy.classify.targets and not merged.broken_names("classify"):
+        yield merged.diagnostic(
             "reference/no-targets",
-            "`radius` counts a call's targets, and no call of this policy has any",
-            layered.span_of(("radius",), key=True),
-            hint="name the arguments that hold them: `classify: {targets: [path, paths]}`",
+            "`radius` needs targets, but this policy defines none",
+            merged.span_of(("radius",), key=True),
+            hint="name the arguments that hold targets: `classify: {targets: [path, paths]}`",
         )
     last = next((place for place, one in enumerate(policy.radius) if one.when is None), None)
     if last is not None and last + 1 < len(policy.radius):
-        yield layered.diagnostic(
-            "reference/idle",
-            "the schedule before this one has no `when`: it is for every call that comes to it",
-            layered.span_of(("radius", last + 1)),
-            hint="put the one without `when` last",
+        yield merged.diagnostic(
+            "reference/no-effect",
+            "this schedule is never used: the previous one has no `when` and matches every call",
+            merged.span_of(("radius", last + 1)),
+            hint="move the schedule without `when` to the end",
         )
-    for number, entry in enumerate(policy.radius):
+    for index, entry in enumerate(policy.radius):
         if _shrink_after(entry, policy) is None:
-            path: Path = ("radius", number)
-            yield layered.diagnostic(
+            path: Path = ("radius", index)
+            yield merged.diagnostic(
                 "reference/never-shrinks",
-                "nothing says after how many failures this radius shrinks",
-                layered.span_of(path if layered.has(path) else ("radius",)),
-                hint="give `shrink_after`, or a `learn` section: its `corroborate` is the default",
+                "this radius never shrinks: `shrink_after` is missing",
+                merged.span_of(path if merged.has(path) else ("radius",)),
+                hint="set `shrink_after`, or `corroborate` in `learn`, which is the default",
             )
 
 
 def _require(count: int | None) -> int:
-    assert count is not None  # noqa: S101 - `check_radius` has refused the policy where it is
+    assert count is not None  # noqa: S101 - `check_radius` ensures it
     return count
 
 

@@ -1,4 +1,4 @@
-"""The patterns of `journal.redact`: what they find is written nowhere, and told to nobody."""
+"""Redact the matches of `journal.redact` patterns from journals and messages."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from policyguard.model.policy import Policy
 
 
 def redact_patterns(policy: Policy) -> list[tuple[str, Callable[[str, str], str]]]:
-    """Each pattern's name, and how to put a text in place of what it finds."""
-    wanted = [compile_glob(item) for item in policy.journal.redact]
+    """Return the names of the patterns, each with its replace function."""
+    globs = [compile_glob(item) for item in policy.journal.redact]
     return [
         (name, Regex(pattern.match).replace)
         for name, pattern in policy.patterns.items()
-        if any(matches(name) for matches in wanted)
+        if any(matches(name) for matches in globs)
     ]
 
 
 def build_redactor(policy: Policy) -> Callable[[str], str]:
-    """A function that blots out of a text what the patterns find, as `[name]`."""
+    """Return a function that replaces the patterns' matches in a text with `[name]`."""
     found = [(f"[{name}]", replace) for name, replace in redact_patterns(policy)]
 
     def redact(text: str) -> str:
-        for mark, replace in found:
-            text = replace(text, mark)
+        for label, replace in found:
+            text = replace(text, label)
         return text
 
     return redact

@@ -1,4 +1,4 @@
-"""Which tools, classes and agents an entry is about: globs and words, compiled to predicates."""
+"""Compile selectors on names (globs, words) to predicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NameMatcher = Callable[[str], bool]
 
 
 def compile_glob(pattern: str) -> NameMatcher:
-    """A predicate for names: `*` is any text, `?` any one character, all else is itself."""
+    """Return a predicate for names: `*` matches any text, `?` one character."""
     if "*" not in pattern and "?" not in pattern:
         return pattern.__eq__
     parts = {"*": ".*", "?": "."}
@@ -24,13 +24,13 @@ def _escape(character: str) -> str:
 
 
 def literal_prefix_length(pattern: str) -> int:
-    """How many characters of a glob come before its first wildcard; one without any is longest."""
-    places = [place for place in (pattern.find("*"), pattern.find("?")) if place >= 0]
-    return min(places) if places else len(pattern) + 1
+    """Return the number of characters before a glob's first wildcard; more if it has none."""
+    positions = [index for index in (pattern.find("*"), pattern.find("?")) if index >= 0]
+    return min(positions) if positions else len(pattern) + 1
 
 
 def compile_selector(selector: Selector | None) -> NameMatcher:
-    """A predicate for a selector on names; where there is none, everything matches."""
+    """Return a predicate for a selector on names; None matches everything."""
     if selector is None:
         return _match_all
     globs = [compile_glob(item) for item in selector.items]
@@ -43,19 +43,19 @@ def _match_all(name: str) -> bool:
 
 
 def split_words(name: str) -> frozenset[str]:
-    """The words of a tool's name: split at `_ - . / :`, white space and camelCase, lower case.
+    """Split a tool's name at `_ - . / :`, white space and camelCase, in lower case.
 
     `getHTTPResponse2` has the words get, http, response2.
     """
     words: list[str] = []
     word = ""
-    for place, character in enumerate(name):
+    for index, character in enumerate(name):
         if not character.isalnum():
             words.append(word)
             word = ""
             continue
-        before = name[place - 1] if place else ""
-        after = name[place + 1] if place + 1 < len(name) else ""
+        before = name[index - 1] if index else ""
+        after = name[index + 1] if index + 1 < len(name) else ""
         if character.isupper() and (
             before.islower() or before.isdigit() or (before.isupper() and after.islower())
         ):
@@ -67,27 +67,27 @@ def split_words(name: str) -> frozenset[str]:
 
 
 def compile_class_matcher(entry: ClassEntry) -> NameMatcher:
-    """A predicate: a tool's name fits a class entry, its `when` aside."""
+    """Return a predicate for the `tools` and `words` of a class entry."""
     words = None if entry.words is None else frozenset(word.casefold() for word in entry.words)
     globs = None if entry.tools is None else [compile_glob(item) for item in entry.tools]
 
-    def fits(tool: str) -> bool:
+    def matches_class(tool: str) -> bool:
         if words is not None and words.isdisjoint(split_words(tool)):
             return False
         return globs is None or any(matches(tool) for matches in globs)
 
-    return fits
+    return matches_class
 
 
 def globs_overlap(one: str, other: str) -> bool:
-    """Whether there is a text that both globs match; `*` is any text, `?` one character.
+    """Return whether a text matches both globs.
 
-    Takes time and space of the two lengths multiplied.
+    Takes time and space proportional to the product of their lengths.
     """
-    waiting = [(0, 0)]
-    seen = set(waiting)
-    while waiting:
-        i, j = waiting.pop()
+    pending = [(0, 0)]
+    seen = set(pending)
+    while pending:
+        i, j = pending.pop()
         left, right = one[i : i + 1], other[j : j + 1]
         if not left and not right:
             return True
@@ -100,5 +100,5 @@ def globs_overlap(one: str, other: str) -> bool:
             steps.append((i + 1, j + 1))
         fresh = [step for step in steps if step not in seen]
         seen.update(fresh)
-        waiting += fresh
+        pending += fresh
     return False

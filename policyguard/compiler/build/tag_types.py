@@ -1,4 +1,4 @@
-"""Facts that the host gives of a session or a call: checked, kept as JSON, seen as their types.
+"""Check tags, store them as JSON, and convert them for expressions.
 
 Events and journals hold a time as text in RFC 3339; expressions see it as a timestamp.
 """
@@ -22,53 +22,53 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
 }
 _CONVERTED_TYPES = ("double", "timestamp")
-"""Types of which expressions see something else than what JSON may have for them."""
+"""Types whose values expressions see in another form than JSON."""
 _TYPE_LABELS = {"timestamp": "timestamp (RFC 3339 text, or a datetime with its zone)"}
 
 
 def build_tag_checker(policy: Policy) -> CheckTags:
-    """The function that checks a policy's tags, and gives them as events hold them."""
+    """Return a function that checks tags and converts them to JSON for events."""
 
     def check(given: dict[str, Any], *, overlay: bool = False) -> dict[str, Any]:
         tags = dict(given)
-        wrong = []
+        errors = []
         for name, tag in policy.tags.items():
             if name in tags:
                 found = convert_allowed_tag(tags[name], tag)
                 if found is None:
                     allowed = f", one of {', '.join(map(str, tag.one_of))}" if tag.one_of else ""
-                    wanted = f"{_TYPE_LABELS.get(tag.type, tag.type)}{allowed}"
-                    wrong.append(f"tag `{name}` must be {wanted}, not {tags[name]!r:.60}")
+                    expected = f"{_TYPE_LABELS.get(tag.type, tag.type)}{allowed}"
+                    errors.append(f"tag `{name}` must be {expected}, not {tags[name]!r:.60}")
                 else:
                     tags[name] = _to_json(found)
             elif not overlay:
                 if tag.default is None:
-                    wrong.append(f"tag `{name}` is required ({tag.type})")
+                    errors.append(f"tag `{name}` is required ({tag.type})")
                 else:
                     tags[name] = _to_json(convert_tag(tag.default, tag))
-        if wrong:
-            raise ValueError(f"policy `{policy.name}`: " + "; ".join(wrong))
+        if errors:
+            raise ValueError(f"policy `{policy.name}`: " + "; ".join(errors))
         return tags
 
     return check
 
 
 def build_tag_converter(policy: Policy) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """The function that gives tags as expressions see them. What fits no type stays as it is."""
+    """Return a function that converts tags for expressions; invalid values stay unchanged."""
     typed = {name: tag for name, tag in policy.tags.items() if tag.type in _CONVERTED_TYPES}
 
-    def see(tags: Mapping[str, Any]) -> dict[str, Any]:
-        found = dict(tags)
+    def convert(tags: Mapping[str, Any]) -> dict[str, Any]:
+        converted = dict(tags)
         for name, tag in typed.items():
-            if name in found and (value := convert_tag(found[name], tag)) is not None:
-                found[name] = value
-        return found
+            if name in converted and (value := convert_tag(converted[name], tag)) is not None:
+                converted[name] = value
+        return converted
 
-    return see
+    return convert
 
 
 def convert_tag(value: Any, tag: Tag) -> Any:
-    """A value of the tag's type, as expressions see it; None for what is none."""
+    """Convert a value to the tag's type for expressions; None if it is invalid."""
     if tag.type == "list(string)":
         texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
         return list(value) if texts else None
@@ -82,14 +82,14 @@ def convert_tag(value: Any, tag: Tag) -> Any:
 
 
 def convert_allowed_tag(value: Any, tag: Tag) -> Any:
-    """The same where it is one of the values that the tag may have; else None."""
+    """Convert a value as `convert_tag` does; None if `one_of` excludes it."""
     found = convert_tag(value, tag)
-    known = not tag.one_of or any(found == convert_tag(one, tag) for one in tag.one_of)
-    return found if known else None
+    is_allowed = not tag.one_of or any(found == convert_tag(allowed, tag) for allowed in tag.one_of)
+    return found if is_allowed else None
 
 
 def _to_json(found: Any) -> Any:
-    """What was read, as JSON has it."""
+    """Return a converted value as JSON."""
     return str(found) if isinstance(found, Timestamp) else found
 
 

@@ -1,4 +1,4 @@
-"""The examples beside rules are run at load: a rule that does not do what it shows is an error."""
+"""Run the examples of rules; a rule that contradicts an example is an error."""
 
 from __future__ import annotations
 
@@ -21,36 +21,35 @@ from policyguard.model.policy import Policy, Rule
 
 
 def run_examples(
-    policy: Policy, layered: MergedPolicy, evaluator: Evaluator
+    policy: Policy, merged: MergedPolicy, evaluator: Evaluator
 ) -> Iterator[Diagnostic]:
-    """Try every rule on its own examples; yield one error for each that fails.
+    """Test every rule on its own examples; yield an error for each that fails.
 
-    An example judges its own rule only. A tag that it does not give has its default, else is
-    absent.
+    Tags that an example does not set have their default, or are absent.
     """
     for rule in policy.rules:
-        for kind, examples, wanted in (
+        for kind, examples, expected in (
             ("match", rule.examples.match, True),
             ("no_match", rule.examples.no_match, False),
         ):
-            for number, example in enumerate(examples):
-                matched, why = _match_example(policy, rule, example, evaluator)
-                if matched is not wanted:
-                    span = layered.span_of(("rules", rule.id, "examples", kind, number))
+            for index, example in enumerate(examples):
+                matched, reason = _match_example(policy, rule, example, evaluator)
+                if matched is not expected:
+                    span = merged.span_of(("rules", rule.id, "examples", kind, index))
                     yield Diagnostic(
-                        code=f"example/{'no-match' if wanted else 'match'}",
+                        code=f"example/{'no-match' if expected else 'match'}",
                         severity="error",
                         message=_failure_message(rule, example, matched=matched),
                         span=span,
-                        help=why or None,
-                        lines=layered.lines(span),
+                        help=reason or None,
+                        lines=merged.lines(span),
                     )
 
 
 def prepare_example(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Plan, Attempt]:
-    """What applies to the call of an example, and the call.
+    """Return the plan for an example's call, and its attempt.
 
-    Raises `ArgumentsError` for arguments that cannot be judged.
+    Raises `ArgumentsError` for arguments that cannot be evaluated.
     """
     tags = {name: tag.default for name, tag in policy.tags.items() if tag.default is not None}
     started = Started(
@@ -73,34 +72,35 @@ def prepare_example(policy: Policy, example: Example, evaluator: Evaluator) -> t
 def _match_example(
     policy: Policy, rule: Rule, example: Example, evaluator: Evaluator
 ) -> tuple[bool, str]:
-    """Whether a rule matches its example, and why, where that needs to be told."""
+    """Return whether a rule matches its example, and a reason if it is not obvious."""
     try:
         plan, attempt = prepare_example(policy, example, evaluator)
     except ArgumentsError:
-        return True, ""  # refused before any rule is asked
-    judge = next((one for one in plan.rules if one.id == f"rules/{rule.id}"), None)
-    if judge is None:
+        return True, ""  # refused before any rule
+    compiled = next((entry for entry in plan.rules if entry.id == f"rules/{rule.id}"), None)
+    if compiled is None:
         return False, "; ".join(_selector_mismatches(rule, example, plan.class_))
-    matched = judge.evaluate(attempt) is not None
+    matched = compiled.evaluate(attempt) is not None
     if attempt.errors:
         return matched, f"its condition failed: {attempt.errors[0].error}"
     if matched:
         return True, ""
-    # What `unless` exempts, `when` has let through.
-    exempt = rule.unless is not None and _is_true(judge.when, attempt)
-    return False, "its `unless` is true of this call" if exempt else "its `when` is false here"
+    # `unless` can only exempt a call that `when` matches.
+    exempt = rule.unless is not None and _is_true(compiled.when, attempt)
+    return False, "its `unless` is true" if exempt else "its `when` is false"
 
 
 def _selector_mismatches(rule: Rule, example: Example, class_: str) -> Iterator[str]:
-    """Which keys of a rule are not about an example's call."""
+    """Yield a message for each selector of a rule that does not match an example's call."""
     for key, name, none in (
         ("tools", example.tool, ""),
-        ("servers", "", "an example's call is from no server"),
+        ("servers", "", "an example's call has no server"),
         ("classes", class_, "the call has no class"),
-        ("agents", example.agent, "an agent is given as `{call: …, agent: …}`"),
+        ("agents", example.agent, "set an agent with `{call: …, agent: …}`"),
     ):
         if not compile_selector(getattr(rule, key))(name):
-            yield f"its `{key}` does not fit {quote_text(name)}" if name else f"its `{key}`: {none}"
+            mismatch = f"does not match {quote_text(name)}" if name else f"cannot match: {none}"
+            yield f"its `{key}` {mismatch}"
 
 
 def _is_true(when: Expression | None, attempt: Attempt) -> bool:
@@ -115,7 +115,7 @@ def _arguments(policy: Policy, example: Example) -> dict[str, Any]:
 
 
 def _to_nanoseconds(at: str | None) -> int | None:
-    """An RFC 3339 time as nanoseconds; the schema has checked its form."""
+    """Convert an RFC 3339 time, validated before, to nanoseconds."""
     if at is None:
         return None
     return round(datetime.fromisoformat(at).timestamp()) * 1_000_000_000
@@ -124,5 +124,5 @@ def _to_nanoseconds(at: str | None) -> int | None:
 def _failure_message(rule: Rule, example: Example, *, matched: bool) -> str:
     call = example.tool if example.command is None else f"{example.tool}: {example.command}"
     if matched:
-        return f"rule `{rule.id}` matches `{call}`, which its examples say it does not"
-    return f"rule `{rule.id}` does not match `{call}`, which its examples say it does"
+        return f"rule `{rule.id}` matches `{call}`, but its examples say `no_match`"
+    return f"rule `{rule.id}` does not match `{call}`, but its examples say `match`"

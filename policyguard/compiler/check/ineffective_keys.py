@@ -1,9 +1,10 @@
-"""Keys that could never do anything where they stand: a policy must not silently do nothing."""
+"""Report keys without effect: a policy must not silently do nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic, quote_text
@@ -13,48 +14,46 @@ from policyguard.model.limits import RefusalsLimit
 from policyguard.model.policy import Policy
 
 
-def check_ineffective_keys(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """What is given beside keys that leave it without effect."""
+def check_ineffective_keys(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report keys that other keys leave without effect."""
     for path, message, hint in _find_ineffective_keys(policy):
-        yield layered.diagnostic(
-            "reference/idle", message, layered.span_of(path, key=True), hint=hint
+        yield merged.diagnostic(
+            "reference/no-effect", message, merged.span_of(path, key=True), hint=hint
         )
 
 
 def _find_ineffective_keys(policy: Policy) -> Iterator[tuple[Path, str, str | None]]:
-    for where, entry in _descriptive_entries(policy):
+    for path, entry in _descriptive_entries(policy):
         if entry.mode is not None:
-            message = "`mode` has no meaning here: this entry refuses nothing"
-            hint = "write it on the limits, budgets and rules that are to be watched only"
-            yield (*where, "mode"), message, hint
+            message = "`mode` has no effect here, because this entry refuses nothing"
+            hint = "set it on the limits, budgets and rules to observe"
+            yield (*path, "mode"), message, hint
     for name in policy.classify.fingerprint.tolerance:
         if "." in name:
-            message = f"{quote_text(name)} is a path, and `tolerance` names arguments"
-            hint = 'name the argument; beside `"*"` a name holds at any depth'
+            message = f"{quote_text(name)} is a path, but `tolerance` takes names of arguments"
+            hint = 'name the argument; beside `"*"` a name applies at any depth'
             yield ("classify", "fingerprint", "tolerance", name), message, hint
     for budget in policy.budgets:
         if budget.reserve is not None and budget.tokens is None and budget.cost is None:
-            message = "`reserve` holds back tokens or cost, and this budget counts neither"
+            message = "`reserve` applies to tokens or cost, but this budget counts neither"
             yield ("budgets", budget.id, "reserve"), message, None
     for rule in policy.rules:
         if rule.approval is not None and Effect.ASK not in (rule.effect, rule.on_error):
-            message = f"`approval` is for rules that ask, and this one has the effect {rule.effect}"
+            message = f"`approval` needs `effect: ask`, but this rule has the effect {rule.effect}"
             yield ("rules", rule.id, "approval"), message, "write `effect: ask`"
     for level, limits in policy.limits.items():
-        kind, _, name = level.partition(":")
         refusals = limits.refusals
         if not isinstance(refusals, RefusalsLimit):
             continue
-        path: Path = ("limits", kind, name) if name else ("limits", kind)
         given = (("refuse", refusals.refuse == "tool"), ("until", refusals.until is not None))
-        for key, stands in given:
-            if stands:
-                message = f"`{key}` has no meaning here: `refusals` answers refused attempts only"
-                yield (*path, "refusals", key), message, "say how hard with `effect`"
+        for key, is_given in given:
+            if is_given:
+                message = f"`{key}` has no effect on `refusals`, which covers refused attempts only"
+                yield (*level_path(level), "refusals", key), message, "remove it, or set `effect`"
 
 
 def _descriptive_entries(policy: Policy) -> Iterator[tuple[Path, Entry]]:
-    """The entries that say what there is, and answer no call, each with its path."""
+    """Yield the entries that never refuse a call, each with its path."""
     maps: tuple[tuple[str, Mapping[str, Entry]], ...] = (
         ("params", policy.params),
         ("tags", policy.tags),
@@ -69,4 +68,4 @@ def _descriptive_entries(policy: Policy) -> Iterator[tuple[Path, Entry]]:
         (("blame",), policy.blame),
     )
     for path, entries in lists:
-        yield from (((*path, place), entry) for place, entry in enumerate(entries))
+        yield from (((*path, index), entry) for index, entry in enumerate(entries))

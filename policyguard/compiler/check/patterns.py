@@ -1,4 +1,4 @@
-"""A policy's patterns: they compile, and they find what their own examples say."""
+"""Compile a policy's patterns and test them on their examples."""
 
 from __future__ import annotations
 
@@ -14,57 +14,55 @@ from policyguard.model.policy import Policy
 _NO_EXAMPLES = TextExamples()
 
 
-def check_patterns(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Compile every pattern and try it on its examples."""
+def check_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Compile every pattern and test it on its examples."""
     for name, pattern in policy.patterns.items():
         path: Path = ("patterns", name)
-        inner = (*path, "match") if layered.has((*path, "match")) else path
+        inner = (*path, "match") if merged.has((*path, "match")) else path
         yield from _check_pattern(
-            pattern.match, inner, pattern.examples, (*path, "examples"), layered
+            pattern.match, inner, pattern.examples, (*path, "examples"), merged
         )
-    for place, signature in enumerate(policy.signatures):
-        path = ("signatures", place)
+    for index, signature in enumerate(policy.signatures):
+        path = ("signatures", index)
         yield from _check_pattern(
             signature.pattern,
             (*path, "pattern"),
             signature.examples,
             (*path, "examples"),
-            layered,
+            merged,
         )
-    for place, envelope in enumerate(policy.outcomes.envelope):
-        path = ("outcomes", "envelope", place, "pattern")
-        yield from _check_pattern(envelope.pattern, path, _NO_EXAMPLES, (), layered)
+    for index, envelope in enumerate(policy.outcomes.envelope):
+        path = ("outcomes", "envelope", index, "pattern")
+        yield from _check_pattern(envelope.pattern, path, _NO_EXAMPLES, (), merged)
 
 
 def _check_pattern(
-    pattern: str, path: Path, examples: TextExamples, examples_path: Path, layered: MergedPolicy
+    pattern: str, path: Path, examples: TextExamples, examples_path: Path, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
     try:
         regex = Regex(pattern)
     except RegexError as error:
-        yield _syntax_error(error, path, layered)
+        yield _syntax_error(error, path, merged)
         return
-    for wanted, texts in (("match", examples.match), ("no_match", examples.no_match)):
-        for place, text in enumerate(texts):
-            if regex.search(text) is not (wanted == "match"):
-                verb = "does not find" if wanted == "match" else "finds"
-                message = f"the pattern {verb} anything in this example"
-                if wanted == "no_match":
-                    message = "the pattern finds something in this example"
-                span = layered.span_of((*examples_path, wanted, place))
-                yield layered.diagnostic("regex/example", message, span)
+    for expected, texts in (("match", examples.match), ("no_match", examples.no_match)):
+        for index, text in enumerate(texts):
+            if regex.search(text) is not (expected == "match"):
+                verb = "does not match" if expected == "match" else "matches"
+                message = f"the pattern {verb} this example"
+                span = merged.span_of((*examples_path, expected, index))
+                yield merged.diagnostic("regex/example", message, span)
 
 
-def _syntax_error(error: RegexError, path: Path, layered: MergedPolicy) -> Diagnostic:
-    """What RE2 says, with the caret at the part that it names where that stands there once."""
+def _syntax_error(error: RegexError, path: Path, merged: MergedPolicy) -> Diagnostic:
+    """Report an RE2 error, at the part it names if that occurs once."""
     reason, _, culprit = error.reason.partition(": ")
     message = f"RE2 does not accept this pattern: {reason}"
-    node = layered.node(path)
-    span = layered.span_of(path)
+    node = merged.node(path)
+    span = merged.span_of(path)
     if isinstance(node, ScalarNode):
         span = node.subspan(0, len(node.text))
         if culprit and culprit != node.text and node.text.count(culprit) == 1:
             start = node.text.index(culprit)
             span = node.subspan(start, start + len(culprit))
             message += f": `{culprit}`"
-    return layered.diagnostic("regex/syntax", message, span, hint=error.help)
+    return merged.diagnostic("regex/syntax", message, span, hint=error.help)

@@ -1,16 +1,16 @@
-"""What one part of a policy says of another: names that must exist, and ids that must be one."""
+"""Check references between the parts of a policy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from policyguard.compiler.build.entry_paths import learn_sections
+from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.build.learning import check_learning
 from policyguard.compiler.build.radius import check_radius
 from policyguard.compiler.build.selectors import compile_glob, globs_overlap, literal_prefix_length
 from policyguard.compiler.check.tags import check_examples, check_tags
-from policyguard.compiler.check.unreachable_limits import check_unreachable_limits, level_path
+from policyguard.compiler.check.unreachable_limits import check_unreachable_limits
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quote_text
@@ -30,38 +30,38 @@ _LIMIT_KINDS = (
 )
 
 
-def check_references(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Everything that a merged policy says of itself and that does not hold."""
-    yield from _check_classes(policy, layered)
-    yield from _check_signatures(policy, layered)
-    yield from _check_ambiguous_globs(policy, layered)
-    yield from check_unreachable_limits(policy, layered)
-    yield from check_learning(policy, layered)
-    yield from check_radius(policy, layered)
-    yield from check_tags(policy, layered)
-    yield from _check_redact_patterns(policy, layered)
-    yield from _check_lists(policy, layered)
-    yield from check_examples(policy, layered)
+def check_references(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Check every reference of a merged policy to its own parts."""
+    yield from _check_classes(policy, merged)
+    yield from _check_signatures(policy, merged)
+    yield from _check_ambiguous_globs(policy, merged)
+    yield from check_unreachable_limits(policy, merged)
+    yield from check_learning(policy, merged)
+    yield from check_radius(policy, merged)
+    yield from check_tags(policy, merged)
+    yield from _check_redact_patterns(policy, merged)
+    yield from _check_lists(policy, merged)
+    yield from check_examples(policy, merged)
 
 
-def _check_classes(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    if not layered.is_complete:
+def _check_classes(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    if not merged.is_complete:
         return
-    known = {entry.class_ for entry in policy.classify.classes} | layered.broken_names("classes")
+    known = {entry.class_ for entry in policy.classify.classes} | merged.broken_names("classes")
     for path, name in _class_references(policy):
         if not any(map(compile_glob(name), known)):
-            message = f"no call is ever of the class {quote_text(name)}"
+            message = f"no call has the class {quote_text(name)}"
             hint = did_you_mean(name, known)
             if hint is None and not known:
-                hint = "classes are defined in `classify.classes`, or inherited: `extends: [core]`"
+                hint = "define classes in `classify.classes`, or inherit them: `extends: [core]`"
             key = path[:2] == ("limits", "classes")
-            yield layered.diagnostic(
-                "reference/unknown-class", message, layered.span_of(path, key=key), hint=hint
+            yield merged.diagnostic(
+                "reference/unknown-class", message, merged.span_of(path, key=key), hint=hint
             )
 
 
 def _class_references(policy: Policy) -> Iterator[tuple[Path, str]]:
-    """Every place where a class is named."""
+    """Yield every reference to a class, with its path."""
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         for entry in entries:
             yield from _selector_items(entry, (section, entry.id, "classes"))
@@ -70,54 +70,54 @@ def _class_references(policy: Policy) -> Iterator[tuple[Path, str]]:
         if group == "classes":
             yield ("limits", "classes", name), name
     for learn, path in learn_sections(policy):
-        for place, name in enumerate(learn.except_ or ()):
-            yield (*path, "except", place), name
+        for index, name in enumerate(learn.except_ or ()):
+            yield (*path, "except", index), name
     changing = policy.classify.state_changing
     if not isinstance(changing, str):
-        for place, name in enumerate(changing or ()):
-            yield ("classify", "state_changing", place), name
+        for index, name in enumerate(changing or ()):
+            yield ("classify", "state_changing", index), name
 
 
 def _selector_items(entry: SelectiveEntry, path: Path) -> Iterator[tuple[Path, str]]:
     selector: Selector | None = entry.classes
     if selector is not None:
         inner = (*path, "outside") if selector.outside else path
-        yield from (((*inner, place), name) for place, name in enumerate(selector.items))
+        yield from (((*inner, index), name) for index, name in enumerate(selector.items))
 
 
-def _check_signatures(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    known = {signature.id for signature in policy.signatures} | layered.broken_names("signatures")
-    for span, wanted in _signature_references(policy, layered):
-        if wanted not in known and layered.is_complete:
-            message = f"no signature has the id {quote_text(wanted)}"
-            hint = did_you_mean(wanted, known)
-            yield layered.diagnostic("reference/unknown-signature", message, span, hint=hint)
+def _check_signatures(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    known = {signature.id for signature in policy.signatures} | merged.broken_names("signatures")
+    for span, signature in _signature_references(policy, merged):
+        if signature not in known and merged.is_complete:
+            message = f"no signature has the id {quote_text(signature)}"
+            hint = did_you_mean(signature, known)
+            yield merged.diagnostic("reference/unknown-signature", message, span, hint=hint)
 
 
-def _signature_references(policy: Policy, layered: MergedPolicy) -> Iterator[tuple[Span, str]]:
-    """Every place where a signature is named."""
+def _signature_references(policy: Policy, merged: MergedPolicy) -> Iterator[tuple[Span, str]]:
+    """Yield every reference to a signature, with its span."""
     for level, limits in policy.limits.items():
         failures = limits.failures
         if isinstance(failures, FailuresLimit) and failures.signature is not None:
-            yield layered.span_of((*level_path(level), "failures", "signature")), failures.signature
+            yield merged.span_of((*level_path(level), "failures", "signature")), failures.signature
     for learn, path in learn_sections(policy):
         for name in learn.parameters or ():
-            yield layered.span_of((*path, "parameters", name), key=True), name
+            yield merged.span_of((*path, "parameters", name), key=True), name
 
 
-def _check_redact_patterns(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Patterns that are to be blotted out of the journal, and do not exist."""
-    known = set(policy.patterns) | layered.broken_names("patterns")
-    for place, name in enumerate(policy.journal.redact):
-        if layered.is_complete and not any(map(compile_glob(name), known)):
-            span = layered.span_of(("journal", "redact", place))
-            message = f"no pattern is named {quote_text(name)}"
+def _check_redact_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report unknown patterns in `journal.redact`."""
+    known = set(policy.patterns) | merged.broken_names("patterns")
+    for index, name in enumerate(policy.journal.redact):
+        if merged.is_complete and not any(map(compile_glob(name), known)):
+            span = merged.span_of(("journal", "redact", index))
+            message = f"no pattern named {quote_text(name)}"
             hint = did_you_mean(name, known)
-            yield layered.diagnostic("reference/unknown-pattern", message, span, hint=hint)
+            yield merged.diagnostic("reference/unknown-pattern", message, span, hint=hint)
 
 
-def _check_ambiguous_globs(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Globs of `limits.tools` of which none is more specific, though one tool can match both."""
+def _check_ambiguous_globs(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report overlapping globs of `limits.tools` that are equally specific."""
     levels = [
         (level.partition(":")[2], limits)
         for level, limits in policy.limits.items()
@@ -132,29 +132,29 @@ def _check_ambiguous_globs(policy: Policy, layered: MergedPolicy) -> Iterator[Di
             and literal_prefix_length(one) == literal_prefix_length(other)
             and globs_overlap(one, other)
         ):
-            message = f"a tool can match `{one}` and `{other}`, and neither is more specific"
-            span = layered.span_of(("limits", "tools", other), key=True)
+            message = f"`{one}` and `{other}` can match the same tool, and neither is more specific"
+            span = merged.span_of(("limits", "tools", other), key=True)
             kinds = ", ".join(f"`{kind}`" for kind in shared)
-            hint = f"both give {kinds}; make one of them longer before its first `*`"
-            yield layered.diagnostic("reference/tie", message, span, hint=hint)
+            hint = f"both set {kinds}; make one longer before its first `*`"
+            yield merged.diagnostic("reference/tie", message, span, hint=hint)
 
 
 def _has_kind(level: LimitLevel, kind: str) -> bool:
     return getattr(level, kind) is not None
 
 
-def _check_lists(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Lists of numbers and text together: half of such a list can never be equal to anything."""
+def _check_lists(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report lists that mix text and other values, half of which can never be equal to anything."""
     for name, items in policy.lists.items():
-        odd = _first_non_text(items)
-        if odd is not None:
-            message = f"the list `{name}` has text as well as other values"
-            span = layered.span_of(("lists", name, odd))
-            hint = f'if it is text, quote it: `"{items[odd]}"`'
-            yield layered.diagnostic("reference/mixed-list", message, span, hint=hint)
+        index_of_odd = _first_non_text(items)
+        if index_of_odd is not None:
+            message = f"the list `{name}` mixes text and other values"
+            span = merged.span_of(("lists", name, index_of_odd))
+            hint = f'if it is text, quote it: `"{items[index_of_odd]}"`'
+            yield merged.diagnostic("reference/mixed-list", message, span, hint=hint)
 
 
 def _first_non_text(items: Iterable[Value]) -> int | None:
-    """The first item that is not text, in a list that has text too."""
+    """Return the index of the first item that is not text, in a list that has text too."""
     texts = [isinstance(item, str) for item in items]
     return texts.index(False) if any(texts) and not all(texts) else None

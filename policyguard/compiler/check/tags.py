@@ -1,4 +1,4 @@
-"""The facts that a policy declares as tags, and those that its examples assume."""
+"""Check declared tags, and the facts that examples assume."""
 
 from __future__ import annotations
 
@@ -32,81 +32,81 @@ _SESSION_FIELDS = (
     "elapsed",
     "tags",
 )
-"""The fields of `session` that an example may assume (POLICY_LANGUAGE §5)."""
+"""The fields of `session` that an example may set."""
 
 
-def check_tags(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Defaults and values of tags that are not of their type, or not allowed by it."""
+def check_tags(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report defaults and allowed values of tags that do not have the tag's type."""
     for name, tag in policy.tags.items():
         path: Path = ("tags", name)
-        for place, value in enumerate(tag.one_of):
+        for index, value in enumerate(tag.one_of):
             if tag_types.convert_tag(value, tag) is None:
-                message = f"{quote_text(str(value))} is not of the type {tag.type}"
-                span = layered.span_of((*path, "one_of", place))
-                yield layered.diagnostic(
-                    "reference/tag", message, span, hint=_type_hint(value, tag)
-                )
+                message = f"{quote_text(str(value))} does not have the type {tag.type}"
+                span = merged.span_of((*path, "one_of", index))
+                yield merged.diagnostic("reference/tag", message, span, hint=_type_hint(value, tag))
         default = tag.default
         if default is None:
             continue
-        span = layered.span_of((*path, "default"))
+        span = merged.span_of((*path, "default"))
         if tag_types.convert_tag(default, tag) is None:
-            message = f"the default of `{name}` is not of the type {tag.type}"
-            yield layered.diagnostic("reference/tag", message, span, hint=_type_hint(default, tag))
+            message = f"the default of `{name}` does not have the type {tag.type}"
+            yield merged.diagnostic("reference/tag", message, span, hint=_type_hint(default, tag))
         elif tag_types.convert_allowed_tag(default, tag) is None:
             message = f"the default of `{name}` is not in `one_of`"
             hint = did_you_mean(str(default), map(str, tag.one_of))
-            yield layered.diagnostic("reference/tag", message, span, hint=hint)
+            yield merged.diagnostic("reference/tag", message, span, hint=hint)
 
 
 def _type_hint(value: Any, tag: Tag) -> str | None:
     if tag.type == "timestamp":
         return "write a time as `2026-01-31T09:30:00Z`"
-    trap = yaml_scalars.yaml11_reading(value) if isinstance(value, str) else None
-    fits = trap is not None and (trap.kind == "boolean") == (tag.type == "bool")
-    return f"write `{trap.replacement}`" if trap is not None and fits else None
+    yaml11 = yaml_scalars.yaml11_reading(value) if isinstance(value, str) else None
+    fits = yaml11 is not None and (yaml11.kind == "boolean") == (tag.type == "bool")
+    return f"write `{yaml11.replacement}`" if yaml11 is not None and fits else None
 
 
-def check_examples(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Tags, fields of the session and times in examples that there cannot be."""
+def check_examples(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report unknown tags, unknown session fields and invalid times in examples."""
     for rule in policy.rules:
         for kind, examples in (
             ("match", rule.examples.match),
             ("no_match", rule.examples.no_match),
         ):
-            for place, example in enumerate(examples):
-                path: Path = ("rules", rule.id, "examples", kind, place)
-                yield from _check_example(example, path, policy, layered)
+            for index, example in enumerate(examples):
+                path: Path = ("rules", rule.id, "examples", kind, index)
+                yield from _check_example(example, path, policy, merged)
 
 
 def _check_example(
-    example: Example, path: Path, policy: Policy, layered: MergedPolicy
+    example: Example, path: Path, policy: Policy, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
-    lost = layered.broken_names("tags")
+    broken = merged.broken_names("tags")
     for name, value in example.tags.items():
         tag = policy.tags.get(name)
-        if tag is None and name not in lost and layered.is_complete:
-            yield _unknown_name("tag", name, policy.tags, (*path, "tags", name), layered)
+        if tag is None and name not in broken and merged.is_complete:
+            yield _unknown_name("tag", name, policy.tags, (*path, "tags", name), merged)
         elif tag is not None and tag_types.convert_tag(value, tag) is None:
-            message = f"the tag {quote_text(name)} is of the type {tag.type}"
-            span = layered.span_of((*path, "tags", name))
-            yield layered.diagnostic("reference/tag", message, span, hint=_type_hint(value, tag))
+            message = f"the tag {quote_text(name)} must have the type {tag.type}"
+            span = merged.span_of((*path, "tags", name))
+            yield merged.diagnostic("reference/tag", message, span, hint=_type_hint(value, tag))
     for name in example.session:
         if name not in _SESSION_FIELDS:
             yield _unknown_name(
-                "field of `session`", name, _SESSION_FIELDS, (*path, "session", name), layered
+                "field of `session`", name, _SESSION_FIELDS, (*path, "session", name), merged
             )
     if example.at is not None and not _is_time(example.at):
-        span = layered.span_of((*path, "at"))
-        yield layered.diagnostic("scalar/time", f"there is no time {quote_text(example.at)}", span)
+        span = merged.span_of((*path, "at"))
+        yield merged.diagnostic(
+            "scalar/time", f"{quote_text(example.at)} is not a valid time", span
+        )
 
 
 def _unknown_name(
-    kind: str, name: str, known: Iterable[str], path: Path, layered: MergedPolicy
+    kind: str, name: str, known: Iterable[str], path: Path, merged: MergedPolicy
 ) -> Diagnostic:
-    span = layered.span_of(path, key=True)
-    message = f"there is no {kind} {quote_text(name)}"
-    return layered.diagnostic(
+    span = merged.span_of(path, key=True)
+    message = f"unknown {kind} {quote_text(name)}"
+    return merged.diagnostic(
         "reference/unknown-tag" if kind == "tag" else "reference/unknown-field",
         message,
         span,

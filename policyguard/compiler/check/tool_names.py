@@ -1,6 +1,6 @@
-"""Tools and arguments that a policy names, held against those that its `schemas` describe.
+"""Check the tools and arguments that a policy names against its `schemas`.
 
-In expressions the types do this; here it is done for selectors, examples and messages.
+This covers selectors, examples and messages; expressions are covered by types.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from policyguard.cel.types.types import RecordType
-from policyguard.compiler.check.placeholders import parse_message
+from policyguard.compiler.build.message_parsing import parse_message
 from policyguard.compiler.check.tool_schemas import ToolCatalog
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import (
@@ -27,34 +27,34 @@ _SECTIONS = ("rules", "budgets", "result_rules")
 
 
 def check_tool_names(
-    policy: Policy, layered: MergedPolicy, tools: ToolCatalog
+    policy: Policy, merged: MergedPolicy, tools: ToolCatalog
 ) -> Iterator[Diagnostic]:
-    """Names that mean nothing, in the files that the tools are known to."""
-    for found in _tool_references(layered):
+    """Report unknown names in the files that `schemas` applies to."""
+    for found in _tool_references(merged):
         if found.source.file in tools.policy_files:
             yield from _check_name(found, tools)
     for rule in policy.rules:
         for kind in ("match", "no_match"):
-            for number, example in enumerate(getattr(rule.examples, kind)):
-                path = ("rules", rule.id, "examples", kind, number)
-                if layered.origin(path) in tools.policy_files:
-                    yield from _check_example(example, path, layered, tools)
+            for index, example in enumerate(getattr(rule.examples, kind)):
+                path = ("rules", rule.id, "examples", kind, index)
+                if merged.origin(path) in tools.policy_files:
+                    yield from _check_example(example, path, merged, tools)
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         for entry in entries:
-            yield from _check_messages((section, entry.id), layered, tools)
+            yield from _check_messages((section, entry.id), merged, tools)
 
 
-def _tool_references(layered: MergedPolicy) -> Iterator[ScalarNode]:
-    """Every place where a tool is named, or a glob for tools."""
-    tree = layered.tree
-    around: list[Node | None] = []
+def _tool_references(merged: MergedPolicy) -> Iterator[ScalarNode]:
+    """Yield every tool name or glob."""
+    tree = merged.tree
+    containers: list[Node | None] = []
     for section in _SECTIONS:
-        around += _child_values(tree.get(section))
+        containers += _child_values(tree.get(section))
     for mark in _child_values(tree.get("marks")):
-        around += _child_values(mark)
+        containers += _child_values(mark)
     classify = tree.get("classify")
-    around += _child_values(get_child(classify, "classes") if classify is not None else None)
-    for entry in around:
+    containers += _child_values(get_child(classify, "classes") if classify is not None else None)
+    for entry in containers:
         selector = entry.get("tools") if isinstance(entry, MappingNode) else None
         outside = selector.get("outside") if isinstance(selector, MappingNode) else selector
         yield from (item for item in _child_values(outside) if isinstance(item, ScalarNode))
@@ -82,10 +82,10 @@ def _check_name(node: ScalarNode, tools: ToolCatalog) -> Iterator[Diagnostic]:
 
 
 def _check_example(
-    example: Example, path: Path, layered: MergedPolicy, tools: ToolCatalog
+    example: Example, path: Path, merged: MergedPolicy, tools: ToolCatalog
 ) -> Iterator[Diagnostic]:
-    path = path if layered.has((*path, example.tool)) else (*path, "call")
-    called = layered.node(path)
+    path = path if merged.has((*path, example.tool)) else (*path, "call")
+    called = merged.node(path)
     if not isinstance(called, MappingNode) or example.tool not in called:
         return
     if example.tool not in tools.name_type.members:
@@ -93,30 +93,35 @@ def _check_example(
             "tool", example.tool, tools.name_type.members, called.key_node(example.tool)
         )
         return
-    taken, given = tools.arguments_of([example.tool]), called.get(example.tool)
-    if isinstance(taken, RecordType) and isinstance(given, MappingNode):
+    accepted, given = tools.arguments_of([example.tool]), called.get(example.tool)
+    if isinstance(accepted, RecordType) and isinstance(given, MappingNode):
         for key, _ in given.entries:
-            if key.text not in taken.fields:
+            if key.text not in accepted.fields:
                 owner = quote_text(example.tool)
-                yield _unknown_name("argument", key.text, taken.fields, key, owner)
+                yield _unknown_name("argument", key.text, accepted.fields, key, owner)
 
 
-def _check_messages(path: Path, layered: MergedPolicy, tools: ToolCatalog) -> Iterator[Diagnostic]:
-    """Placeholders for arguments that none of the tools has."""
+def _check_messages(path: Path, merged: MergedPolicy, tools: ToolCatalog) -> Iterator[Diagnostic]:
+    """Report placeholders for arguments that none of the tools has."""
     for field in ("message", "instead"):
-        node = layered.node((*path, field))
+        node = merged.node((*path, field))
         if not isinstance(node, ScalarNode) or node.source.file not in tools.policy_files:
             continue
         for placeholder in parse_message(node.text).placeholders:
             root, _, name = placeholder.name.partition("call.args.")
-            taken = tools.arguments_at(path, layered)
+            accepted = tools.arguments_at(path, merged)
             argument = name.partition(".")[0]
-            if root or not name or not isinstance(taken, RecordType) or argument in taken.fields:
+            if (
+                root
+                or not name
+                or not isinstance(accepted, RecordType)
+                or argument in accepted.fields
+            ):
                 continue
             span = node.subspan(placeholder.start, placeholder.end)
-            message = f"no tool that this is about has the argument {quote_text(argument)}"
-            hint = did_you_mean(argument, taken.fields)
-            yield layered.diagnostic("reference/unknown-argument", message, span, hint=hint)
+            message = f"none of the entry's tools has the argument {quote_text(argument)}"
+            hint = did_you_mean(argument, accepted.fields)
+            yield merged.diagnostic("reference/unknown-argument", message, span, hint=hint)
 
 
 def _unknown_name(

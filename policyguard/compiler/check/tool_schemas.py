@@ -1,9 +1,9 @@
-"""The tools that a policy's `schemas` describe: which there are, and what arguments they take.
+"""Read the tools and argument types that a policy's `schemas` describe.
 
-The file is the answer of an MCP server to `tools/list` (alone, or with its JSON-RPC around it), the
-list of functions that goes to a model (OpenAI's of both forms, Anthropic's), or a list of several
-such. It speaks for the file that names it and for those that extend it; what is inherited was
-written without knowing these tools.
+The file is an MCP server's `tools/list` response (with or without its JSON-RPC envelope), the list
+of functions sent to a model (both OpenAI forms, Anthropic), or a list of these. It applies to the
+file that names it and to those that extend it, not to inherited files, whose authors did not know
+these tools.
 """
 
 from __future__ import annotations
@@ -34,18 +34,15 @@ from policyguard.engines.yaml_tree import (
 from policyguard.model.diagnostic import Diagnostic, Span
 
 PSEUDO_TOOLS = frozenset({"@spawn", "@finish"})
-"""What adapters call what an agent does besides calling tools."""
+"""Names for agent actions that are not tool calls."""
 
 _SCHEMA_KEYS = ("inputSchema", "input_schema", "parameters")
-_ACCEPTED_FORMS = "neither an MCP `tools/list` answer nor a list of functions as it goes to a model"
+_ACCEPTED_FORMS = "neither an MCP `tools/list` response nor a list of functions for a model"
 
 
 @dataclass(frozen=True)
 class ToolCatalog:
-    """The type of each tool's arguments, and in which files of the policy these tools are known.
-
-    `described` is the file that says so.
-    """
+    """The argument types of known tools, the policy files they apply to, and their source."""
 
     argument_types: dict[str, Type]
     policy_files: frozenset[str]
@@ -53,15 +50,15 @@ class ToolCatalog:
 
     @cached_property
     def name_type(self) -> EnumType:
-        """The names that `call.tool` may have."""
+        """The type of `call.tool`."""
         return enum_of("tool", PSEUDO_TOOLS | self.argument_types.keys())
 
     def matching_tools(self, item: str) -> frozenset[str]:
-        """The known tools that an item of a selector names."""
+        """Return the known tools that a selector item matches."""
         return frozenset(filter(compile_glob(item), self.name_type.members))
 
     def arguments_of(self, items: Iterable[str]) -> Type:
-        """The type of `call.args` for calls of the tools that a selector names."""
+        """Return the type of `call.args` for the tools that selector items match."""
         found = [
             self.argument_types.get(name, ANY_ARGUMENTS)
             for item in items
@@ -69,18 +66,18 @@ class ToolCatalog:
         ]
         return union_arguments(found) if found else ANY_ARGUMENTS
 
-    def arguments_at(self, path: Path, layered: MergedPolicy) -> Type:
-        """The type of `call.args` in an expression, or a message, of the merged policy."""
-        return self.arguments_of(_selected_tools(path, layered))
+    def arguments_at(self, path: Path, merged: MergedPolicy) -> Type:
+        """Return the type of `call.args` in the expression or message at `path`."""
+        return self.arguments_of(_selected_tools(path, merged))
 
     def refine_declarations(
-        self, path: Path, layered: MergedPolicy, declarations: Declarations
+        self, merged: MergedPolicy, path: Path, declarations: Declarations
     ) -> Declarations:
-        """What an expression at `path` may name, where these tools are known."""
+        """Return the declarations for the expression at `path`, with the tools' types."""
         call = declarations.variables.get("call")
-        if not isinstance(call, RecordType) or layered.origin(path) not in self.policy_files:
+        if not isinstance(call, RecordType) or merged.origin(path) not in self.policy_files:
             return declarations
-        fields = {**call.fields, "tool": self.name_type, "args": self.arguments_at(path, layered)}
+        fields = {**call.fields, "tool": self.name_type, "args": self.arguments_at(path, merged)}
         functions = [
             msgspec.structs.replace(one, parameters=(self.name_type,))
             if one.name == "count"
@@ -91,95 +88,95 @@ class ToolCatalog:
         return Declarations({**declarations.variables, "call": typed}, functions)
 
 
-def read_tools(layered: MergedPolicy) -> tuple[ToolCatalog | None, list[Diagnostic]]:
-    """The tools that a policy's `schemas` describe; None where it has none, or they are broken."""
-    named = layered.tree.get("schemas")
+def read_tools(merged: MergedPolicy) -> tuple[ToolCatalog | None, list[Diagnostic]]:
+    """Read the policy's `schemas`; return None if there is none or it is invalid."""
+    named = merged.tree.get("schemas")
     if not isinstance(named, ScalarNode):
         return None, []
     found = read_sibling_file(named)
     if isinstance(found, Diagnostic):
         return None, [found]
     file, data = found
-    source, root, wrong = parse(data, file.display_name)
+    source, root, errors = parse(data, file.display_name)
     if root is None:
-        return None, wrong
+        return None, errors
     types: dict[str, Type] = {}
-    for tool in _tool_definitions(root, wrong):
-        _add_tool(tool, types, wrong)
-    if not types and not wrong:
-        wrong.append(
-            source.diagnostic("tools/form", "there is no tool in this file", _first_line_span(root))
+    for tool in _tool_definitions(root, errors):
+        _add_tool(tool, types, errors)
+    if not types and not errors:
+        errors.append(
+            source.diagnostic("tools/form", "this file defines no tools", _first_line_span(root))
         )
-    order = list(layered.sources)
+    order = list(merged.sources)
     files = frozenset(order[order.index(named.source.file) :])
-    return (None if wrong else ToolCatalog(types, files, file)), wrong
+    return (None if errors else ToolCatalog(types, files, file)), errors
 
 
 def _tool_definitions(
-    node: Node, wrong: list[Diagnostic], *, inside: bool = False
+    node: Node, errors: list[Diagnostic], *, inside: bool = False
 ) -> Iterator[MappingNode]:
-    """What describes a tool, in any of the forms; `inside` a list of several."""
+    """Yield the tool definitions of any form; `inside` a list of several."""
     if isinstance(node, MappingNode):
-        around = node.get("result")
-        answer = around if isinstance(around, MappingNode) else node
+        result = node.get("result")
+        answer = result if isinstance(result, MappingNode) else node
         listed = answer.get("tools")
         more = answer.get("nextCursor")
         if isinstance(more, ScalarNode) and more.value is not None:
             key = answer.key_node("nextCursor").span
-            message = "this is one page of the answer: more tools follow"
-            hint = "ask for all pages, and put them into a list"
-            wrong.append(node.source.diagnostic("tools/incomplete", message, key, hint=hint))
+            message = "this is only one page of the response; more tools follow"
+            hint = "fetch all pages, and put them into a list"
+            errors.append(node.source.diagnostic("tools/incomplete", message, key, hint=hint))
         if isinstance(listed, SequenceNode):
-            yield from _listed_tools(listed, wrong)
+            yield from _listed_tools(listed, errors)
             return
         if inside:
             yield node
             return
     elif isinstance(node, SequenceNode) and not inside:
         for item in node.items:
-            yield from _tool_definitions(item, wrong, inside=True)
+            yield from _tool_definitions(item, errors, inside=True)
         return
-    wrong.append(
+    errors.append(
         node.source.diagnostic("tools/form", f"this is {_ACCEPTED_FORMS}", _first_line_span(node))
     )
 
 
-def _listed_tools(listed: SequenceNode, wrong: list[Diagnostic]) -> Iterator[MappingNode]:
+def _listed_tools(listed: SequenceNode, errors: list[Diagnostic]) -> Iterator[MappingNode]:
     for item in listed.items:
         if isinstance(item, MappingNode):
             yield item
         else:
-            wrong.append(
+            errors.append(
                 item.source.diagnostic("tools/form", "this is not a tool", _first_line_span(item))
             )
 
 
-def _add_tool(tool: MappingNode, types: dict[str, Type], wrong: list[Diagnostic]) -> None:
+def _add_tool(tool: MappingNode, types: dict[str, Type], errors: list[Diagnostic]) -> None:
     inner = tool.get("function")
     described = inner if isinstance(inner, MappingNode) else tool
     name = described.get("name")
     kind = tool.get("type")
     if not isinstance(name, ScalarNode) or not isinstance(name.value, str) or not name.text:
         if isinstance(kind, ScalarNode) and kind.text != "function":
-            return  # a tool that the model's provider runs
-        message = "a tool has a `name`"
-        wrong.append(tool.source.diagnostic("tools/form", message, _first_line_span(tool)))
+            return  # a tool run by the model's provider
+        message = "this tool has no `name`"
+        errors.append(tool.source.diagnostic("tools/form", message, _first_line_span(tool)))
         return
     schema = next(
         (found for key in _SCHEMA_KEYS if (found := described.get(key)) is not None), None
     )
-    taken, malformed = (ANY_ARGUMENTS, []) if schema is None else argument_type(schema)
-    wrong += malformed
+    accepted, malformed = (ANY_ARGUMENTS, []) if schema is None else argument_type(schema)
+    errors += malformed
     if name.text in types:  # two servers may have a tool of one name
-        taken = union_arguments([types[name.text], taken])
-    types[name.text] = taken
+        accepted = union_arguments([types[name.text], accepted])
+    types[name.text] = accepted
 
 
-def _selected_tools(path: Path, layered: MergedPolicy) -> list[str]:
-    """The globs of the tools that the entry around a value is about; none where it is open."""
+def _selected_tools(path: Path, merged: MergedPolicy) -> list[str]:
+    """Return the tool globs of the entry around a value; empty if it covers all tools."""
     if path[:2] == ("limits", "tools") and len(path) > 2:
         return [str(path[2])]
-    node: Node | None = layered.tree
+    node: Node | None = merged.tree
     found: list[str] = []
     for step in path:
         node = get_child(node, step) if node is not None else None

@@ -1,8 +1,8 @@
-"""A tool's JSON Schema as the type of its arguments.
+"""Convert a tool's JSON Schema to the type of its arguments.
 
-Only what an expression can be wrong about is read: which arguments there are, and of which kinds.
-Where a schema leaves something open, the type does too. What it asks for, a call may still lack:
-the arguments come from a model, and nobody has held them against the schema.
+This reads only the names and types of arguments, which an expression can get wrong; whatever the
+schema leaves open stays open. Required arguments may still be absent, because nobody validates the
+arguments that come from the model.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, Sequenc
 from policyguard.model.diagnostic import Diagnostic, quote_text
 
 ANY_ARGUMENTS = map_of(STRING, DYN)
-"""The arguments of a tool of which nothing is known."""
+"""The arguments of an unknown tool."""
 
 _MAX_DEPTH = 32
-"""How deep an argument is looked into, references followed."""
+"""How deep to look into an argument, including references."""
 
 _SCALAR_TYPES = {"string": STRING, "integer": INT, "number": DOUBLE, "boolean": BOOL, "null": NULL}
 _KEYWORD_FORMS: dict[str, tuple[type, str]] = {
@@ -52,20 +52,20 @@ _OPENING_KEYWORDS = (
     "dependentSchemas",
     "$ref",
 )
-"""Keys beside `properties` through which an object may have further ones."""
+"""Keywords that may add properties to an object."""
 
 
 def argument_type(schema: Node) -> tuple[Type, list[Diagnostic]]:
-    """The type of `call.args` for a tool with this schema, and what is malformed in it."""
+    """Return the type of `call.args` for a tool with this schema, and the schema's errors."""
     reader = _SchemaReader(schema)
     found = reader.read_type(schema, "call.args")
     return (found if found.kind == "map" else ANY_ARGUMENTS), reader.diagnostics
 
 
 def union_arguments(types: list[Type]) -> Type:
-    """The type of arguments that are one tool's or another's.
+    """Return the type of arguments that have any of `types`.
 
-    What none of them has is no argument; what only some have may be absent.
+    An argument that only some of them have is optional.
     """
     known = [found for found in types if isinstance(found, RecordType)]
     if len(known) < len(types):
@@ -92,11 +92,11 @@ class _SchemaReader:
         self.diagnostics: list[Diagnostic] = []
 
     def read_type(self, schema: Node | None, name: str) -> Type:
-        """The type of what `schema` describes; `name` is how messages call it."""
+        """Return the type that `schema` describes, named `name` in messages."""
         if schema is None or (isinstance(schema, ScalarNode) and isinstance(schema.value, bool)):
             return DYN
         if not isinstance(schema, MappingNode):
-            self._report(schema, "a schema is a map")
+            self._report(schema, "a schema must be a map")
             return DYN
         for key, (kind, words) in _KEYWORD_FORMS.items():
             node = schema.get(key)
@@ -129,14 +129,14 @@ class _SchemaReader:
         word = kind.value if isinstance(kind, ScalarNode) else None
         if word == "array":
             items = schema.get("items")
-            several = isinstance(items, SequenceNode)  # one for each place
+            several = isinstance(items, SequenceNode)  # one for each index
             return list_of(DYN if several else self.read_type(items, f"{name}[…]"))
         if word == "object":
             return self._read_object(schema, name)
         if isinstance(word, str) and word in _SCALAR_TYPES:
             return _SCALAR_TYPES[word]
         shown = quote_text(kind.text) if isinstance(kind, ScalarNode) else "this"
-        self._report(kind, f"JSON Schema has no type {shown}")
+        self._report(kind, f"unknown JSON Schema type {shown}")
         return DYN
 
     def _read_object(self, schema: MappingNode, name: str) -> Type:
@@ -157,14 +157,14 @@ class _SchemaReader:
         return record(fields, frozenset(fields.keys() - promised), name, promised)
 
     def _follow_reference(self, reference: str, name: str) -> Type:
-        """What a reference means, inside of the same schema; one that goes round is open."""
+        """Return the type behind a reference in the same schema; a recursive one is `dyn`."""
         if reference not in self._references:
             self._references[reference] = DYN
             node: Node | None = self._root if reference.startswith("#") else None
             for step in reference[1:].split("/")[1:]:
                 key = unquote(step).replace("~1", "/").replace("~0", "~")
-                place = int(key) if isinstance(node, SequenceNode) and key.isdecimal() else key
-                node = get_child(node, place) if node is not None else None
+                is_index = isinstance(node, SequenceNode) and key.isdecimal()
+                node = get_child(node, int(key) if is_index else key) if node is not None else None
             self._references[reference] = self.read_type(node, name)
         return self._references[reference]
 
@@ -173,7 +173,7 @@ class _SchemaReader:
 
 
 def _enum_type(values: list[Node | None]) -> Type:
-    """The type of one of these values; of texts they are the only ones."""
+    """Return the type of these values; texts become an enumeration."""
     plain = [value.value for value in values if isinstance(value, ScalarNode)]
     if len(plain) < len(values):
         return DYN

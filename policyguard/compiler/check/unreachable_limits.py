@@ -1,9 +1,10 @@
-"""Limits that nothing can ever reach: the author believes in a guard that is not there."""
+"""Report limits that no sequence of calls can reach."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic
@@ -11,55 +12,51 @@ from policyguard.model.limits import CycleLimit, LimitLevel, PollingLimit, Repea
 from policyguard.model.policy import Policy
 
 
-def check_unreachable_limits(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
-    """Limits that can never refuse a call, and windows that are larger than the engine's."""
-    most = policy.bounds.window_entries
+def check_unreachable_limits(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
+    """Report limits that never refuse a call, and windows beyond `bounds.window_entries`."""
+    max_entries = policy.bounds.window_entries
     for level, limits in policy.limits.items():
         path = level_path(level)
-        yield from _check_repeat(limits, path, most, layered)
-        yield from _check_cycle(limits, path, most, layered)
+        yield from _check_repeat(limits, path, max_entries, merged)
+        yield from _check_cycle(limits, path, max_entries, merged)
         if isinstance(limits.polling, PollingLimit) and isinstance(limits.repeat, RepeatLimit):
-            message = "`repeat` has no effect here, since `polling` takes its place"
-            hint = "write `repeat: none`, or take it out"
-            span = layered.span_of((*path, "repeat"), key=True)
-            yield layered.diagnostic(
+            message = "`repeat` has no effect here, because `polling` replaces it"
+            hint = "write `repeat: none`, or remove it"
+            span = merged.span_of((*path, "repeat"), key=True)
+            yield merged.diagnostic(
                 "reference/shadowed", message, span, hint=hint, severity="warning"
             )
 
 
-def level_path(level: str) -> Path:
-    """Where a level of `Policy.limits` stands: `tools:web_*` under `limits`, `tools`, `web_*`."""
-    group, colon, name = level.partition(":")
-    return ("limits", group, name) if colon else ("limits", group)
-
-
 def _check_repeat(
-    limits: LimitLevel, path: Path, max_entries: int, layered: MergedPolicy
+    limits: LimitLevel, path: Path, max_entries: int, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
     repeat = limits.repeat
     if not isinstance(repeat, RepeatLimit):
         return
     window = max_entries if repeat.window == "all" else repeat.window
     if window > max_entries:
-        message = f"a window of {window:,} is more than `bounds.window_entries`, {max_entries:,}"
-        hint = "raise it in `bounds`, or write `window: all`"
-        span = layered.span_of((*path, "repeat", "window"))
-        yield layered.diagnostic("reference/bounds", message, span, hint=hint)
+        message = f"a window of {window:,} exceeds `bounds.window_entries`, {max_entries:,}"
+        hint = "raise the bound, or write `window: all`"
+        span = merged.span_of((*path, "repeat", "window"))
+        yield merged.diagnostic("reference/bounds", message, span, hint=hint)
     if repeat.max > window:
-        message = f"{repeat.max:,} same calls never stand in a window of {window:,}"
-        hint = f"give a `window` of at least {repeat.max:,}"
+        message = f"`max` exceeds the window of {window:,} calls, so the limit never fires"
+        hint = f"raise `window` to at least {repeat.max:,}, or lower `max`"
         if repeat.max > max_entries:
-            hint += ", and raise `bounds.window_entries`"
-        span = layered.span_of((*path, "repeat", "max"))
-        yield layered.diagnostic("reference/unreachable", message, span, hint=hint)
+            hint += "; a larger window also needs a larger `bounds.window_entries`"
+        span = merged.span_of((*path, "repeat", "max"))
+        yield merged.diagnostic("reference/unreachable", message, span, hint=hint)
 
 
 def _check_cycle(
-    limits: LimitLevel, path: Path, max_entries: int, layered: MergedPolicy
+    limits: LimitLevel, path: Path, max_entries: int, merged: MergedPolicy
 ) -> Iterator[Diagnostic]:
     cycle = limits.cycle
     if isinstance(cycle, CycleLimit) and cycle.longest * cycle.max > max_entries:
         rounds = f"{cycle.max:,} rounds of {cycle.longest:,} calls"
-        message = f"{rounds} are more than `bounds.window_entries`, {max_entries:,}"
-        span = layered.span_of((*path, "cycle", "max"))
-        yield layered.diagnostic("reference/bounds", message, span, hint="raise it in `bounds`")
+        message = f"{rounds} exceed `bounds.window_entries`, {max_entries:,}"
+        span = merged.span_of((*path, "cycle", "max"))
+        yield merged.diagnostic(
+            "reference/bounds", message, span, hint="raise the bound, or lower `max`"
+        )

@@ -1,9 +1,9 @@
-"""Which step of the language this version has reached: what comes later is refused."""
+"""The step of the language that this version supports; everything later is refused."""
 
 from __future__ import annotations
 
-STEP = 3
-"""The step of the language that this version has reached (`x-step` in the schema)."""
+SUPPORTED_STEP = 3
+"""The last supported step of the language (`x-step` in the schema)."""
 
 NAME_STEPS = {
     "call.paths": "4",
@@ -16,4 +16,4 @@ NAME_STEPS = {
     "only_runs": "4",
     "opaque": "4",
 }
-"""Variables, fields and functions of expressions, and the step that brings them to life."""
+"""The step that introduces a variable, field or function of expressions."""

@@ -1,8 +1,9 @@
-"""Check one layer against the schema, and cut out what is broken so that the rest can go on."""
+"""Validate one layer against the schema, and remove its broken parts so that the rest can go on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from policyguard.compiler.load import language_version, schema
@@ -29,14 +30,14 @@ _KEYWORDS_AT_KEY = {
     "not",
     "minProperties",
 }
-"""Keywords whose caret stands at a key: the one at fault, or that of the entry at fault."""
+"""Keywords reported at a key: the wrong one, or that of the entry."""
 
 _CODES_AT_KEY = {"schema/missing-key", "schema/conflict"}
 """The same by code, for keywords with several meanings."""
 
 
 class ValidatedLayer(NamedTuple):
-    """A layer without its broken parts, what was wrong with it, and the paths cut out."""
+    """A layer without its broken parts, the diagnostics, and the paths of the removed parts."""
 
     tree: MappingNode | None
     diagnostics: list[Diagnostic]
@@ -44,26 +45,27 @@ class ValidatedLayer(NamedTuple):
 
 
 def validate_layer(root: Node, reported: Iterable[Diagnostic] = ()) -> ValidatedLayer:
-    """Check a layer's tree against the language.
+    """Validate a layer's tree against the language, and rename its deprecated keys.
 
-    Places that one of the diagnostics in `known` is already about are not reported again. The
-    tree is None where nothing is left to go on with.
+    Spans that have a diagnostic in `reported` are not reported again. The tree is None if nothing
+    usable is left.
     """
     reported_spans = {diagnostic.span for diagnostic in reported}
+    root, deprecated = replace_deprecated(root)
     problems = schema.validator().validate(to_plain(root))
     unsupported = list(find_unsupported(root))
-    found = [diagnose(root, problem) for problem in problems]
-    diagnostics = [diagnostic for diagnostic in found if diagnostic.span not in reported_spans]
+    invalid = [diagnose(root, problem) for problem in problems]
+    diagnostics = [diagnostic for diagnostic in invalid if diagnostic.span not in reported_spans]
     diagnostics += [diagnostic for _, diagnostic in unsupported]
-    diagnostics += find_deprecated(root)
-    tree, cut = prune(root, problems, (path for path, _ in unsupported))
-    return ValidatedLayer(tree, diagnostics, cut)
+    diagnostics += deprecated
+    tree, removed = prune(root, problems, (path for path, _ in unsupported))
+    return ValidatedLayer(tree, diagnostics, removed)
 
 
 def find_span(root: Node, path: Path, *, key: bool = False) -> Span:
-    """Where the value at `path` stands, or with `key` its key.
+    """Return the span of the value at `path`, or of its key.
 
-    Of a block list or map only the first line: the caret shows where, the lines below show what.
+    For a block list or map, return its first line only.
     """
     if key and path and isinstance(path[-1], str):
         parent, rest = descend(root, path[:-1])
@@ -74,7 +76,7 @@ def find_span(root: Node, path: Path, *, key: bool = False) -> Span:
 
 
 def first_line(source: Source, span: Span) -> Span:
-    """The part of `span` in its first line."""
+    """Return the part of `span` in its first line."""
     if span.line == span.end_line:
         return span
     end = len(source.lines[span.line - 1].rstrip()) + 1
@@ -82,79 +84,106 @@ def first_line(source: Source, span: Span) -> Span:
 
 
 def diagnose(root: Node, problem: ValidationProblem) -> Diagnostic:
-    """Put what a schema has against a value of the tree into words, at its place."""
+    """Turn a schema violation into a diagnostic with its place."""
     node, rest = descend(root, problem.path)
-    found = describe_problem(problem, None if rest else node)
-    span = find_span(
-        root, problem.path, key=problem.keyword in _KEYWORDS_AT_KEY or found.code in _CODES_AT_KEY
+    message = describe_problem(problem, None if rest else node)
+    at_key = problem.keyword in _KEYWORDS_AT_KEY or message.code in _CODES_AT_KEY
+    span = find_span(root, problem.path, key=at_key)
+    edits = () if message.replacement is None else (Edit(node.span, message.replacement),)
+    return node.source.diagnostic(
+        message.code, message.message, span, hint=message.hint, edits=edits
     )
-    edits = () if found.replacement is None else (Edit(node.span, found.replacement),)
-    return node.source.diagnostic(found.code, found.message, span, hint=found.hint, edits=edits)
 
 
 def prune(
     root: Node, problems: Iterable[ValidationProblem], others: Iterable[Path] = ()
 ) -> tuple[MappingNode | None, frozenset[Path]]:
-    """Cut out what `problems` and `others` are about, and whatever is broken without it.
+    """Remove the values of `problems` and `others`, and everything invalid without them.
 
-    Also the paths that were cut. What the root itself lacks is left lacking; None where the root
-    is no map.
+    Return the tree and the removed paths. Keys missing from the root stay missing; the tree is
+    None if the root is not a map.
     """
     tree = root
-    drop = frozenset(problem.path for problem in problems) | frozenset(others)
-    gone = drop
-    while isinstance(tree, MappingNode) and drop - {()}:
-        tree = remove_paths(tree, drop)
-        drop = frozenset(problem.path for problem in schema.validator().validate(to_plain(tree)))
-        gone |= drop
-    return (tree if isinstance(tree, MappingNode) else None), gone - {()}
+    invalid = frozenset(problem.path for problem in problems) | frozenset(others)
+    removed = invalid
+    while isinstance(tree, MappingNode) and invalid - {()}:
+        tree = remove_paths(tree, invalid)
+        problems = schema.validator().validate(to_plain(tree))
+        invalid = frozenset(problem.path for problem in problems)
+        removed |= invalid
+    return (tree if isinstance(tree, MappingNode) else None), removed - {()}
 
 
 def find_unsupported(node: Node) -> Iterator[tuple[Path, Diagnostic]]:
-    """Every part of a policy's tree that comes to life with a later step, with its path.
-
-    Of a part inside of another one only the outer is named.
-    """
+    """Yield the keys of a policy's tree that are not implemented yet, outermost only."""
     for path, key, shape in _iter_keys(node, schema.document(), ()):
         if _is_unsupported(shape):
-            message = (
-                f"`{key.text}` is part of the language but not alive in this version "
-                f"(step {shape['x-step']})"
-            )
-            yield path, key.source.diagnostic("schema/not-alive", message, key.span)
+            message = f"`{key.text}` is not implemented yet"
+            hint = "remove it, or upgrade to a version that supports it"
+            yield path, key.source.diagnostic("schema/unsupported", message, key.span, hint=hint)
 
 
-def find_deprecated(node: Node) -> Iterator[Diagnostic]:
-    """Every key that the language will drop (`deprecated` in the schema), with its `x-hint`."""
-    for _, key, shape in _iter_keys(node, schema.document(), ()):
-        if shape.get("deprecated"):
-            message = f"`{key.text}` is deprecated: a later version of the language will refuse it"
-            hint = shape.get("x-hint")
-            yield key.source.diagnostic(
-                "schema/deprecated", message, key.span, hint=hint, severity="warning"
+def replace_deprecated(root: Node) -> tuple[Node, list[Diagnostic]]:
+    """Warn about each deprecated key, and rename those with a new name (`x-renamed`)."""
+    names: dict[Path, str] = {}
+    warnings = []
+    for path, key, shape in _iter_keys(root, schema.document(), ()):
+        if not shape.get("deprecated"):
+            continue
+        hint = shape.get("x-hint")
+        edits: tuple[Edit, ...] = ()
+        parent, _ = descend(root, path[:-1])
+        name = shape.get("x-renamed")
+        if name is not None:
+            hint = f"write `{name}`"
+            if isinstance(parent, MappingNode) and name not in parent:
+                names[path] = name
+                edits = (Edit(key.span, name),)
+        message = f"`{key.text}` is deprecated; a later version will refuse it"
+        warnings.append(
+            key.source.diagnostic(
+                "schema/deprecated", message, key.span, hint=hint, severity="warning", edits=edits
             )
+        )
+    return _rename_keys(root, names, ()), warnings
+
+
+def _rename_keys(node: Node, names: Mapping[Path, str], path: Path) -> Node:
+    if not names or isinstance(node, ScalarNode):
+        return node
+    if isinstance(node, SequenceNode):
+        return node.with_items(
+            _rename_keys(item, names, (*path, index)) for index, item in enumerate(node.items)
+        )
+    entries = []
+    for key, value in node.entries:
+        inner = (*path, key.text)
+        name = names.get(inner)
+        new_key = key if name is None else replace(key, text=name, value=name)
+        entries.append((new_key, _rename_keys(value, names, inner)))
+    return node.with_entries(entries)
 
 
 def _iter_keys(
     node: Node, around: schema.Subschema, path: Path
 ) -> Iterator[tuple[Path, ScalarNode, schema.Subschema]]:
-    """Every key that the schema knows, with its path and what the schema says of its value.
+    """Yield each key that the schema knows, with its path and the schema of its value.
 
-    What stands inside of a part that is not alive is left out.
+    Skip everything below an unsupported key.
     """
     shape = schema.resolve_for(around, to_plain(node))
     if isinstance(node, MappingNode):
         for key, value in node.entries:
-            below = schema.child_schema(shape, key.text)
-            said = schema.resolve_for(below, to_plain(value))
-            yield (*path, key.text), key, said
-            if not _is_unsupported(said):
-                yield from _iter_keys(value, below, (*path, key.text))
+            child = schema.child_schema(shape, key.text)
+            value_shape = schema.resolve_for(child, to_plain(value))
+            yield (*path, key.text), key, value_shape
+            if not _is_unsupported(value_shape):
+                yield from _iter_keys(value, child, (*path, key.text))
     elif isinstance(node, SequenceNode):
         for index, item in enumerate(node.items):
             yield from _iter_keys(item, schema.child_schema(shape, index), (*path, index))
 
 
 def _is_unsupported(shape: schema.Subschema) -> bool:
-    step = shape.get("x-step", language_version.STEP)
-    return bool(step != "lint" and step > language_version.STEP)
+    step = shape.get("x-step", language_version.SUPPORTED_STEP)
+    return bool(step != "lint" and step > language_version.SUPPORTED_STEP)

@@ -1,9 +1,9 @@
-"""Find the files of a policy and put them in order: what is extended comes before what extends.
+"""Find and parse the files of a policy, extended files before those that extend them.
 
-A name is a pack (`core`, `ml-training`, `packs/ml-training`) or a file, seen from the folder of
-the file that names it. A file outside may extend any other file there is, also through `..`: who
-can write it could as well copy the text. A file inside a pack may extend packs and files of its
-own folder. Nothing is ever fetched from elsewhere.
+A name is a pack (`core`, `ml-training`, `packs/ml-training`) or a file relative to the folder of
+the file that names it. A user's file may extend any other file, also through `..`: its author
+could copy the text anyway. A pack's file may extend packs and files of its own folder. Nothing is
+ever fetched.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from policyguard.engines.yaml_tree import SequenceNode as NodeList
 from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quote_text
 
 MAX_EXTENDS_DEPTH = 16
-"""How many files may extend one another in a row."""
+"""The longest chain of `extends`."""
 
 _POLICY_KEY = re.compile(r"^[{\s]*[\"']?policyguard[\"']?\s*:", re.MULTILINE)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Layer(NamedTuple):
-    """One file of a policy, parsed."""
+    """A parsed file of a policy."""
 
     source: Source
     root: Node
 
 
 class LoadedLayers(NamedTuple):
-    """The layers, the last one on top; `complete` is whether every file could be read.
+    """The layers, the last one on top, and the files read.
 
-    `files` are those that were read, each with what was in it.
+    `is_complete` is whether every file could be read.
     """
 
     layers: list[Layer]
@@ -50,60 +50,60 @@ class LoadedLayers(NamedTuple):
 
 
 def load_layers(names: Sequence[str | Path]) -> LoadedLayers:
-    """Read policies and all that they extend. Several are read as if extended in this order."""
+    """Read policies and everything they extend, in this order."""
     loader = _Loader()
     for name in names:
         shown = str(name)
         start = Source(shown, "")
-        asked = _Reference(shown, start, start.span(0, 0))
-        loader.visit(asked, _resolve_name(name, None), ())
+        reference = _Reference(shown, start, start.span(0, 0))
+        loader.visit(reference, _resolve_name(name, None), ())
     return loader.result()
 
 
 def load_text(text: str | bytes, file: str) -> LoadedLayers:
-    """Read a policy that is given as text. What it extends is looked for from `file`'s folder."""
+    """Read a policy given as text. What it extends is relative to `file`'s folder."""
     loader = _Loader()
-    place = os.path.abspath(file)  # noqa: PTH100 - resolves no link
-    loader.add_parsed(parse(text, file), _FileRef(file, place, None), ())
+    path = os.path.abspath(file)  # noqa: PTH100 - resolves no link
+    loader.add_parsed(parse(text, file), _FileRef(file, path, None), ())
     return loader.result()
 
 
 def load_tree(root: Node) -> LoadedLayers:
-    """Load a policy that stands in a file of something else, as the value `root`.
+    """Load a policy embedded in another file as the value `root`.
 
-    What it extends is looked for from that file's folder.
+    What it extends is relative to that file's folder.
     """
     loader = _Loader()
-    shown = root.source.file
-    loader.add_layer(root, _FileRef(shown, os.path.abspath(shown), None), ())  # noqa: PTH100 - resolves no link
+    file = root.source.file
+    loader.add_layer(root, _FileRef(file, os.path.abspath(file), None), ())  # noqa: PTH100 - resolves no link
     return loader.result()
 
 
 def read_sibling_file(name: ScalarNode) -> tuple[inputs.InputFile, bytes] | Diagnostic:
-    """The file that a policy names, with its bytes; or why it is not read.
+    """Read a file that a policy names, or return a diagnostic.
 
-    It is seen from the policy's own folder, and lies in there, links followed. At most one byte
-    more than `LARGEST` is read.
+    The name is relative to the policy's folder and must resolve inside it, links followed. At most
+    `MAX_FILE_BYTES + 1` bytes are read.
     """
-    asked = _Reference(name.text, name.source, name.span)
+    reference = _Reference(name.text, name.source, name.span)
     if name.source.file.startswith(inputs.PACK_PREFIX):
-        return asked.diagnostic("load/outside-folder", "a pack has no files of this kind")
+        return reference.diagnostic("load/outside-folder", "a pack cannot name such a file")
     folder = os.path.dirname(name.source.file)  # noqa: PTH120 - text only
     found = _resolve_name(Path(name.text), _FileRef(name.source.file, "", None))
     inside = os.path.realpath(folder or ".")
     if isinstance(found, _Failure):
-        return asked.diagnostic(*found)
+        return reference.diagnostic(*found)
     if os.path.commonpath([inside, found.key]) != inside:
-        message = f"{quote_text(name.text)} lies outside of the policy's folder"
-        return asked.diagnostic("load/outside-folder", message, "put it beside the policy")
+        message = f"{quote_text(name.text)} is outside the policy's folder"
+        return reference.diagnostic("load/outside-folder", message, "put it beside the policy")
     data = _read_file(found)
     if isinstance(data, _Failure):
-        return asked.diagnostic(*data)
+        return reference.diagnostic(*data)
     return inputs.InputFile.from_data(found.display_name, found.key, data), data
 
 
 class _FileRef(NamedTuple):
-    """A file to read. `shown` is its name in reports, `key` tells it from all others.
+    """A file to read: its name in reports, and a `key` that identifies it.
 
     `folder` is the pack's folder for a file in a pack, else None.
     """
@@ -120,7 +120,7 @@ class _FileRef(NamedTuple):
 
 
 class _Reference(NamedTuple):
-    """Who asked for a file: the name in its words, and where it stands."""
+    """A reference to a file: the name as written, and its span."""
 
     name: str
     source: Source
@@ -148,41 +148,41 @@ class _Loader:
         return LoadedLayers(self._layers, self._diagnostics, self._is_complete, self._files)
 
     def visit(
-        self, asked: _Reference, found: _FileRef | _Failure, chain: tuple[_FileRef, ...]
+        self, reference: _Reference, found: _FileRef | _Failure, chain: tuple[_FileRef, ...]
     ) -> None:
-        """Read a file and, before it, what it extends. `chain` leads here, from the outside in."""
+        """Read a file and, before it, what it extends. `chain` leads to it, outermost first."""
         if isinstance(found, _Failure):
-            self._report(asked, found)
+            self._report(reference, found)
         elif found.key in (file.key for file in chain):
             keys = [file.key for file in chain]
-            circle = [*chain[keys.index(found.key) :], found]
-            shown = " → ".join(file.display_name for file in circle)
+            cycle = [*chain[keys.index(found.key) :], found]
+            shown = " → ".join(file.display_name for file in cycle)
             self._report(
-                asked,
+                reference,
                 _Failure("load/extends-cycle", f"`{found.display_name}` extends itself: {shown}"),
             )
         elif len(chain) >= MAX_EXTENDS_DEPTH:
-            message = f"more than {MAX_EXTENDS_DEPTH} files extend one another in a row"
-            self._report(asked, _Failure("load/too-deep", message))
+            message = f"the chain of `extends` is longer than {MAX_EXTENDS_DEPTH} files"
+            self._report(reference, _Failure("load/too-deep", message))
         elif found.key not in self._visited:
             self._visited.add(found.key)
             data = _read_file(found)
             if isinstance(data, _Failure):
-                self._report(asked, data)
+                self._report(reference, data)
             else:
                 self._files.append(inputs.InputFile.from_data(found.display_name, found.key, data))
                 parsed = parse(data, found.display_name)
                 if chain and not _is_policy(parsed):
-                    message = f"{quote_text(found.display_name)} is no policy"
-                    hint = "a policy has `policyguard: 1`"
-                    self._report(asked, _Failure("load/not-a-policy", message, hint))
+                    message = f"{quote_text(found.display_name)} is not a policy"
+                    hint = "a policy starts with `policyguard: 1`"
+                    self._report(reference, _Failure("load/not-a-policy", message, hint))
                 else:
                     self.add_parsed(parsed, found, chain)
 
     def add_parsed(
         self, parsed: ParsedDocument, file: _FileRef, chain: tuple[_FileRef, ...]
     ) -> None:
-        """Go on with the tree of a parsed file."""
+        """Add a parsed file."""
         self._diagnostics += parsed.diagnostics
         if parsed.root is None:
             self._is_complete = False
@@ -190,19 +190,19 @@ class _Loader:
         self.add_layer(parsed.root, file, chain)
 
     def add_layer(self, root: Node, file: _FileRef, chain: tuple[_FileRef, ...]) -> None:
-        """Read what a parsed file extends, and put it on top."""
+        """Read what a parsed file extends, then add it on top."""
         for item in _extended_names(root):
-            asked = _Reference(item.text, root.source, item.span)
-            self.visit(asked, _resolve_name(item.text, file), (*chain, file))
+            reference = _Reference(item.text, root.source, item.span)
+            self.visit(reference, _resolve_name(item.text, file), (*chain, file))
         self._layers.append(Layer(root.source, root))
 
-    def _report(self, asked: _Reference, refused: _Failure) -> None:
+    def _report(self, reference: _Reference, failure: _Failure) -> None:
         self._is_complete = False
-        self._diagnostics.append(asked.diagnostic(*refused))
+        self._diagnostics.append(reference.diagnostic(*failure))
 
 
 def _is_policy(parsed: ParsedDocument) -> bool:
-    """Whether a file is meant as one, errors or not. Nothing is quoted of what may be a secret."""
+    """Return whether a file is meant as a policy. Text of other files may be secret: show none."""
     if parsed.root is None:
         text = parsed.source.text  # empty where it is too large, or UTF-16
         return not text or bool(_POLICY_KEY.search(text))
@@ -219,17 +219,17 @@ def _extended_names(root: Node) -> Iterable[ScalarNode]:
 
 
 def _resolve_name(name: str | Path, origin: _FileRef | None) -> _FileRef | _Failure:
-    """The file that `name` means in the file `origin`, or in the caller's folder."""
+    """Return the file that `name` means in the file `origin`, or in the caller's folder."""
     if isinstance(name, str):
         if _URL.match(name):
             return _Failure(
-                "load/address", f"{quote_text(name)} is an address; policies are never fetched"
+                "load/address", f"{quote_text(name)} is a URL; policies are never fetched"
             )
         if inputs.PACK_NAME.fullmatch(name):
             return _resolve_pack(name)
         if origin is not None and origin.folder is not None:
             if "/" in name or "\\" in name:
-                return _Failure("load/outside-pack", f"{quote_text(name)} lies outside of the pack")
+                return _Failure("load/outside-pack", f"{quote_text(name)} is outside the pack")
             shown = f"{origin.display_name.rpartition('/')[0]}/{name}"
             return _FileRef(shown, shown, origin.folder)
     if "\0" in str(name):
@@ -248,9 +248,9 @@ def _resolve_pack(name: str) -> _FileRef | _Failure:
         known = ["core", *_list_packs(packs.joinpath("packs"))]
         hint = did_you_mean(bare, known)
         if hint is None and Path(name).exists():
-            hint = f"a file is written with its folder: `./{name}`"
+            hint = f"write a file with its folder: `./{name}`"
         hint = hint or f"the packs are {', '.join(known)}"
-        return _Failure("load/not-found", f"no pack is named {quote_text(name)}", hint)
+        return _Failure("load/not-found", f"no pack named {quote_text(name)}", hint)
     shown = f"{inputs.PACK_PREFIX}{inside}/policy.yaml"
     return _FileRef(shown, shown, folder)
 
@@ -267,7 +267,7 @@ def _read_file(file: _FileRef) -> bytes | _Failure:
         if not path.is_file():
             if isinstance(path, Path) and path.exists():
                 return _Failure(
-                    "load/not-a-file", f"{quote_text(file.display_name)} is no ordinary file"
+                    "load/not-a-file", f"{quote_text(file.display_name)} is not a regular file"
                 )
             return _Failure(
                 "load/not-found", f"no file {quote_text(file.display_name)}", _suggest_file(file)

@@ -1,4 +1,4 @@
-"""Durations, counts and names as the language writes them: `60s`, `500k`, `$name`."""
+"""Parse durations, counts and references: `60s`, `500k`, `$name`."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ ScalarKind = Literal["boolean", "number", "duration", "text"]
 
 
 def parse_duration(text: str) -> int | None:
-    """Nanoseconds of a duration, or None where `text` is none."""
+    """Return a duration in nanoseconds, or None if `text` is not a duration."""
     found = _DURATION.fullmatch(text)
     return int(found[1]) * _NANOSECONDS[found[2]] if found else None
 
 
 def parse_count(text: str) -> int | None:
-    """The number that `500k` or `2M` stands for, or None where `text` is none."""
+    """Return the value of `500k` or `2M`, or None if `text` is not a count."""
     found = _COUNT.fullmatch(text)
     return int(found[1]) * _MULTIPLIERS[found[2]] if found else None
 
 
 def parse_reference(value: object) -> str | None:
-    """The param or list that `$name` stands for, or None where `value` is no `$name`."""
+    """Return the name in `$name`, or None if `value` is not a reference."""
     found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
     return found[1] if found else None
 
 
 def normalize_number(value: Value) -> Value:
-    """A number as it is or as `500k` means it, a whole one as int; any other value unchanged."""
+    """Return a number or count as a number, a whole one as int; any other value unchanged."""
     if isinstance(value, str):
         found = parse_count(value)
         return value if found is None else found
@@ -52,7 +52,7 @@ def normalize_number(value: Value) -> Value:
 
 
 def scalar_kind(value: Value) -> ScalarKind:
-    """What a value is for the language."""
+    """Return the language's type of a value."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float) or parse_count(value) is not None:

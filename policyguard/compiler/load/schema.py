@@ -1,8 +1,8 @@
-"""The schema of the policy language, and which part of it holds for a value.
+"""The schema of the policy language, and the part of it that applies to a value.
 
-Besides checking, the schema says four things of a place: its `default`, how its text is read
-(`x-scalar`), with which step of the language it comes to life (`x-step`), and whether it is
-`deprecated`.
+Beyond validation, the schema gives each value a `default`, its scalar format (`x-scalar`) and the
+language step that introduces it (`x-step`); it marks keys as `deprecated`, with their new name
+(`x-renamed`) if they have one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from policyguard.engines.json_schema import Schema
 
 Subschema = dict[str, Any]
-"""A schema object, or several that hold for the same value laid over one another."""
+"""A schema object, or several that apply to the same value, merged."""
 
 
 @cache
 def document() -> Subschema:
-    """The schema as it is published."""
-    from importlib import resources  # 10 ms, which a policy that is known need not pay
+    """Return the published schema."""
+    from importlib import resources  # takes 10 ms, not needed for cached policies
 
     text = resources.files("policyguard.schemas").joinpath("policy.schema.json").read_text("utf-8")
     read: Subschema = json.loads(text)
@@ -30,14 +30,14 @@ def document() -> Subschema:
 
 @cache
 def validator() -> Schema:
-    """The schema, ready to be applied."""
+    """Return the validator for the schema."""
     return Schema(document())
 
 
 def resolve_for(schema: Subschema, value: object) -> Subschema:
-    """What `schema` says of `value`: references followed, the branch for its kind chosen.
+    """Return the part of `schema` that applies to `value`, with references and branches resolved.
 
-    Where several parts speak, the outermost wins.
+    If several parts define a keyword, the outermost wins.
     """
     merged: Subschema = {}
     for part in _applicable_schemas(schema, value):
@@ -50,7 +50,7 @@ def resolve_for(schema: Subschema, value: object) -> Subschema:
 
 
 def child_schema(shape: Subschema, key: str | int) -> Subschema:
-    """The schema of the value under a key, or at a place in a list; empty where it says nothing."""
+    """Return the schema of the value at a key or list index; empty if there is none."""
     if isinstance(key, int):
         first = shape.get("prefixItems", ())
         found = first[key] if key < len(first) else shape.get("items", {})
@@ -60,14 +60,14 @@ def child_schema(shape: Subschema, key: str | int) -> Subschema:
 
 
 def resolve_ref(schema: Subschema) -> Subschema:
-    """`schema` with what it refers to laid under it."""
+    """Return `schema` merged over its referenced definition."""
     if "$ref" not in schema:
         return schema
     return {**resolve_ref(_get_definition(schema["$ref"])), **schema}
 
 
 def find_sections_with(key: str, shape: Subschema) -> list[str]:
-    """The sections inside of `shape`, dotted, that know a key: the nearest, at most two deep."""
+    """Return the dotted paths of the nearest sections in `shape` with a key, at most two deep."""
     level = {"": shape}
     for _ in range(2):
         level = {
@@ -82,7 +82,7 @@ def find_sections_with(key: str, shape: Subschema) -> list[str]:
 
 
 def _properties(shape: Subschema) -> dict[str, Subschema]:
-    """The keys of what `shape` holds for, in all its branches."""
+    """Return the properties of `shape`, including all branches."""
     shape = resolve_ref(shape)
     known: dict[str, Subschema] = dict(shape.get("properties", {}))
     for branch in shape.get("anyOf", ()):
@@ -105,13 +105,13 @@ def _applicable_schemas(schema: Subschema, value: object) -> Iterator[Subschema]
 
 
 def _get_definition(reference: str) -> Subschema:
-    """What a reference of the policy's schema leads to; nothing for one of another schema."""
+    """Return the definition of a reference; empty for one of another schema."""
     found: Subschema = document()["$defs"].get(reference.removeprefix("#/$defs/"), {})
     return found
 
 
 def _accepts(branch: Subschema, value: object) -> bool:
-    """Whether `branch` is for values of this kind. One that only names keys is for none."""
+    """Return whether `branch` accepts the type of `value`; one that only names keys does not."""
     branch = resolve_ref(branch)
     if "anyOf" in branch and "type" not in branch:
         return any(_accepts(inner, value) for inner in branch["anyOf"])
@@ -128,7 +128,7 @@ def _accepts(branch: Subschema, value: object) -> bool:
 
 
 def json_type(value: object) -> str:
-    """JSON Schema's word for the type of `value`; `number` also where it is a whole one."""
+    """Return the JSON Schema type of `value`; integers are `number`."""
     if value is None:
         return "null"
     if isinstance(value, bool):

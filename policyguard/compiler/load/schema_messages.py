@@ -1,4 +1,4 @@
-"""How a value that the schema refuses is put into words."""
+"""Messages for values that the schema rejects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from policyguard.model.diagnostic import did_you_mean
 class SchemaMessage(NamedTuple):
     """Code, message and help of a diagnostic.
 
-    `written` takes the place of the value, in YAML, where it is certain that this is meant.
+    `replacement` is YAML that replaces the value, if the author certainly meant it.
     """
 
     code: str
@@ -65,12 +65,12 @@ _EFFECT_SYNONYMS = {
     "stop": "halt",
     "warn": "advise",
 }
-"""What other tools call effects."""
+"""Other tools' words for effects."""
 _EXAMPLE_KEYS = {"tags", "roles", "user", "agent", "session", "marks", "at"}
 
 
 def describe_problem(problem: ValidationProblem, node: Node | None) -> SchemaMessage:
-    """Put `problem` into words. `node` is the value that it is about, where there is one."""
+    """Return the message for `problem`. `node` is the value at its path, if there is one."""
     match problem.keyword:
         case "additionalProperties":
             return _describe_unknown_key(problem)
@@ -101,7 +101,7 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> SchemaMes
             return SchemaMessage("schema/value", message)
         case "exclusiveMinimum":
             message = f"{quote_value(problem.value)} is too small: more than {problem.expected}"
-            return SchemaMessage("schema/value", message, "leave the key out")
+            return SchemaMessage("schema/value", message, "omit the key")
         case "maximum":
             message = f"{quote_value(problem.value)} is too large: at most {problem.expected}"
             return SchemaMessage("schema/value", message)
@@ -110,11 +110,13 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> SchemaMes
         case "type" | "enum" | "const" | "anyOf" | "oneOf":
             return _describe_mismatch(problem, node)
         case _:
-            return SchemaMessage("schema/value", f"{quote_value(problem.value)} cannot stand here")
+            return SchemaMessage(
+                "schema/value", f"{quote_value(problem.value)} is not allowed here"
+            )
 
 
 def quote_value(value: object) -> str:
-    """A value of the author's in backticks; a list or map by its kind."""
+    """Return a value in backticks, or `a list` or `a map`."""
     if isinstance(value, dict | list):
         return _TYPE_LABELS[schema.json_type(value)]
     if value is None or isinstance(value, bool):
@@ -135,21 +137,22 @@ def _describe_too_many(problem: ValidationProblem) -> SchemaMessage:
         message = f"{_owner(problem)} has more than {problem.expected:,} entries"
         return SchemaMessage("schema/too-long", message)
     around = problem.schema.get("x-name", "example")
-    hint = "write each as an item of its own"
+    hint = "write each as a separate item"
     if not problem.value.keys().isdisjoint(_EXAMPLE_KEYS):
-        hint = "beside other keys, the call itself stands under `call`"
+        hint = "put the call under `call`, beside the other keys"
     return SchemaMessage("schema/conflict", f"several calls in one {around}", hint)
 
 
 def _describe_unknown_key(problem: ValidationProblem) -> SchemaMessage:
     key = str(problem.path[-1])
-    known = list(problem.schema.get("properties", ()))
+    deprecated = _deprecated(problem)
+    known = [name for name in problem.schema.get("properties", ()) if name not in deprecated]
     inside = schema.find_sections_with(key, dict(problem.schema))
     if 1 <= len(inside) <= _MAX_SECTIONS:
         return SchemaMessage(
             "schema/unknown-key",
             f"unknown key {quote_value(key)} here",
-            f"it stands under {_join_or(f'`{section}`' for section in inside)}",
+            f"it belongs under {_join_or(f'`{section}`' for section in inside)}",
         )
     hint = did_you_mean(key, known)
     if hint is None and len(known) <= 8:
@@ -157,21 +160,26 @@ def _describe_unknown_key(problem: ValidationProblem) -> SchemaMessage:
     return SchemaMessage("schema/unknown-key", f"unknown key {quote_value(key)}", hint)
 
 
+def _deprecated(problem: ValidationProblem) -> set[str]:
+    properties = problem.schema.get("properties", {})
+    return {key for key, shape in properties.items() if shape.get("deprecated")}
+
+
 def _describe_name(problem: ValidationProblem) -> SchemaMessage:
-    message = f"{quote_value(problem.path[-1])} cannot be a name here"
+    message = f"{quote_value(problem.path[-1])} is not a valid name here"
     return SchemaMessage(
         "schema/name", message, _whitespace_hint(problem) or problem.schema.get("x-hint")
     )
 
 
 def _whitespace_hint(problem: ValidationProblem) -> str | None:
-    """Help on a glob that fails because of its white space."""
+    """Return a hint for a glob with white space."""
     text = str(problem.path[-1] if problem.keyword == "propertyNames" else problem.value)
     if problem.expected != _GLOB or len(text) > _MAX_SHOWN_CHARS or not _WHITESPACE.search(text):
         return None
     meant = _WHITESPACE.sub("?", text.strip())
-    more = "" if meant == text.strip() else ", where `?` is any one character"
-    return f"no white space stands in it: write `{meant}`{more}"
+    more = "" if meant == text.strip() else ", where `?` matches any one character"
+    return f"globs contain no white space: write `{meant}`{more}"
 
 
 def _describe_dependent(problem: ValidationProblem) -> SchemaMessage:
@@ -187,11 +195,11 @@ def _describe_dependent(problem: ValidationProblem) -> SchemaMessage:
 def _describe_choice(problem: ValidationProblem) -> SchemaMessage:
     keys = [key for branch in problem.expected for key in branch["required"]]
     given = [f"`{key}`" for key in keys if key in problem.value]
-    names = ", ".join(f"`{key}`" for key in keys)
+    names = ", ".join(f"`{key}`" for key in keys if key not in _deprecated(problem))
     if len(given) > 1:
         return SchemaMessage(
             "schema/conflict",
-            f"{_owner(problem)} has {' and '.join(given)}; exactly one of them is allowed",
+            f"{_owner(problem)} has {' and '.join(given)}; keep exactly one",
         )
     amount = "one" if problem.keyword == "oneOf" else "at least one"
     return SchemaMessage("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}")
@@ -206,7 +214,7 @@ def _describe_pattern(problem: ValidationProblem, node: Node | None) -> SchemaMe
     if scalar == "duration" and scalars.parse_duration(problem.value) == 0:
         message = f"{quote_value(problem.value)} is too short: at least `1ms`"
         return SchemaMessage(
-            "schema/value", message, "leave the key out; a limit is off with `none`"
+            "schema/value", message, "omit the key, or switch a limit off with `none`"
         )
     if scalar in _SCALAR_LABELS:
         message = f"{quote_value(problem.value)} is not {_SCALAR_LABELS[scalar]}"
@@ -214,85 +222,87 @@ def _describe_pattern(problem: ValidationProblem, node: Node | None) -> SchemaMe
     if problem.expected == r"\S":
         return SchemaMessage("schema/empty", f"{_owner(problem)} needs a reason", hint)
     return SchemaMessage(
-        "schema/value", f"{quote_value(problem.value)} has not the form wanted here", hint
+        "schema/value", f"{quote_value(problem.value)} does not have the expected form", hint
     )
 
 
 def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> SchemaMessage:
-    """A value of the wrong kind, or one that is none of those listed."""
+    """Return the message for a value of the wrong type, or outside the allowed values."""
     value = problem.value
-    wanted = _expected(problem.keyword, problem.expected, problem.schema)
-    trapped = _describe_yaml_trap(wanted.scalar, node)
-    if trapped:
-        return trapped
-    if wanted.values and isinstance(value, str):
-        hint = _effect_hint(value, wanted.values) or did_you_mean(value, wanted.values)
-        return SchemaMessage("schema/value", f"{quote_value(value)} is not {wanted.text}", hint)
-    if wanted.scalar == "duration" and schema.json_type(value) == "number":
-        message = f"{quote_value(value)} is a number where a duration is meant"
+    expected = _expected(problem.keyword, problem.expected, problem.schema)
+    yaml_trap = _describe_yaml_trap(expected.scalar, node)
+    if yaml_trap:
+        return yaml_trap
+    if expected.values and isinstance(value, str):
+        hint = _effect_hint(value, expected.values) or did_you_mean(value, expected.values)
+        return SchemaMessage("schema/value", f"{quote_value(value)} is not {expected.text}", hint)
+    if expected.scalar == "duration" and schema.json_type(value) == "number":
+        message = f"{quote_value(value)} is a number, but a duration is expected"
         return SchemaMessage("scalar/duration", message, f"write `{value}s`")
     hint = problem.schema.get("x-hint") if problem.keyword == "const" else None
     written = None
-    if wanted.text == "a map":
+    if expected.text == "a map":
         hint = _map_hint(problem)
-    elif wanted.text == "a list" and isinstance(value, dict):
+    elif expected.text == "a list" and isinstance(value, dict):
         hint = _items_hint(problem)
     elif (
         isinstance(value, str)
-        and "a list" in wanted.text
+        and "a list" in expected.text
         and 0 < len(value.strip()) <= _MAX_SHOWN_CHARS
     ):
         hint, written = f"write `[{value}]`", _list_source(node)
     elif isinstance(value, bool) and problem.path[-1] in _CONDITIONS:
         hint = _constant_hint(str(problem.path[-1]), value)
-    elif wanted.is_text and isinstance(node, ScalarNode) and 0 < len(node.text) <= _MAX_SHOWN_CHARS:
+    elif (
+        expected.is_text and isinstance(node, ScalarNode) and 0 < len(node.text) <= _MAX_SHOWN_CHARS
+    ):
         hint = f'if it is text, quote it: `"{node.text}"`'
     found = "nothing" if value is None else quote_value(value)
-    return SchemaMessage("schema/type", f"expected {wanted.text}, found {found}", hint, written)
+    return SchemaMessage("schema/type", f"expected {expected.text}, found {found}", hint, written)
 
 
 def _effect_hint(value: str, known: Iterable[str]) -> str | None:
-    """Help on a word that other tools have for an effect."""
+    """Return a hint for another tool's word for an effect."""
     if "advise" not in known:
         return None
     if value == "allow":
-        return "what nothing refuses is allowed: take the entry out, or exempt calls with `unless`"
+        return "calls are allowed unless refused: remove the entry, or exempt calls with `unless`"
     meant = _EFFECT_SYNONYMS.get(value.casefold())
     return f"did you mean `{meant}`?" if meant is not None else None
 
 
 def _map_hint(problem: ValidationProblem) -> str | None:
-    """How what stands here is written as a map."""
+    """Return a hint on how to write the value as a map."""
     value, key = problem.value, problem.path[-1] if problem.path else ""
     if isinstance(value, list):
         if not isinstance(problem.schema.get("additionalProperties"), dict):
             return "write its keys without `-`: `key: value`"
         first = value[0] if value and isinstance(value[0], dict) else {}
         name = _display_name(first.get("id") or first.get("name") or next(iter(first), None))
-        return f"each entry stands under its name, without `-`: `{name}: …`"
+        return f"write each entry under its name, without `-`: `{name}: …`"
     if key in problem.schema.get("properties", {}):
-        return f"`{key}` stands where a name is wanted: indent it further, as a key of its entry"
+        return f"`{key}` is in the place of a name: indent it further, as a key of its entry"
     if value is None:
-        return f"nothing stands below `{key}`: indent its keys further than it"
+        return f"`{key}` is empty: indent its keys further"
     return None
 
 
 def _items_hint(problem: ValidationProblem) -> str | None:
-    """How a map by name is written as a list of entries that say their name."""
+    """Return a hint on how to write a map of entries as a list."""
     needed = schema.resolve_ref(problem.schema.get("items", {})).get("required", ())
     if not needed or not problem.value:
         return None
     name = _display_name(next(iter(problem.value)))
-    return f"the order counts here: write each entry as an item, `- {needed[0]}: {name}`"
+    return f"order matters here: write each entry as an item, `- {needed[0]}: {name}`"
 
 
 def _display_name(name: object) -> str:
-    """A name of the policy that help can show; else what stands for one."""
+    """Return a name short enough for a hint, or `name`."""
     return name if isinstance(name, str) and 0 < len(name) <= _MAX_SHOWN_CHARS else "name"
 
 
 def _list_source(node: Node | None) -> str | None:
-    """A single item as a list, as it is written; None where that would read otherwise."""
+    """Return a scalar's source in brackets, or None if that would change its meaning."""
     if not isinstance(node, ScalarNode) or node.style in ("|", ">"):
         return None
     text = node.source.text[node.start : node.end]
@@ -300,11 +310,11 @@ def _list_source(node: Node | None) -> str | None:
 
 
 def _constant_hint(key: str, value: bool) -> str:
-    """Help on a condition that does not ask anything."""
+    """Return a hint for a condition that is constant."""
     if (key == "when") is not value:
-        return "such an entry is about no call: take it out"
-    then = "it is about every call" if value else "no call is exempt"
-    return f'leave `{key}` out, then {then}; where something must stand, `"{str(value).lower()}"`'
+        return "the entry matches no call: remove it"
+    then = "match every call" if value else "exempt no call"
+    return f'omit `{key}` to {then}, or quote it: `"{str(value).lower()}"`'
 
 
 class _Expected(NamedTuple):
@@ -350,14 +360,13 @@ def _expected_of_branch(branch: schema.Subschema) -> _Expected:
 
 
 def _describe_yaml_trap(reads: str, node: Node | None) -> SchemaMessage | None:
-    """Text where a boolean or a number is wanted, and which YAML 1.1 would have read as one."""
+    """Return the message for text that YAML 1.1 reads as the expected boolean or number."""
     if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
         return None
     if reads in _NUMERIC and node.style and _NUMBER.fullmatch(node.text):
         written = f"{node.text}s" if reads == "duration" else node.text
-        message = f"`{node.style}{node.text}{node.style}` is text, because of its quotes"
-        # A duration's unit is a guess.
-        certain = None if reads == "duration" else written
+        message = f"`{node.style}{node.text}{node.style}` is text because it is quoted"
+        certain = None if reads == "duration" else written  # a duration's unit is a guess
         return SchemaMessage("scalar/quoted-number", message, f"write `{written}`", certain)
     trap = None if node.style else yaml_scalars.yaml11_reading(node.text)
     if trap and trap.kind == "boolean" and reads == "boolean":

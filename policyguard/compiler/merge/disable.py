@@ -1,4 +1,4 @@
-"""The ids of a policy's entries, and how `disable` takes entries away."""
+"""Remove the entries that a layer disables; ids of a policy's entries."""
 
 from __future__ import annotations
 
@@ -33,46 +33,46 @@ _LIST_SECTIONS = ("signatures", "blame")
 def remove_disabled(
     inherited: MappingNode, layer: MappingNode, broken: Iterable[tuple[str, str]] = ()
 ) -> tuple[MappingNode, list[Diagnostic]]:
-    """Take away from `inherited` what `layer` disables.
+    """Remove from `inherited` the entries that `layer` disables.
 
-    An id is written in full (`rules/no-push`, `limits/default/repeat`, `classes/poll`) or by a
-    trailing part that only one entry has. `lost` are entries, with their sections, that were too
-    broken to be inherited; to disable them is no mistake.
+    An id is full (`rules/no-push`, `limits/default/repeat`, `classes/poll`) or a trailing part
+    that only one entry has. `broken` are entries, with their sections, that were removed as
+    invalid; disabling them is not an error.
     """
-    wanted = layer.get("disable")
-    found: list[Diagnostic] = []
-    if not isinstance(wanted, MappingNode):
-        return inherited, found
-    known: dict[str, list[Path]] = {f"{section}/{name}": [] for section, name in broken}
+    section = layer.get("disable")
+    diagnostics: list[Diagnostic] = []
+    if not isinstance(section, MappingNode):
+        return inherited, diagnostics
+    known: dict[str, list[Path]] = {f"{group}/{name}": [] for group, name in broken}
     known |= _collect_ids(inherited)
     drop: set[Path] = set()
-    for key, _ in wanted.entries:
+    for key, _ in section.entries:
         full = [name for name in known if name == key.text or name.endswith(f"/{key.text}")]
         if key.text in known:
             full = [key.text]
         if not full:
-            message = f"nothing that is inherited has the id {quote_text(key.text)}"
+            message = f"no inherited entry has the id {quote_text(key.text)}"
             short = {name.rpartition("/")[2] for name in known}
             hint = did_you_mean(key.text, known) or did_you_mean(key.text, short)
-            found.append(
+            diagnostics.append(
                 key.source.diagnostic("reference/unknown-id", message, key.span, hint=hint)
             )
         elif len(full) > 1:
-            message = f"{quote_text(key.text)} is the id of several entries"
+            message = f"{quote_text(key.text)} matches several entries"
             hint = "write one of " + ", ".join(f"`{name}`" for name in full)
-            found.append(
+            diagnostics.append(
                 key.source.diagnostic("reference/ambiguous-id", message, key.span, hint=hint)
             )
         else:
             drop.update(known[full[0]])
-    cut = remove_paths(inherited, frozenset(drop))
-    return (cut if isinstance(cut, MappingNode) else inherited), found
+    rest = remove_paths(inherited, frozenset(drop))
+    return (rest if isinstance(rest, MappingNode) else inherited), diagnostics
 
 
 def collect_names(tree: Node) -> set[tuple[str, str]]:
-    """The names that a layer defines, each with its section: `("rules", "no-push")`.
+    """Return the names that a layer defines, each with its section: `("rules", "no-push")`.
 
-    Classes stand in the section `classes`.
+    The section of classes is `classes`.
     """
     found: set[tuple[str, str]] = set()
     if isinstance(tree, MappingNode):
@@ -88,19 +88,19 @@ def collect_names(tree: Node) -> set[tuple[str, str]]:
 
 
 def find_duplicate_ids(layer: MappingNode) -> Iterator[Diagnostic]:
-    """Ids that a list of one layer gives twice; in a map a key could not stand twice."""
+    """Report ids that a list of one layer repeats. Maps cannot repeat a key."""
     for section in _LIST_SECTIONS:
         seen: set[str] = set()
-        for place, name in _named_items(layer.get(section), "id"):
+        for index, name in _named_items(layer.get(section), "id"):
             if name in seen:
-                node, _ = descend(layer, (section, place, "id"))
-                message = f"the id `{name}` stands here a second time"
+                node, _ = descend(layer, (section, index, "id"))
+                message = f"duplicate id `{name}`"
                 yield node.source.diagnostic("reference/duplicate-id", message, node.span)
             seen.add(name)
 
 
 def _collect_ids(tree: MappingNode) -> dict[str, list[Path]]:
-    """Every entry's full id, and where it stands; several classes entries share theirs."""
+    """Return each entry's full id and paths; several entries may define one class."""
     found: dict[str, list[Path]] = {}
     for section in _MAP_SECTIONS:
         entries = tree.get(section)
@@ -108,10 +108,10 @@ def _collect_ids(tree: MappingNode) -> dict[str, list[Path]]:
             for name in entries:
                 found[f"{section}/{name}"] = [(section, name)]
     for section in _LIST_SECTIONS:
-        for place, name in _named_items(tree.get(section), "id"):
-            found[f"{section}/{name}"] = [(section, place)]
-    for place, name in _named_items(_class_list(tree), "class"):
-        found.setdefault(f"classes/{name}", []).append(("classify", "classes", place))
+        for index, name in _named_items(tree.get(section), "id"):
+            found[f"{section}/{name}"] = [(section, index)]
+    for index, name in _named_items(_class_list(tree), "class"):
+        found.setdefault(f"classes/{name}", []).append(("classify", "classes", index))
     for level, path in _limit_kinds(tree.get("limits")):
         found.setdefault(f"limits/{level}", []).append(path[:-1])
         found[f"limits/{level}/{path[-1]}"] = [path]
@@ -125,14 +125,14 @@ def _class_list(tree: MappingNode) -> Node | None:
 
 def _named_items(entries: Node | None, key: str) -> Iterator[tuple[int, str]]:
     if isinstance(entries, SequenceNode):
-        for place, entry in enumerate(entries.items):
+        for index, entry in enumerate(entries.items):
             name = entry.get(key) if isinstance(entry, MappingNode) else None
             if isinstance(name, ScalarNode):
-                yield place, name.text
+                yield index, name.text
 
 
 def _limit_kinds(limits: Node | None) -> Iterator[tuple[str, Path]]:
-    """Every kind of every level: the level's name, and the path to the kind."""
+    """Yield the level's name and the path of every limit kind."""
     if not isinstance(limits, MappingNode):
         return
     for group, value in limits.entries:

@@ -1,4 +1,4 @@
-"""The layers of a policy laid over one another, where every value still knows its file."""
+"""Merge the layers of a policy into one tree whose values keep their source."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from policyguard.model.diagnostic import Diagnostic, Severity, Span
 
 @dataclass(frozen=True)
 class MergedPolicy:
-    """All layers in one tree, and where each value of it comes from.
+    """All layers in one tree, and the source of each value.
 
-    A path is the way through the merged policy, such as `("rules", "no-push", "when")` or
-    `("signatures", 0, "pattern")`. One that does not exist, because a default stands there,
-    means the nearest value around it.
+    A path leads through the merged policy, such as `("rules", "no-push", "when")` or
+    `("signatures", 0, "pattern")`. A missing path, where a default applies, means the nearest
+    value around it.
 
-    `broken` names entries, as `("rules", "no-push")`, of which something has been cut out because
-    it was wrong, or of which nothing is left: they are not to be judged as a whole, and their names
-    exist. `complete` is whether every layer could be read; if not, more names may exist.
+    `broken_entries` are entries, as `("rules", "no-push")`, with invalid parts removed: do not
+    check them as a whole, but their names exist. `is_complete` is whether every layer could be
+    read; if not, more names may exist.
 
-    `top` is the last layer by itself and `inherited` what it was laid over, less what it disables.
-    `files` are those that were read.
+    `top_layer` is the last layer alone, `inherited` what it was merged into, without what it
+    disables, `files` all files read.
     """
 
     sources: dict[str, Source]
@@ -41,28 +41,27 @@ class MergedPolicy:
     files: tuple[InputFile, ...]
 
     def broken_names(self, section: str) -> set[str]:
-        """Names of a section that the author has defined, and that broke."""
+        """Return the names of a section's broken entries."""
         return {name for part, name in self.broken_entries if part == section}
 
     def node(self, path: Path) -> Node:
-        """The value at `path`, or the nearest around it."""
+        """Return the value at `path`, or the nearest around it."""
         return descend(self.tree, path)[0]
 
     def has(self, path: Path) -> bool:
-        """Whether the policy gives a value at `path` itself."""
+        """Return whether the policy has a value at `path` itself."""
         return not descend(self.tree, path)[1]
 
     def span_of(self, path: Path, *, key: bool = False) -> Span:
-        """Where the value at `path` stands (of a list or map, its first line), or its key."""
+        """Return the span of the value at `path` (first line of a list or map), or of its key."""
         return find_span(self.tree, path, key=key)
 
     def span_within(
         self, path: Path, line: int, column: int, end_line: int, end_column: int
     ) -> Span:
-        """Where a stretch of the text at `path` stands in its file.
+        """Return the span of a part of the text at `path`.
 
-        Lines and columns count from 1 in the text, as CEL and RE2 are given it; the end is
-        exclusive.
+        Lines and columns count from 1 in the text; the end is exclusive.
         """
         node = self.node(path)
         if isinstance(node, ScalarNode):
@@ -70,11 +69,11 @@ class MergedPolicy:
         return self.span_of(path)
 
     def origin(self, path: Path) -> str:
-        """The file that the value at `path` comes from, as reports show it."""
+        """Return the file of the value at `path`, as reports show it."""
         return self.node(path).source.file
 
     def lines(self, span: Span) -> tuple[str, ...]:
-        """The source lines of `span`, for a diagnostic."""
+        """Return the source lines of `span`."""
         return self.diagnostic("", "", span).lines
 
     def diagnostic(
@@ -86,15 +85,15 @@ class MergedPolicy:
         hint: str | None = None,
         severity: Severity = "error",
     ) -> Diagnostic:
-        """A finding at `span`, with the lines that show it."""
+        """Return a diagnostic at `span`, with its source lines."""
         source = self.sources[span.file]
         return source.diagnostic(code, message, span, hint=hint, severity=severity)
 
 
 def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
-    """Check each layer against the schema and lay them over one another.
+    """Validate each layer and merge them in order.
 
-    The tree is empty where no layer has anything to go on with.
+    The tree is empty if no layer has a usable part.
     """
     diagnostics: list[Diagnostic] = []
     tree = top = base = MappingNode(Source("", ""), 0, 0, ())
@@ -123,7 +122,7 @@ def merge_layers(loaded: LoadedLayers) -> tuple[MergedPolicy, list[Diagnostic]]:
 
 
 def compute_digest(layers: list[Layer], environ: Environ[str, str]) -> str:
-    """The SHA-256, in hex, of the layers' text and the environment's values that went in."""
+    """Return the hex SHA-256 of the layers' text and the environment variables read."""
     sha = hashlib.sha256()
     texts = [layer.source.text for layer in layers]
     for text in (*texts, *(f"{name}={value}" for name, value in sorted(environ.items()))):

@@ -1,10 +1,10 @@
-"""How a layer is laid over what it inherits.
+"""Merge a layer into what it inherits.
 
-Sections and maps of entries are merged key by key, and what stands under a key is replaced as a
-whole: a rule is never half of one layer and half of another. In a first-match list an entry with
-a known id replaces it in its place; new ones go before the inherited, so that they are asked
-first. Classes and envelopes have no id, and always go before. Everything else is replaced. Of two
-keys that exclude each other the layer's takes the place of the inherited one.
+Sections and maps of entries merge key by key, and a layer's entry replaces the inherited one as a
+whole: a rule never mixes two layers. In a first-match list an entry with a known id replaces it in
+place; new ones go before the inherited, so that they match first. Classes and envelopes have no
+id, and always go first. Everything else is replaced, and of two exclusive keys the layer's
+replaces the inherited one.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _MERGED_BY_KEY: frozenset[tuple[str, ...]] = frozenset(
 FIRST_MATCH_LISTS = frozenset(
     {("classify", "classes"), ("outcomes", "envelope"), ("signatures",), ("blame",)}
 )
-"""Lists of which an item replaces the inherited one with its id."""
+"""Lists in which an item replaces the inherited one with the same id."""
 _EXCLUSIVE_KEYS: dict[tuple[str, ...], str] = {("learn", "ban"): "key", ("learn", "key"): "ban"}
-"""Keys, each with the one that says the same in another way."""
+"""Keys, each with the key that it excludes."""
 _LAYER_ONLY_KEYS = frozenset({"extends", "disable"})
-"""Keys that say something about a layer itself and are not inherited."""
+"""Keys of the layer itself, which are not inherited."""
 
 
 def merge_layer(inherited: MappingNode, layer: MappingNode) -> tuple[MappingNode, list[Diagnostic]]:
-    """Lay `layer` over `inherited`. Both are valid as far as the schema can tell."""
+    """Merge `layer` into `inherited`; both are valid against the schema."""
     merger = _Merger()
     own = layer.with_entries(
         (key, value) for key, value in layer.entries if key.text not in _LAYER_ONLY_KEYS
@@ -82,7 +82,7 @@ class _Merger:
                 entries.pop(other, None)
                 of_targets = isinstance(value, ScalarNode) and value.text == "target"
                 if not of_targets and layer.get("except") is None:
-                    entries.pop("except", None)  # what only a ban of targets leaves alone
+                    entries.pop("except", None)  # applies to target bans only
             old = inherited.get(key.text)
             new = self._merge_value(old, key, value, (*path, key.text))
             if new is not None:
@@ -92,7 +92,7 @@ class _Merger:
     def _merge_value(
         self, old: Node | None, key: ScalarNode, new: Node, path: tuple[str, ...]
     ) -> Node | None:
-        """What stands under a key afterwards; None to leave what is there."""
+        """Return the merged value of a key; None to keep the inherited one."""
         if path[0] == "lists" and len(path) == 2 and isinstance(new, MappingNode):
             changed, found = apply_list_edits(old, key, new)
             self.diagnostics += found
@@ -110,7 +110,7 @@ class _Merger:
 
 
 def is_merged_by_key(path: tuple[str, ...]) -> bool:
-    """Whether the map at `path` is merged key by key; any other value is replaced as a whole."""
+    """Return whether the map at `path` merges key by key instead of being replaced."""
     return path in _MERGED_BY_KEY or (*path[:-1], "*") in _MERGED_BY_KEY
 
 

@@ -1,7 +1,7 @@
-"""The values of a policy's params: the environment's where it gives one, else the default.
+"""Read the values of a policy's params, from the environment or their defaults.
 
-A value is of its default's type: `20.0` says that it may be a fraction, `20` that it is a whole
-number. One outside of its bounds is refused, never moved to the nearest one inside.
+A value has the type of its default: `20.0` allows fractions, `20` only whole numbers. A value
+outside its bounds is an error, never clamped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DECIMAL = re.compile(r"[-+]?[0-9]{1,18}\.[0-9]{1,18}")
 
 
 class ParamValues(NamedTuple):
-    """The value of each param that has one, and which variables of the environment were read."""
+    """The value of each valid param, and the environment variables read."""
 
     values: dict[str, Value]
     environ: dict[str, str]
@@ -35,8 +35,8 @@ def read_params(section: Node | None, environ: Environ[str, str]) -> ParamValues
         for key, entry in section.entries:
             if isinstance(entry, ScalarNode):
                 params.diagnostics.extend(_yaml_trap_warnings(entry))
-                if wrong := _check_not_reference(key, entry):
-                    params.diagnostics.append(wrong)
+                if error := _check_not_reference(key, entry):
+                    params.diagnostics.append(error)
                 else:
                     params.values[key.text] = default_value(entry)
             elif isinstance(entry, MappingNode):
@@ -52,31 +52,31 @@ def _read_param(
         return
     bounds = {name: found for name in ("min", "max") if (found := _get_scalar(entry, name))}
     params.diagnostics.extend(_yaml_trap_warnings(default))
-    if wrong := _check_not_reference(key, default) or _check_bounds(default, bounds):
-        params.diagnostics.append(wrong)
+    if error := _check_not_reference(key, default) or _check_bounds(default, bounds):
+        params.diagnostics.append(error)
         return
     value = default_value(default)
     unit = _get_scalar(entry, "unit")
     if unit is not None and scalars.scalar_kind(value) != "duration":
-        message = f"`unit` is for durations, and the default of `{key.text}` is none"
+        message = f"`unit` is for durations, but the default of `{key.text}` is not one"
         params.diagnostics.append(_error(unit, "scalar/param", message))
         return
-    if beyond := _describe_out_of_bounds(value, bounds):
-        message = f"the default of `{key.text}` is {beyond}"
+    if problem := _describe_out_of_bounds(value, bounds):
+        message = f"the default of `{key.text}` is {problem}"
         params.diagnostics.append(_error(default, "scalar/param", message))
         return
     if variable is not None and variable.text in environ:
         text = environ[variable.text]
         params.environ[variable.text] = text
         bare = unit is not None and text.isascii() and text.isdigit()
-        taken = _parse_variable(f"{text}{unit.text}" if unit is not None and bare else text, value)
+        parsed = _parse_variable(f"{text}{unit.text}" if unit is not None and bare else text, value)
         shown = f"`{variable.text}` in the environment is {quote_text(text)}"
-        if taken is None or scalars.parse_reference(taken):
+        if parsed is None or scalars.parse_reference(parsed):
             message, hint = f"{shown}, not {_describe_kind(value)}", _unit_hint(unit)
-        elif beyond := _describe_out_of_bounds(taken, bounds):
-            message, hint = f"{shown}, {beyond}", _bounds_hint(bounds)
+        elif problem := _describe_out_of_bounds(parsed, bounds):
+            message, hint = f"{shown}, {problem}", _bounds_hint(bounds)
         else:
-            value, message, hint = taken, "", None
+            value, message, hint = parsed, "", None
         if message:
             params.diagnostics.append(_error(variable, "scalar/environment", message, hint))
             return
@@ -84,7 +84,7 @@ def _read_param(
 
 
 def _yaml_trap_warnings(value: ScalarNode) -> list[Diagnostic]:
-    """A warning where YAML 1.1 would have read `value` as something else than text."""
+    """Warn if YAML 1.1 would not have read `value` as text."""
     trap = (
         yaml_scalars.yaml11_reading(value.text)
         if value.value == value.text and not value.style
@@ -100,11 +100,11 @@ def _yaml_trap_warnings(value: ScalarNode) -> list[Diagnostic]:
 
 
 def _check_not_reference(key: ScalarNode, value: ScalarNode) -> Diagnostic | None:
-    """What is wrong where a param would have its value from another name."""
+    """Report a param whose value is the name of another."""
     if scalars.parse_reference(value.value) is None:
         return None
-    message = f"a param has a value of its own; `{value.text}` is the name of another"
-    hint = f"write the value here, or `{value.text}` where `${key.text}` stands"
+    message = f"`{value.text}` refers to another name; a param needs its own value"
+    hint = f"write the value here, or use `{value.text}` instead of `${key.text}`"
     return _error(value, "scalar/param", message, hint)
 
 
@@ -114,7 +114,7 @@ def _check_bounds(default: ScalarNode, bounds: dict[str, ScalarNode]) -> Diagnos
         if kind not in ("number", "duration"):
             return _error(bound, "scalar/param", f"`{name}` is for numbers and durations")
         if scalars.scalar_kind(_scalar_value(bound)) != kind:
-            message = f"`{name}` is not a {kind} as the default is"
+            message = f"`{name}` is not a {kind} like the default"
             return _error(bound, "scalar/param", message)
     if len(bounds) == 2 and _to_number(_scalar_value(bounds["min"])) > _to_number(
         _scalar_value(bounds["max"])
@@ -139,7 +139,7 @@ def _to_number(value: Value) -> float:
 
 
 def _unit_hint(unit: ScalarNode | None) -> str | None:
-    return f"a bare number counts in `{unit.text}`" if unit is not None else None
+    return f"a bare number is in `{unit.text}`" if unit is not None else None
 
 
 def _bounds_hint(bounds: dict[str, ScalarNode]) -> str:
@@ -149,7 +149,7 @@ def _bounds_hint(bounds: dict[str, ScalarNode]) -> str:
 
 
 def _parse_variable(text: str, default: Value) -> Value | None:
-    """The value that an environment variable's text stands for; None: not of the default's kind."""
+    """Parse an environment variable's text; None if it is not of the default's kind."""
     match scalars.scalar_kind(default):
         case "boolean":
             return {"true": True, "false": False}.get(text)
@@ -172,16 +172,16 @@ def _describe_kind(default: Value) -> str:
         return "a whole number"
     if isinstance(default, float):
         return "a number"
-    return "a duration" if scalars.parse_duration(default) is not None else "a value of its own"
+    return "a duration" if scalars.parse_duration(default) is not None else "a literal value"
 
 
 def _scalar_value(scalar: ScalarNode) -> Value:
-    """The value of a scalar that the schema has found to have one."""
+    """Return the value of a scalar that the schema requires to have one."""
     return "" if scalar.value is None else scalar.value
 
 
 def default_value(scalar: ScalarNode) -> Value:
-    """What a param's default says, `500k` as the number that it stands for."""
+    """Return a param's default, with `500k` as a number."""
     value = _scalar_value(scalar)
     found = scalars.parse_count(value) if isinstance(value, str) else None
     return value if found is None else found

@@ -1,4 +1,4 @@
-"""Put the values of params and lists where a policy writes `$name`."""
+"""Replace each `$name` with the value of the param or list."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from policyguard.model.diagnostic import Diagnostic, did_you_mean
 from policyguard.model.policy import Value
 
 _SINGLE_VALUES = frozenset({"duration", "count", "number", "amount"})
-"""How the schema says that one value is read (`x-scalar`) where `$name` may stand for it."""
+"""Scalar formats (`x-scalar`) in which `$name` may stand for one value."""
 _LIST_ITEMS = frozenset({"name", "glob"})
-"""The same for the items of lists, where a list's items take the place of its `$name`."""
+"""Formats of list items, where `$name` may insert a whole list."""
 
 MAX_LIST_ITEMS = 100_000
-"""How many items may stand, all told, where lists are named."""
+"""How many items all named lists together may insert."""
 
 
 class KnownNames(NamedTuple):
-    """The values that names stand for.
+    """The values of params, and the names whose values are broken.
 
-    `unsure` are names that exist but whose value is broken, and None where a layer is missing so
-    that any name may exist: nothing is said about those.
+    `broken` is None if a layer is missing, so that any name may exist. Neither is reported.
     """
 
     params: dict[str, Value]
@@ -41,7 +40,7 @@ class KnownNames(NamedTuple):
 
 
 def substitute_names(tree: MappingNode, known: KnownNames) -> tuple[MappingNode, list[Diagnostic]]:
-    """Resolve every `$name` in a merged policy, and check that what it stands for fits."""
+    """Resolve every `$name` in a merged policy, and check that its value fits."""
     resolver = _Resolver(tree, known)
     found = resolver.resolve()
     if not resolver.found_any:
@@ -51,9 +50,9 @@ def substitute_names(tree: MappingNode, known: KnownNames) -> tuple[MappingNode,
         node, rest = descend(found, problem.path)
         name = resolver.substituted.get(id(node))
         if name is not None and not rest:
-            said = describe_problem(problem, None)
-            message = f"`{name}` cannot stand here: {said.message}"
-            resolver.report(node, said.code, message, said.hint)
+            described = describe_problem(problem, None)
+            message = f"`{name}` does not fit here: {described.message}"
+            resolver.report(node, described.code, message, described.hint)
     pruned, _ = prune(found, problems)
     return pruned if pruned is not None else found, resolver.diagnostics
 
@@ -67,10 +66,10 @@ class _Resolver:
         self._expanding: list[str] = []
         self._item_count = 0
         self.found_any = False
-        """Whether there was any `$name` at all."""
+        """Whether the tree contains any `$name`."""
         self._flattened: dict[str, list[Node]] = {}
         self.substituted: dict[int, str] = {}
-        """By identity of a node that stands for a `$name`: the name."""
+        """The `$name` of each substituted node, by the node's id()."""
         self.diagnostics: list[Diagnostic] = []
 
     def resolve(self) -> MappingNode:
@@ -81,7 +80,7 @@ class _Resolver:
         self.diagnostics.append(node.source.diagnostic(code, message, node.span, hint=hint))
 
     def _resolve_node(self, node: Node, around: schema.Subschema) -> Node | None:
-        """`node` with its names resolved; None where it stands for something that is not known."""
+        """Return `node` with its names resolved; None for an unknown name."""
         shape = schema.resolve_for(around, to_plain(node))
         if isinstance(node, ScalarNode):
             name = _reference_name(node) if shape.get("x-scalar") in _SINGLE_VALUES else None
@@ -111,7 +110,7 @@ class _Resolver:
         if name in self._known.params:
             return self._substitute_param(node, name)
         if name in self._lists:
-            self.report(node, "reference/list", f"`${name}` is a list; one value is wanted here")
+            self.report(node, "reference/list", f"`${name}` is a list, but one value is expected")
         else:
             self._report_unknown(node, name, self._known.params)
         return None
@@ -126,10 +125,10 @@ class _Resolver:
         return []
 
     def _flatten(self, node: ScalarNode, name: str) -> list[Node]:
-        """The items of a list, those of lists that it names in their place."""
+        """Return the items of a list, with nested lists inserted."""
         if name in self._expanding:
-            circle = " → ".join(f"${step}" for step in [*self._expanding, name])
-            self.report(node, "reference/list-cycle", f"`${name}` contains itself: {circle}")
+            cycle = " → ".join(f"${step}" for step in [*self._expanding, name])
+            self.report(node, "reference/list-cycle", f"`${name}` contains itself: {cycle}")
             return []
         if name not in self._flattened:
             self._expanding.append(name)
@@ -148,7 +147,7 @@ class _Resolver:
         self._item_count += len(items)
         if self._item_count > MAX_LIST_ITEMS:
             if self._item_count - len(items) <= MAX_LIST_ITEMS:
-                message = f"lists in lists: the policy has more than {MAX_LIST_ITEMS:,} items here"
+                message = f"nested lists insert more than {MAX_LIST_ITEMS:,} items"
                 self.report(node, "reference/too-many", message)
             return []
         return items
@@ -156,7 +155,7 @@ class _Resolver:
     def _substitute_param(self, node: ScalarNode, name: str) -> ScalarNode:
         value = self._known.params[name]
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        # Nobody can point into a value that does not stand here: the place is the name's.
+        # The value is not in the source here, so keep the name's span.
         found = replace(node, text=text, value=value)
         self.substituted[id(found)] = f"${name}"
         return found
@@ -166,7 +165,7 @@ class _Resolver:
             return
         close = did_you_mean(name, known)
         hint = close.replace("`", "`$", 1) if close else None
-        self.report(node, "reference/unknown-name", f"no param or list is named `{name}`", hint)
+        self.report(node, "reference/unknown-name", f"no param or list named `{name}`", hint)
 
 
 def _lists_by_name(section: MappingNode) -> Iterator[tuple[str, SequenceNode]]:

@@ -1,7 +1,7 @@
-"""The merged tree as a typed policy: defaults filled in, short forms written out.
+"""Build the typed policy from the merged tree: fill in defaults, expand short forms.
 
-Whatever is not given has the schema's `default`; no default stands here but those that depend on
-something else (`on_error` on the rule's effect).
+Defaults come from the schema, except those that depend on other values (`on_error` on the rule's
+effect).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _METADATA = ("owner", "severity", "docs", "labels", "reason", "mode", "locked")
 
 
 def build_typed_policy(tree: MappingNode, params: dict[str, Value], digest: str) -> Policy:
-    """Build the policy from a tree that the schema has nothing against, and its params' values."""
+    """Build the policy from a valid tree and the values of its params."""
     policy = _normalize(to_plain(tree), schema.document(), fill=True)
     for key in ("policyguard", "extends", "disable"):
         policy.pop(key, None)
@@ -54,33 +54,33 @@ def build_typed_policy(tree: MappingNode, params: dict[str, Value], digest: str)
 def _normalize(value: Any, around: schema.Subschema, *, fill: bool) -> Any:
     shape = schema.resolve_for(around, value)
     fill = fill and shape.get("x-defaults", True)
-    found: Any = value
+    normal: Any = value
     if isinstance(value, dict):
-        found = {
-            key: _normalize(below, schema.child_schema(shape, key), fill=fill)
-            for key, below in value.items()
+        normal = {
+            key: _normalize(child, schema.child_schema(shape, key), fill=fill)
+            for key, child in value.items()
         }
         if fill:
-            found |= _defaults(value, shape)
+            normal |= _defaults(value, shape)
     elif isinstance(value, list):
-        found = [
-            _normalize(item, schema.child_schema(shape, place), fill=fill)
-            for place, item in enumerate(value)
+        normal = [
+            _normalize(item, schema.child_schema(shape, index), fill=fill)
+            for index, item in enumerate(value)
         ]
-    return _normalize_scalar(found, shape.get("x-scalar", ""))
+    return _normalize_scalar(normal, shape.get("x-scalar", ""))
 
 
 def _defaults(value: dict[str, Any], shape: schema.Subschema) -> dict[str, Any]:
     filled = {}
-    for key, below in shape.get("properties", {}).items():
-        resolved = schema.resolve_ref(below)
+    for key, child in shape.get("properties", {}).items():
+        resolved = schema.resolve_ref(child)
         if key not in value and "default" in resolved:
-            filled[key] = _normalize(resolved["default"], below, fill=True)
+            filled[key] = _normalize(resolved["default"], child, fill=True)
     return filled
 
 
 def _normalize_scalar(value: Any, reads: str) -> Any:
-    """A value in the one form that the model has for it."""
+    """Return a value in the form of the model."""
     match reads:
         case "duration":
             return scalars.parse_duration(value)

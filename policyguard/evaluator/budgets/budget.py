@@ -166,7 +166,7 @@ class CompiledBudget:
 
     def _upfront_amount(self, attempt: Attempt) -> int:
         """What the call draws at admission."""
-        if self.kind in ("calls", "at_once"):
+        if self.kind in ("calls", "concurrent"):
             return 0 if self.post_paid else SCALE
         if self.kind == "sum" and self.sum is not None and not self.post_paid:
             return _to_units(self.sum(attempt.activation))
@@ -260,7 +260,7 @@ class CompiledBudget:
             return None if attempt.at is None or start is None else attempt.at - start
         if usage is None:
             return 0
-        if self.kind == "at_once":
+        if self.kind == "concurrent":
             return usage.running * SCALE
         return usage.used_at(attempt.at, self.within)
 
@@ -329,7 +329,7 @@ class CompiledBudget:
         if self.kind == "time":
             how = "is over" if over else "runs out"
             return f"the time of budget `{name}` {how}: {format_duration(used)} of {format_duration(limit)}"
-        what = {"at_once": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
+        what = {"concurrent": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
         span = f" in {format_duration(self.within)}" if self.within is not None else ""
         how = "is used up" if over else "runs out"
         unnamed = self.scope in ("agent", "user", "project") and not session.scope_keys[self.scope]

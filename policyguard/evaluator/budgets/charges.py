@@ -25,7 +25,7 @@ def outlives_call(budget: CompiledBudget) -> bool:
 
     Places in `at_once` budgets are held by calls in flight, which are their own sessions'.
     """
-    return budget.scope in OWNED_SCOPES and budget.kind != "at_once"
+    return budget.scope in OWNED_SCOPES and budget.kind != "concurrent"
 
 
 def record_owner(session: SessionState, scope: str, budget: str, key: str) -> None:
@@ -54,7 +54,7 @@ def apply_charge(
             return  # its turn or session is over: there is nothing to give back to
         account = state.ledger.get_or_create(charge.budget, charge.key)
         record_owner(session, budget.scope, charge.budget, charge.key)
-    if budget.kind == "at_once":
+    if budget.kind == "concurrent":
         account.running += 1
     else:
         account.charge(charge.amount, at, budget.within, budget.max_charges)
@@ -103,7 +103,7 @@ def refund(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
     for charge in attempt.charges:
         account = state.ledger.get(charge.budget, charge.key)
         budget = evaluator.budgets.get(charge.budget)
-        if account is None or budget is None or not charge.amount or budget.kind == "at_once":
+        if account is None or budget is None or not charge.amount or budget.kind == "concurrent":
             continue
         account.refund(charge.amount, attempt.at, budget.within)
 
@@ -124,4 +124,4 @@ def holds_slot(evaluator: Evaluator, attempt: Attempt) -> bool:
 
 def _takes_slot(evaluator: Evaluator, charge: Charge) -> bool:
     budget = evaluator.budgets.get(charge.budget)
-    return budget is not None and budget.kind == "at_once"
+    return budget is not None and budget.kind == "concurrent"

@@ -33,7 +33,7 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 
 _SELECTORS = ("tools", "servers", "classes", "agents")
-_KINDS = frozenset({"calls", "tokens", "cost", "time", "at_once", "sum"})
+_KINDS = frozenset({"calls", "tokens", "cost", "time", "concurrent", "sum"})
 
 
 def check(subject: LintContext) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ def check(subject: LintContext) -> Iterator[Finding]:
 
 
 def _hint() -> str:
-    if language_version.STEP >= _COMMANDS_COME:
+    if language_version.SUPPORTED_STEP >= _COMMANDS_COME:
         return "name the programs and options in `commands`, which reads as a shell does"
     return f"`commands` will read it as a shell does (step {_COMMANDS_COME}); this is advice only"
 

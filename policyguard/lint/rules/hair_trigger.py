@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 from policyguard.model.effect import Effect

@@ -27,7 +27,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.entry import SELECTOR_KEYS
 from policyguard.model.limits import Budget
 
-_KINDS = ("calls", "tokens", "cost", "time", "at_once")
+_KINDS = ("calls", "tokens", "cost", "time", "concurrent")
 _PAIRS = 100_000
 """Pairs of budgets that are looked at: all of those of 316 budgets."""
 _WIDTH = {"turn": 0, "session": 1, "global": 2}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 from policyguard.model.effect import Effect
@@ -43,7 +43,7 @@ def check(subject: LintContext) -> Iterator[Finding]:
 
 def _ends(budget: Budget, level: str) -> bool:
     """Whether a budget refuses the calls of a level of limits at some time."""
-    if budget.effect < Effect.ASK or budget.within is not None or budget.at_once is not None:
+    if budget.effect < Effect.ASK or budget.within is not None or budget.concurrent is not None:
         return False
     if budget.when is not None or budget.agents is not None or budget.mode == "observe":
         return False

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from policyguard.compiler.check.unreachable_limits import level_path
+from policyguard.compiler.build.entry_paths import level_path
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
@@ -28,7 +28,7 @@ from policyguard.model.limits import Budget, LimitLevel, PollingLimit
 
 _STEPS = {"advise_at": Effect.ADVISE, "ask_at": Effect.ASK, "halt_at": Effect.HALT}
 _LIMITS = ("repeat", "cycle", "no_progress", "failures", "refusals", "outage", "polling")
-_BUDGETS = ("calls", "tokens", "cost", "time", "at_once", "max")
+_BUDGETS = ("calls", "tokens", "cost", "time", "concurrent", "max")
 
 
 class _Ladder(NamedTuple):

@@ -15,7 +15,7 @@ from tests.guard.running.time_limits import PATIENCE, Open, Told, stuck
 def test_a_call_that_goes_on_keeps_its_place_until_it_ends(
     opened: Open, told: Told, gate: threading.Event
 ) -> None:
-    more = "budgets: {one: {at_once: 1, tools: [slow]}}\nrules: {r: {when: session.running > 1}}\n"
+    more = "budgets: {one: {concurrent: 1, tools: [slow]}}\nrules: {r: {when: session.running > 1}}\n"
     session = opened(more)
     with pytest.raises(ToolTimeoutError):
         session.run("slow", {}, stuck(gate))
@@ -28,7 +28,7 @@ def test_a_call_that_goes_on_keeps_its_place_until_it_ends(
 
 
 def test_an_async_call_has_given_its_place_back_when_its_caller_goes_on(opened: Open) -> None:
-    session = opened("budgets: {one: {at_once: 1}}\n")
+    session = opened("budgets: {one: {concurrent: 1}}\n")
 
     async def main() -> None:
         for _ in range(2):
@@ -42,7 +42,7 @@ def test_a_call_that_never_ends_gives_its_place_back_in_the_end(
     opened: Open, told: Told, gate: threading.Event
 ) -> None:
     clock = [10**18]
-    session = opened("budgets: {one: {at_once: 1, tools: [slow]}}\n", clock=lambda: clock[0])
+    session = opened("budgets: {one: {concurrent: 1, tools: [slow]}}\n", clock=lambda: clock[0])
     with pytest.raises(ToolTimeoutError):
         session.run("slow", {}, stuck(gate))
     clock[0] += 3600 * 10**9
@@ -59,7 +59,7 @@ def test_a_call_that_never_ends_gives_its_place_back_in_the_end(
 def test_who_folds_the_events_knows_which_places_are_taken(
     opened: Open, told: Told, gate: threading.Event
 ) -> None:
-    more = "budgets: {one: {at_once: 1, tools: [slow]}}\n"
+    more = "budgets: {one: {concurrent: 1, tools: [slow]}}\n"
     session = opened(more)
     with pytest.raises(ToolTimeoutError):
         session.run("slow", {}, stuck(gate))

@@ -1,0 +1,62 @@
+"""Parse messages and their `{placeholders}`."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from policyguard.model.policy import Policy
+
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+class Placeholder(msgspec.Struct, frozen=True):
+    """A placeholder: its dotted name, and its offsets in the message."""
+
+    name: str
+    start: int
+    end: int
+
+
+class ParsedMessage(msgspec.Struct, frozen=True):
+    """A parsed message: texts and placeholder names alternate, starting with a text.
+
+    `stray_braces` are the offsets of unmatched braces.
+    """
+
+    parts: tuple[str, ...]
+    placeholders: tuple[Placeholder, ...]
+    stray_braces: tuple[int, ...]
+
+
+def parse_message(text: str) -> ParsedMessage:
+    """Parse a message; `{{` and `}}` are literal braces."""
+    parts, placeholders, stray = [""], [], []
+    position = 0
+    for token in _TOKEN.finditer(text):
+        parts[-1] += text[position : token.start()]
+        position = token.end()
+        if token[1] is not None:
+            name = token[1].strip()
+            placeholders.append(Placeholder(name, *token.span()))
+            parts += [name, ""]
+        elif len(token[0]) == 2:
+            parts[-1] += token[0][0]
+        else:
+            parts[-1] += token[0]
+            stray.append(token.start())
+    parts[-1] += text[position:]
+    return ParsedMessage(tuple(parts), tuple(placeholders), tuple(stray))
+
+
+def collect_message_fields(policy: Policy) -> frozenset[str]:
+    """Return the dotted names of all placeholders in messages."""
+    texts = [text for rule in policy.rules for text in (rule.message, rule.instead)]
+    texts += [text for budget in policy.budgets for text in (budget.message, budget.instead)]
+    return frozenset(
+        placeholder.name
+        for text in texts
+        if text is not None
+        for placeholder in parse_message(text).placeholders
+    )

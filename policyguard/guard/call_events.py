@@ -91,7 +91,7 @@ class FastCallEmitter(CallEventEmitter):
         self._unchanging_templates: dict[Plan, LineTemplate | None] = {}
         self._result_templates: dict[str, LineTemplate | None] = {}
 
-    def admitted(self, attempt: Attempt, decision: Decision) -> None:
+    def emit_admitted(self, attempt: Attempt, decision: Decision) -> None:
         """A call was let through."""
         if (
             attempt.at is None
@@ -135,7 +135,7 @@ class FastCallEmitter(CallEventEmitter):
         else:
             writer.append(line, True, False)
 
-    def completed(
+    def emit_completed(
         self,
         event: Completed,
         at: int | None,

@@ -117,7 +117,7 @@ class Session:
                 return asked
         return self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate)
 
-    def decide(
+    def preview(
         self,
         tool: str,
         args: Mapping[str, Any] | None = None,
@@ -258,7 +258,7 @@ class Session:
 
         Returns whether that is enough: a rule may want several people, people with a label, or an
         answer within a time. A yes that no question of a `check` waits for (the call has run, or
-        `decide` asked) counts nowhere, and is not enough. `RuntimeError` where the session is over.
+        `preview` asked) counts nowhere, and is not enough. `RuntimeError` where the session is over.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")

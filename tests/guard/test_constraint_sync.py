@@ -89,7 +89,7 @@ def test_a_success_elsewhere_begins_anew(tmp_path: Path) -> None:
 
 def test_others_see_a_constraint_and_its_revocation_within_a_second(tmp_path: Path) -> None:
     one, other = _guard(tmp_path, 1), _guard(tmp_path, 1)
-    assert other.session("x").decide("build", {"target": "x"}).allowed
+    assert other.session("x").preview("build", {"target": "x"}).allowed
     assert _fail(one, "a")
     time.sleep(1.05)
     refused = other.session("b").check("build", {"target": "x"})

@@ -63,11 +63,11 @@ def _block_closed(text: str, instead: str) -> Evaluation:
     return _block(Violation("session/closed", Effect.BLOCK, "closed", text, instead))
 
 
-SESSION_CLOSED = _block_closed("the session is over", "open a new session")
-"""To a call in a session that is over."""
-
-GUARD_CLOSED = _block_closed("the guard is closed", "load another guard, and open a session there")
-"""To a call in a session whose guard is closed."""
+SESSION_ENDED = _block_closed("the session is over", "open a new session")
+SESSION_CLOSED = _block_closed("the session is closed", "open it again with `guard.session`")
+GUARD_CLOSED = _block_closed(
+    "the guard is closed", "load another guard, and open a session there"
+)
 
 
 def invalid_arguments(attempt: Attempt, reason: str, *, observe: bool) -> Evaluation:

@@ -21,7 +21,7 @@ from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
-from policyguard.guard.session_resume import resolve_parent, resume_session
+from policyguard.guard.session_resume import reopen_session, resolve_parent, resume_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
@@ -98,7 +98,9 @@ class Guard:
         self._update_emitters()
         self._latest_session = ""
         self.closed = False
-        self._open_sessions = OpenSessions(self._state.engine_state.sessions, store)
+        self._open_sessions = OpenSessions(
+            self._state.engine_state.sessions, store, self._evaluator.bounds.sessions
+        )
 
     @classmethod
     def load(
@@ -217,8 +219,7 @@ class Guard:
         with self._lock:
             known = self._open_sessions.get(name)
             if known is not None:
-                self._mark_used(name)
-                return known
+                return self._resume_session(known) or known
             above = "" if self.closed else resolve_parent(self, name, parent)
             return self._start_session(
                 Started(
@@ -248,26 +249,58 @@ class Guard:
                 raise RuntimeError("the guard is closed: load another for more sessions")
             self._open_sessions.lock(event.session)
             try:
-                calls = resume_session(self, event.session)
+                first_number = max(
+                    resume_session(self, event.session),
+                    self._open_sessions.last_number(event.session),
+                )
                 resumed = event.session in self._state.engine_state.sessions
                 state = start_session(
                     self._evaluator, self._state.engine_state, event, isolated=isolated
                 )
                 above = None if isolated else state.parent
-                self._open_sessions.make_room(self._evaluator.bounds.sessions, above)
-                session = Session(self, state, calls)
+                self._open_sessions.make_room(above)
+                session = Session(self, state, first_number)
                 self._open_sessions.add(session)
                 self._mark_used(event.session)
                 if not resumed:
                     self._emit(event, False)
             except BaseException:
-                begun = self._state.engine_state.sessions.get(event.session)
-                if begun is not None and begun.parent is not None:
-                    begun.parent.cel_session["children"] -= 1
-                self._state.rebuild(Closed(session=event.session))  # it may be opened another time
+                self._state.forget(event.session)
                 self._open_sessions.remove(event.session)
                 raise
             return session
+
+    def _close_session(self, session: Session) -> None:
+        """Let go of a session; without a journal its state stays here."""
+        try:
+            if self._journal is None:
+                session._pipeline.closed = True
+                return
+            if self._shared_budgets is not None:
+                self._shared_budgets.release_held(session._state)
+            self._state.forget(session.id)
+            session._detach()
+            self._journal.close_session(session.id)
+        finally:
+            if self._journal is None:
+                self._open_sessions.unlock(session.id)
+            else:
+                self._open_sessions.remove(session.id)
+
+    def _resume_session(self, session: Session) -> Session | None:
+        """Open a session that was let go; None if its run or the guard is over."""
+        if self.closed:
+            return None
+        known = self._open_sessions.get(session.id)
+        if known is None:
+            if not reopen_session(self, session.id):
+                return None
+            known = self._open_sessions.get(session.id)
+        elif known.closed:
+            self._open_sessions.lock(known.id)
+            known._pipeline.closed = False
+        self._mark_used(session.id)
+        return known
 
     def _mark_used(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""

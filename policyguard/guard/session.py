@@ -47,15 +47,15 @@ class Session:
 
     __slots__ = ("__weakref__", "_pipeline", "_state", "guard", "id")
 
-    def __init__(self, guard: Guard, state: SessionState, last_number: int = 0) -> None:
+    def __init__(self, guard: Guard, state: SessionState, first_number: int = 0) -> None:
         self.guard = guard
         self.id = state.id
         self._state = state
-        self._pipeline = CallPipeline(guard, state, last_number)
+        self._pipeline = CallPipeline(guard, state, first_number)
 
     @property
     def closed(self) -> bool:
-        """Whether it is over: it refuses all calls."""
+        """Whether it was closed or ended: it refuses all calls."""
         return self._pipeline.closed
 
     @property
@@ -307,21 +307,44 @@ class Session:
         self._pipeline.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
 
     def close(self) -> None:
-        """End the session: what was counted for it alone is forgotten, and it refuses all calls.
+        """Let go of the session: its run is not over, and may be resumed here or elsewhere.
 
-        Its sub-agents' sessions are ended first. Raises `JournalError` or `StoreError` where
-        something could not be written down; all of them are over none the less.
+        Leaving a `with` block does this. Calls in flight may be reported when the session is open
+        again. Sub-agents' sessions are closed first. Raises `JournalError` or `StoreError` if
+        something cannot be written; the session is closed all the same.
         """
         with self.guard._lock, ExitStack() as last:
+            if self.closed:
+                return
+            last.callback(self.guard._close_session, self)
+            for child in self.guard._open_sessions.children_of(self.id):
+                last.callback(child.close)
+
+    def end(self) -> None:
+        """End the run: what was counted for this session alone is forgotten.
+
+        A session that was let go is resumed for that, one that is over stays so. Sub-agents'
+        sessions are ended first. Raises `JournalError` or `StoreError` if something cannot be
+        written; the session is over all the same. `RuntimeError` if the guard is closed.
+        """
+        with self.guard._lock, ExitStack() as last:
+            if self._pipeline.ended:
+                return
+            if self.closed and self.guard._open_sessions.get(self.id) is not self:
+                self._reopen()
             last.callback(self._replay, Closed(session=self.id, at=self._now()))
-            for below in (
-                () if self.closed else self.guard._open_sessions.children_of(self.id)
-            ):  # or a namesake's
-                last.callback(below.close)
+            for child in self.guard._open_sessions.children_of(self.id):
+                last.callback(child.end)
 
     def _detach(self) -> None:
-        """Refuse all calls from now on: the guard is closed, another may go on with the session."""
         self._pipeline.detach()
+
+    def _reopen(self) -> None:
+        """Resume a session that was let go. `RuntimeError` if its run or the guard is over."""
+        found = None if self._pipeline.ended else self.guard._resume_session(self)
+        if found is None:
+            raise RuntimeError(self._pipeline.closed_reason)
+        self._state, self._pipeline = found._state, found._pipeline
 
     def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
         """Check a call, run `fn`, record what came of it, and return its result.
@@ -369,11 +392,21 @@ class Session:
         return self.progress != PROGRESSING
 
     def __enter__(self) -> Self:
+        """Use this session for `@guard.tool`; one that was let go is resumed."""
+        with self.guard._lock:
+            if self.closed:
+                self._reopen()
+            self._pipeline.entered += 1
         active_sessions.set((*active_sessions.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Let go of the session, unless another block still uses it."""
         exit_session(self)
+        with self.guard._lock:
+            self._pipeline.entered -= 1
+            if self._pipeline.entered <= 0:
+                self.close()
 
     def _replay(self, event: Event) -> Decision | Recorded | None:
         """Put a recorded event through the same code as a live call, at its own time.

@@ -130,6 +130,13 @@ class Journal:
         anchor = self._anchors.get(name)
         return read_events(self.folder / file_name(name), name, anchor, self._hasher)
 
+    def close_session(self, session: str) -> None:
+        """Anchor and close the file of a session, which another process may then go on with."""
+        file = self._files.pop(session, None)
+        if file is not None:
+            self.current_file = None
+            self._anchor_and_close(file)
+
     def close(self) -> None:
         """Anchor and close all files. The journal may be used again."""
         self.current_file = None

@@ -109,7 +109,7 @@ class Shop:
         session = guard.session("looks", project="p")
         session.preview("tool", {})
         account = guard._state.engine_state.ledger.get(budget, "p")
-        session.close()
+        session.end()
         return account.used / 1e9
 
 

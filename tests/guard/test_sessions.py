@@ -26,14 +26,14 @@ def test_the_same_id_gives_the_same_session(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     one = guard.session("a")
     assert guard.session("a") is one
-    one.close()
+    one.end()
     assert guard.session("a") is not one
 
 
 def test_a_closed_session_refuses(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("a")
-    session.close()
-    session.close()
+    session.end()
+    session.end()
     decision = session.check("x")
     assert (decision.effect, decision.violations[0].id) == ("block", "session/closed")
 

@@ -215,7 +215,7 @@ def test_places_are_free_when_a_call_has_ended_wherever_it_ran(tmp_path: Path) -
     one.record(decisions[0], result="")
     one.release(decisions[1])
     assert drain(two) == 2
-    two.close()
+    two.end()
     assert drain(one) == 2
 
 
@@ -227,7 +227,7 @@ def test_a_call_that_nobody_reports_frees_its_place(tmp_path: Path) -> None:
     assert not two.check("tool", {}).allowed
     assert not one.check("tool", {}).allowed, "but the oldest is given up for it"
     assert drain(two) == 1
-    one.close()
+    one.end()
     assert drain(two) == 1
 
 

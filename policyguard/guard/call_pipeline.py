@@ -27,7 +27,7 @@ from policyguard.guard.shared_budgets import make_repeatable
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ArgumentsError
+from policyguard.model.errors import ArgumentsError, UnknownCallError
 from policyguard.model.event import (
     Charge,
     ChildCharged,
@@ -202,6 +202,29 @@ class CallPipeline:
         for event in events:
             with suppress(JournalError, StoreError):  # the caller hears of the first
                 self._guard._emit(event, False)
+
+    def find_host_call(self, host_call: str) -> str | None:
+        """Return the own id of the call in flight to which the host gave this one."""
+        with self._guard._lock:
+            for attempt in self._state.in_flight.values() if host_call else ():
+                if attempt.host_call == host_call:
+                    return attempt.id
+        return None
+
+    def require_known(self, id_: str) -> None:
+        """Raise `UnknownCallError` unless this is a call of this life of an open session."""
+        number = parse_call_number(id_)
+        with self._guard._lock:
+            first, last = self._first_number, self.last_number
+            if self.closed or first < number <= last or id_ in self._state.in_flight:
+                return
+        if not id_:
+            reason = "`preview` admits nothing: report decisions of `check`"
+        elif 0 < number <= first:
+            reason = "it belongs to the session's earlier life, or has been reported in it"
+        else:
+            reason = "it has been reported, or was never admitted"
+        raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
 
     def complete(self, event: Completed) -> Recorded:
         """Judge a result and count it; one of a call that is not in flight is only judged."""

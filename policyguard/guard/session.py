@@ -85,6 +85,7 @@ class Session:
         server: str = "",
         hints: Mapping[str, bool] | None = None,
         estimate: Mapping[str, float] | None = None,
+        call: str | None = None,
     ) -> Decision:
         """Ask whether a call may run, and count it if it may: then report it with `record`.
 
@@ -103,11 +104,13 @@ class Session:
         stays refused, and `errors` says so.
         """
         at = self.guard._clock() if at is None else validate.integer("at", at)
-        more = batch or tags or server or hints or estimate
+        more = batch or tags or server or hints or estimate or call
         if type(tool) is str and type(args) is dict and not more:  # the common case, made short
             decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
         else:
-            decision = self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate)
+            decision = self._evaluate(
+                True, tool, args, at, batch, tags, server, hints, estimate, call
+            )
         if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
             return decision
         asked = ask(self.guard._approver, self, decision)
@@ -115,7 +118,7 @@ class Session:
             now, evaluator = self._now(), self.guard._evaluator
             if asked is not decision or not is_approved(evaluator, self._state, decision, now):
                 return asked
-        return self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate)
+        return self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate, call)
 
     def preview(
         self,
@@ -128,10 +131,11 @@ class Session:
         server: str = "",
         hints: Mapping[str, bool] | None = None,
         estimate: Mapping[str, float] | None = None,
+        call: str | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
         at = self.guard._clock() if at is None else validate.integer("at", at)
-        return self._evaluate(False, tool, args, at, batch, tags, server, hints, estimate)
+        return self._evaluate(False, tool, args, at, batch, tags, server, hints, estimate, call)
 
     def _evaluate(
         self,
@@ -144,6 +148,7 @@ class Session:
         server: str | None,
         hints: Mapping[str, bool] | None,
         estimate: Mapping[str, float] | None,
+        call: str | None,
     ) -> Decision:
         tool, unfit = validate.text("tool", tool), ""
         try:
@@ -151,10 +156,15 @@ class Session:
         except TypeError:
             attempt = Attempt(tool, {}, at, self._state)
             unfit = f"they are of type `{type(args).__name__}`, not an object"
-        if batch or tags or server or hints or estimate:
+        if batch or tags or server or hints or estimate or call:
             check_tags = self.guard._evaluator.check_tags
-            set_context(attempt, check_tags, batch, tags, server, hints, estimate)
-        return self._pipeline.check(attempt, admit, unfit)
+            set_context(attempt, check_tags, batch, tags, server, hints, estimate, call)
+        if not (admit and attempt.host_call):
+            return self._pipeline.check(attempt, admit, unfit)
+        with self.guard._lock:
+            if self._pipeline.find_host_call(attempt.host_call) is not None:
+                raise ValueError(f"call `{attempt.host_call}` is in flight: report it first")
+            return self._pipeline.check(attempt, admit, unfit)
 
     def record(
         self,
@@ -212,13 +222,15 @@ class Session:
             cost = validate.usage("cost", cost)
         if score is not None:
             score = validate.number("score", score)
-        return self._pipeline.complete(
+        if type(decision) is Decision and decision.session == self.id:
+            call = decision.id
+        else:
+            call = self._find_call(decision)
+        recorded = self._pipeline.complete(
             Completed(
                 self.id,
                 self.guard._clock() if at is None else validate.integer("at", at),
-                decision.id
-                if type(decision) is Decision and decision.session == self.id
-                else validate.call_id(decision, self.id),
+                call,
                 False if failed else None,
                 "explicit",
                 text,
@@ -236,6 +248,16 @@ class Session:
                 state="pending" if pending else "",
             )
         )
+        if not recorded.counted:
+            self._pipeline.require_known(call)
+        return recorded
+
+    def _find_call(self, decision: Decision | str) -> str:
+        """Return the own id of a call that is to be reported."""
+        id_ = validate.call_id(decision, self.id)
+        if isinstance(decision, Decision):
+            return id_
+        return self._pipeline.find_host_call(id_) or id_
 
     def release(self, decision: Decision | str) -> None:
         """Take an admission back: the call did not run and leaves windows and budgets.
@@ -243,9 +265,10 @@ class Session:
         Nothing happens where the session is over: its calls were given up. `ValueError` for a
         decision of another session.
         """
-        call = validate.call_id(decision, self.id)
+        call = self._find_call(decision)
         with self.guard._lock:
             if not self.closed:
+                self._pipeline.require_known(call)
                 self._pipeline.fold(Released(session=self.id, at=self._now(), call=call))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:

@@ -29,6 +29,10 @@ class NonPlainArgumentsError(Exception):
         super().__init__()
 
 
+class UnknownCallError(LookupError):
+    """A reported call is not one of this session, or no longer: `str()` of it says why."""
+
+
 class CallRefused(Exception):  # noqa: N818 - a refusal is an answer, not an error of the program
     """A call made through `Session.run` or a guarded tool was refused; `decision` says why.
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from policyguard.model.errors import ExpressionError
+from policyguard.model.errors import ExpressionError, PolicyguardError
 
 __all__ = [
     "CelError",
@@ -53,7 +53,7 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{text} ({self.help})" if self.help else text
 
 
-class CelError(ValueError):
+class CelError(PolicyguardError, ValueError):
     """The expression cannot be used. `problems` holds everything found, warnings included."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:

@@ -9,9 +9,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from msgspec.structs import replace
+
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.evaluator.evaluation import GuardMode
 from policyguard.evaluator.fold import start_session
+from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
 from policyguard.guard.call_events import CallEventEmitter
@@ -161,6 +164,10 @@ class Guard:
             self._journal = None
             self._update_emitters()
 
+    def __repr__(self) -> str:
+        closed = " closed" if self.closed else ""
+        return f"<Guard policy={self.policy!r} sessions={len(self._open_sessions)}{closed}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -216,24 +223,23 @@ class Guard:
         is not as it was left, `JournalError` and `StoreError` for what cannot be read or written.
         """
         name = validate.identifier("id", validate.text("id", id))
+        started = Started(
+            session=name,
+            at=self._clock(),
+            agent=validate.identifier("agent", agent),
+            user=validate.identifier("user", user),
+            roles=validate.text_list("roles", roles),
+            project=validate.identifier("project", project),
+            cwd=validate.path("cwd", cwd),
+        )
         with self._lock:
             known = self._open_sessions.get(name)
             if known is not None:
+                _check_owner(known._state, started)
                 return self._resume_session(known) or known
-            above = "" if self.closed else resolve_parent(self, name, parent)
-            return self._start_session(
-                Started(
-                    session=name,
-                    at=self._clock(),
-                    parent=above,
-                    agent=validate.identifier("agent", agent),
-                    user=validate.identifier("user", user),
-                    roles=validate.text_list("roles", roles),
-                    project=validate.identifier("project", project),
-                    cwd=validate.path("cwd", cwd),
-                    tags=self._evaluator.check_tags(validate.mapping("tags", tags)),
-                )
-            )
+            parent_id = "" if self.closed else resolve_parent(self, name, parent)
+            checked = self._evaluator.check_tags(validate.mapping("tags", tags))
+            return self._start_session(replace(started, parent=parent_id, tags=checked))
 
     def _start_session(self, event: Started, *, isolated: bool = False) -> Session:
         """Open a session as an event says, or return the open one of its id.
@@ -253,7 +259,9 @@ class Guard:
                     resume_session(self, event.session),
                     self._open_sessions.last_number(event.session),
                 )
-                resumed = event.session in self._state.engine_state.sessions
+                resumed = self._state.engine_state.sessions.get(event.session)
+                if resumed is not None:
+                    _check_owner(resumed, event)
                 state = start_session(
                     self._evaluator, self._state.engine_state, event, isolated=isolated
                 )
@@ -262,7 +270,7 @@ class Guard:
                 session = Session(self, state, first_number)
                 self._open_sessions.add(session)
                 self._mark_used(event.session)
-                if not resumed:
+                if resumed is None:
                     self._emit(event, False)
             except BaseException:
                 self._state.forget(event.session)
@@ -419,6 +427,17 @@ class Guard:
         if self._journal is not None:
             self._journal.write(event, anchor)
         self._listeners.notify(event)
+
+
+def _check_owner(state: SessionState, started: Started) -> None:
+    """Raise `ValueError` if a session is opened for another user, agent or project than it has."""
+    for name in ("user", "agent", "project"):
+        wanted, found = getattr(started, name), state.scope_keys[name]
+        if wanted and wanted != found:
+            raise ValueError(
+                f"session `{state.id}` has {name} `{found}`, not `{wanted}`: use another id, "
+                "or end that session first"
+            )
 
 
 def _fast_emitter(journal: Journal, plans: int) -> CallEventEmitter:

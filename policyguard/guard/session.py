@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session_state import PROGRESSING, SessionState
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+Progress = Literal["progressing", "plateau", "exhausted", "constrained_out"]
+"""How the search of a session goes; see `Session.progress`."""
+
 
 class Session:
     """One agent's run: its calls are checked and recorded here. Made by `Guard.session`.
@@ -52,6 +56,10 @@ class Session:
         self.id = state.id
         self._state = state
         self._pipeline = CallPipeline(guard, state, first_number)
+
+    def __repr__(self) -> str:
+        state = " ended" if self._pipeline.ended else " closed" if self.closed else ""
+        return f"<Session {self.id!r} calls={self._pipeline.last_number}{state}>"
 
     @property
     def closed(self) -> bool:
@@ -79,7 +87,7 @@ class Session:
         tool: str,
         args: Mapping[str, Any] | None = None,
         *,
-        at: int | None = None,
+        at: int | datetime | None = None,
         batch: str | None = None,
         tags: Mapping[str, Any] | None = None,
         server: str = "",
@@ -103,7 +111,7 @@ class Session:
         once, the call is checked again, and that answer is returned. Where it fails, the call
         stays refused, and `errors` says so.
         """
-        at = self.guard._clock() if at is None else validate.integer("at", at)
+        at = self.guard._clock() if at is None else validate.timestamp("at", at)
         more = batch or tags or server or hints or estimate or call
         if type(tool) is str and type(args) is dict and not more:  # the common case, made short
             decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
@@ -125,7 +133,7 @@ class Session:
         tool: str,
         args: Mapping[str, Any] | None = None,
         *,
-        at: int | None = None,
+        at: int | datetime | None = None,
         batch: str | None = None,
         tags: Mapping[str, Any] | None = None,
         server: str = "",
@@ -134,7 +142,7 @@ class Session:
         call: str | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
-        at = self.guard._clock() if at is None else validate.integer("at", at)
+        at = self.guard._clock() if at is None else validate.timestamp("at", at)
         return self._evaluate(False, tool, args, at, batch, tags, server, hints, estimate, call)
 
     def _evaluate(
@@ -174,14 +182,14 @@ class Session:
         error: BaseException | str | None = None,
         exit_code: int | None = None,
         status: int | None = None,
-        retry_after: float | None = None,
-        blame: str | None = None,
-        duration: float | None = None,
+        retry_after: float | timedelta | None = None,
+        blame: Blame | None = None,
+        duration: float | timedelta | None = None,
         tokens: int | None = None,
         cost: float | None = None,
         score: float | None = None,
         meta: Mapping[str, Any] | None = None,
-        at: int | None = None,
+        at: int | datetime | None = None,
     ) -> Recorded:
         """Report what came of an admitted call.
 
@@ -229,7 +237,7 @@ class Session:
         recorded = self._pipeline.complete(
             Completed(
                 self.id,
-                self.guard._clock() if at is None else validate.integer("at", at),
+                self.guard._clock() if at is None else validate.timestamp("at", at),
                 call,
                 False if failed else None,
                 "explicit",
@@ -296,7 +304,7 @@ class Session:
                 self._pipeline.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
             return is_approved(self.guard._evaluator, self._state, decision, at)
 
-    def grant(self, budget: str, amount: float | None = None, *, by: str) -> None:
+    def grant(self, budget: str, amount: float | timedelta | None = None, *, by: str) -> None:
         """Raise a budget where this session draws on it, and lift a halt.
 
         `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
@@ -313,6 +321,8 @@ class Session:
             if budgets[id_].extend is None:
                 raise ValueError(f"budget `{budget}` has no `extend`: say how much to grant")
             amount = budgets[id_].extension
+        if isinstance(amount, timedelta) and budgets[id_].kind == "time":
+            amount = amount.total_seconds()
         amount = validate.amount("amount", amount)
         self._pipeline.fold(Granted(self.id, self._now(), id_, amount, validate.text("by", by)))
 
@@ -400,14 +410,14 @@ class Session:
         return await arun(self, tool, args, fn)
 
     @property
-    def progress(self) -> str:
+    def progress(self) -> Progress:
         """How it goes: `progressing`, `plateau`, `exhausted` or `constrained_out`.
 
         *plateau*: the scores have not become better for long; *exhausted*: whatever the session
         has tried is banned by what was learned; *constrained_out*: nearly all of it.
         """
         with self.guard._lock:
-            return str(self._state.cel_session["progress"])
+            return cast("Progress", self._state.cel_session["progress"])
 
     @property
     def done(self) -> bool:

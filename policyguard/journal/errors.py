@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from policyguard.model.errors import PolicyguardError
 
-class JournalError(Exception):
+
+class JournalError(PolicyguardError):
     """An event was not written down, or a journal cannot be read.
 
     The message names the place and says what to do. Nothing of the event is left in the file.

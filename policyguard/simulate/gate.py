@@ -27,6 +27,7 @@ from policyguard.cel import (
     record,
 )
 from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.model.errors import PolicyguardError
 from policyguard.report.replay.figures import Figures, GateFigures
 
 OPTION = "--fail-on"
@@ -35,7 +36,7 @@ _MAX_SHOWN_CHARS = 60
 """Characters of a value that is shown."""
 
 
-class GateError(ValueError):
+class GateError(PolicyguardError, ValueError):
     """Expressions that cannot be used; `diagnostics` say what is wrong with them."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from policyguard.model.constraint import Constraint, Evidence
+from policyguard.model.errors import PolicyguardError
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
 from policyguard.store.protocol import REVOKED, Store
@@ -107,7 +108,7 @@ def export_constraints(store: Store) -> Iterator[bytes]:
         yield msgspec.json.encode(held.constraint)
 
 
-class ConstraintImportError(Exception):
+class ConstraintImportError(PolicyguardError):
     """A line that is no constraint; the message says which."""
 
 

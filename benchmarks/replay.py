@@ -51,7 +51,7 @@ def written(file: Path, lines: int) -> int:
             session = guard.session(f"{file.stem}-{number}")
             for place in range(number * 200, number * 200 + 200):
                 _made(session, mixed(place, 5))
-            session.close()
+            session.end()
             number += 1
     return count
 

@@ -16,58 +16,162 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from policyguard.guard import Guard, Session
-    from policyguard.journal.errors import AlteredError, JournalError
-    from policyguard.model.decision import Decision, Violation
-    from policyguard.model.diagnostic import Diagnostic, PolicyError
-    from policyguard.model.effect import Effect
-    from policyguard.model.errors import CallRefused, ToolTimeoutError
-    from policyguard.model.outcome import Outcome, Recorded
-    from policyguard.store.errors import SessionBusyError, StoreError
+    from policyguard.guard.approver import (
+        Approver,
+    )
+    from policyguard.guard.guard import (
+        Guard,
+    )
+    from policyguard.guard.listeners import (
+        Listener,
+    )
+    from policyguard.guard.session import (
+        Progress,
+        Session,
+    )
+    from policyguard.journal.errors import (
+        AlteredError,
+        JournalError,
+    )
+    from policyguard.model.constraint import (
+        Constraint,
+    )
+    from policyguard.model.decision import (
+        Decision,
+        EvalError,
+        Violation,
+    )
+    from policyguard.model.diagnostic import (
+        Diagnostic,
+        PolicyError,
+    )
+    from policyguard.model.effect import (
+        Effect,
+    )
+    from policyguard.model.errors import (
+        CallRefused,
+        PolicyguardError,
+        ToolTimeoutError,
+        UnknownCallError,
+    )
+    from policyguard.model.event import (
+        Admitted,
+        Approved,
+        ChildCharged,
+        Closed,
+        Completed,
+        Ended,
+        Event,
+        Granted,
+        Refused,
+        Released,
+        Spent,
+        Started,
+        TurnStarted,
+    )
+    from policyguard.model.outcome import (
+        Outcome,
+        Recorded,
+    )
+    from policyguard.model.policy import (
+        Blame,
+    )
+    from policyguard.store.errors import (
+        SessionBusyError,
+        StoreError,
+    )
+
+    __version__: str
 
 _MODULES = {
+    "Admitted": "policyguard.model.event",
     "AlteredError": "policyguard.journal.errors",
+    "Approved": "policyguard.model.event",
+    "Approver": "policyguard.guard.approver",
+    "Blame": "policyguard.model.policy",
     "CallRefused": "policyguard.model.errors",
+    "ChildCharged": "policyguard.model.event",
+    "Closed": "policyguard.model.event",
+    "Completed": "policyguard.model.event",
+    "Constraint": "policyguard.model.constraint",
     "Decision": "policyguard.model.decision",
     "Diagnostic": "policyguard.model.diagnostic",
     "Effect": "policyguard.model.effect",
-    "Guard": "policyguard.guard",
+    "Ended": "policyguard.model.event",
+    "EvalError": "policyguard.model.decision",
+    "Event": "policyguard.model.event",
+    "Granted": "policyguard.model.event",
+    "Guard": "policyguard.guard.guard",
     "JournalError": "policyguard.journal.errors",
+    "Listener": "policyguard.guard.listeners",
     "Outcome": "policyguard.model.outcome",
     "PolicyError": "policyguard.model.diagnostic",
+    "PolicyguardError": "policyguard.model.errors",
+    "Progress": "policyguard.guard.session",
     "Recorded": "policyguard.model.outcome",
-    "Session": "policyguard.guard",
+    "Refused": "policyguard.model.event",
+    "Released": "policyguard.model.event",
+    "Session": "policyguard.guard.session",
     "SessionBusyError": "policyguard.store.errors",
+    "Spent": "policyguard.model.event",
+    "Started": "policyguard.model.event",
     "StoreError": "policyguard.store.errors",
     "ToolTimeoutError": "policyguard.model.errors",
+    "TurnStarted": "policyguard.model.event",
+    "UnknownCallError": "policyguard.model.errors",
     "Violation": "policyguard.model.decision",
 }
 
 __all__ = [
+    "Admitted",
     "AlteredError",
+    "Approved",
+    "Approver",
+    "Blame",
     "CallRefused",
+    "ChildCharged",
+    "Closed",
+    "Completed",
+    "Constraint",
     "Decision",
     "Diagnostic",
     "Effect",
+    "Ended",
+    "EvalError",
+    "Event",
+    "Granted",
     "Guard",
     "JournalError",
+    "Listener",
     "Outcome",
     "PolicyError",
+    "PolicyguardError",
+    "Progress",
     "Recorded",
+    "Refused",
+    "Released",
     "Session",
     "SessionBusyError",
+    "Spent",
+    "Started",
     "StoreError",
     "ToolTimeoutError",
+    "TurnStarted",
+    "UnknownCallError",
     "Violation",
-]
+]  # `__version__` too; reading it loads the distribution's metadata
 
 
 def __getattr__(name: str) -> Any:
-    home = _MODULES.get(name)
-    if home is None:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("policyguard-engine")
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return [*__all__, "__version__"]

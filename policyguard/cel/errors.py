@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from policyguard.model.errors import ExpressionError
+from policyguard.model.errors import ExpressionError, PolicyguardError
 
 __all__ = [
     "CelError",
@@ -52,7 +52,7 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{text} ({self.help})" if self.help else text
 
 
-class CelError(ValueError):
+class CelError(PolicyguardError, ValueError):
     """The expression does not compile. `problems` holds everything found, warnings included."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:

@@ -63,6 +63,7 @@ class Attempt(msgspec.Struct, eq=False):
     id: str = ""
     server: str = ""
     batch: str = ""
+    host_call: str = ""
     tags: Mapping[str, Any] = EMPTY
     hints: Mapping[str, bool] = EMPTY
     estimate: Mapping[str, float] = EMPTY

@@ -29,6 +29,7 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
         event.call,
         event.server,
         event.batch,
+        event.host_call,
         event.tags,
         event.hints,
         event.estimate,

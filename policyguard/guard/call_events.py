@@ -47,6 +47,13 @@ class CallEventEmitter:
         )
 
 
+class _HostIds(msgspec.Struct, omit_defaults=True):
+    """The host's ids of a call, named and in order as in `Admitted`."""
+
+    batch: str = ""
+    host_call: str = ""
+
+
 class _ResultNumbers(msgspec.Struct, omit_defaults=True):
     """What a host may say of a result beside its text, named and in order as in `Completed`."""
 
@@ -91,7 +98,7 @@ class FastCallEmitter(CallEventEmitter):
         self._unchanging_templates: dict[Plan, LineTemplate | None] = {}
         self._result_templates: dict[str, LineTemplate | None] = {}
 
-    def admitted(self, attempt: Attempt, decision: Decision) -> None:
+    def emit_admitted(self, attempt: Attempt, decision: Decision) -> None:
         """A call was let through."""
         if (
             attempt.at is None
@@ -115,7 +122,9 @@ class FastCallEmitter(CallEventEmitter):
             form = (self._changing_templates if changing else self._unchanging_templates)[plan]
         except KeyError:
             form = self._add_template(attempt, decision)
-        more = _encode_fields({"batch": attempt.batch}) if attempt.batch else ""
+        more: str | None = ""
+        if attempt.batch or attempt.host_call:
+            more = _encode_fields(_HostIds(attempt.batch, attempt.host_call))
         drawn = _encode_fields({"charges": attempt.charges}) if attempt.charges else ""
         if form is None or more is None or drawn is None:
             super().emit_admitted(attempt, decision)
@@ -135,7 +144,7 @@ class FastCallEmitter(CallEventEmitter):
         else:
             writer.append(line, True, False)
 
-    def completed(
+    def emit_completed(
         self,
         event: Completed,
         at: int | None,
@@ -213,7 +222,7 @@ class FastCallEmitter(CallEventEmitter):
         if len(forms) >= self._max_plans:
             forms.clear()
         event = decisions.build_admitted(attempt.session.id, attempt, decision)
-        marked = replace(event, batch=str(marks.EXTRA), fingerprint=marks.FINGERPRINT)
+        marked = replace(event, batch=str(marks.EXTRA), host_call="", fingerprint=marks.FINGERPRINT)
         form = forms[plan] = None if plan.keyed_limits else self._build_template(marked)
         return form
 
@@ -225,7 +234,7 @@ class FastCallEmitter(CallEventEmitter):
         return self._journal.line_template(marked)
 
 
-def _encode_fields(values: _ResultNumbers | dict[str, Any]) -> str | None:
+def _encode_fields(values: _HostIds | _ResultNumbers | dict[str, Any]) -> str | None:
     """These fields in JSON, to stand after others; None for what JSON does not hold as it is."""
     try:
         return f",{msgspec.json.encode(values)[1:-1].decode()}"

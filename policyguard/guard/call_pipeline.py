@@ -27,7 +27,7 @@ from policyguard.guard.shared_budgets import make_repeatable
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ArgumentsError
+from policyguard.model.errors import ArgumentsError, UnknownCallError
 from policyguard.model.event import (
     Charge,
     ChildCharged,
@@ -58,16 +58,31 @@ def parse_call_number(call: str) -> int:
 
 
 class CallPipeline:
-    """The calls of one session. `made` is the latest one's number, refused ones included."""
+    """The calls of one session.
 
-    __slots__ = ("_advice", "_guard", "_last_number", "_state", "closed")
+    Calls are numbered, refused ones included: those of this life of the session come after
+    `first_number`, the latest has `last_number`. `entered` counts the `with` blocks it is used in.
+    A session that is `closed` refuses all calls, and has `ended` if its run is over.
+    """
 
-    def __init__(self, guard: Guard, state: SessionState, last_number: int) -> None:
+    __slots__ = (
+        "_advice",
+        "_first_number",
+        "_guard",
+        "_state",
+        "closed",
+        "ended",
+        "entered",
+        "last_number",
+    )
+
+    def __init__(self, guard: Guard, state: SessionState, first_number: int) -> None:
         self._guard = guard
         self._state = state
-        self._last_number = last_number
+        self._first_number = self.last_number = first_number
         self._advice = PendingAdvice(guard._evaluator.bounds.in_flight)
-        self.closed = False
+        self.closed = self.ended = False
+        self.entered = 0
 
     def check(
         self,
@@ -90,13 +105,14 @@ class CallPipeline:
             if admit:
                 if guard._latest_session != state.id:
                     guard._mark_used(state.id)
-                self._last_number += 1
+                self.last_number += 1
                 if not attempt.id:
-                    attempt.id = f"c{self._last_number}"
+                    attempt.id = f"c{self.last_number}"
             try:
                 if self.closed:
-                    verdict = decisions.GUARD_CLOSED if guard.closed else decisions.SESSION_CLOSED
-                    admit = False  # its journal has ended, or is another's by now
+                    verdict = self._closed_evaluation
+                    attempt.id = ""  # it might be one of the session's next life
+                    admit = False
                 elif invalid_reason:
                     verdict = decisions.invalid_arguments(
                         attempt, invalid_reason, observe=mode.observe
@@ -194,14 +210,37 @@ class CallPipeline:
             with suppress(JournalError, StoreError):  # the caller hears of the first
                 self._guard._emit(event, False)
 
+    def find_host_call(self, host_call: str) -> str | None:
+        """Return the own id of the call in flight to which the host gave this one."""
+        with self._guard._lock:
+            for attempt in self._state.in_flight.values() if host_call else ():
+                if attempt.host_call == host_call:
+                    return attempt.id
+        return None
+
+    def require_known(self, id_: str) -> None:
+        """Raise `UnknownCallError` unless this is a call of this life of an open session."""
+        number = parse_call_number(id_)
+        with self._guard._lock:
+            first, last = self._first_number, self.last_number
+            if self.closed or first < number <= last or id_ in self._state.in_flight:
+                return
+        if not id_:
+            reason = "`preview` admits nothing: report decisions of `check`"
+        elif 0 < number <= first:
+            reason = "it belongs to the session's earlier life, or has been reported in it"
+        else:
+            reason = "it has been reported, or was never admitted"
+        raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
+
     def complete(self, event: Completed) -> Recorded:
         """Judge a result and count it; one of a call that is not in flight is only judged."""
         guard = self._guard
         with guard._lock:
             attempt = self._state.in_flight.get(event.call)
-            if attempt is None:
+            if attempt is None or self.closed:
                 outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
-                faults = (EvalError("session/closed", self._closed_reason),) if self.closed else ()
+                faults = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
                 return Recorded(outcome=outcome, errors=faults, counted=False)
             at = self._state.clamp_time(event.at)
             outcome, charges = guard._evaluator.evaluate_result(attempt, event, at)
@@ -247,7 +286,7 @@ class CallPipeline:
         guard = self._guard
         with guard._lock:
             if self.closed:
-                raise RuntimeError(self._closed_reason)
+                raise RuntimeError(self.closed_reason)
             attempt = self._state.in_flight.get(event.call) if isinstance(event, Released) else None
             guard._apply(event)
             try:
@@ -300,28 +339,32 @@ class CallPipeline:
                 raise
 
     def end(self, event: Closed) -> None:
-        """The session is over, also where that cannot be written down. Raises what that raises."""
+        """End the session, even if that cannot be written. Raises what writing it raises."""
         guard = self._guard
         with guard._lock:
-            if self.closed:
+            if self.ended:
                 return
-            self.closed = True
+            self.closed = self.ended = True
             try:
                 guard._state.fold(event)
             finally:
                 guard._end_session(event)
 
     def detach(self) -> None:
-        """The guard is closed: what is reported from now on counts nowhere."""
+        """Refuse all calls from now on: the state goes on elsewhere, results no longer count."""
         self.closed = True
         self._state.in_flight.clear()
 
     @property
-    def _closed_reason(self) -> str:
+    def _closed_evaluation(self) -> Evaluation:
+        if self.ended:
+            return decisions.SESSION_ENDED
+        return decisions.GUARD_CLOSED if self._guard.closed else decisions.SESSION_CLOSED
+
+    @property
+    def closed_reason(self) -> str:
         """Why nothing more can happen here, and what to do."""
-        violation = (
-            decisions.GUARD_CLOSED if self._guard.closed else decisions.SESSION_CLOSED
-        ).violations[0]
+        violation = self._closed_evaluation.violations[0]
         return f"{violation.text}: {violation.instead}"
 
 

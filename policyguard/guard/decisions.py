@@ -24,9 +24,11 @@ def set_context(
     server: str | None,
     hints: Mapping[str, bool] | None,
     estimate: Mapping[str, float] | None,
+    host_call: str | None,
 ) -> None:
     """Say what else the caller knows of a call. Raises as `given` does, and for wrong tags."""
     attempt.batch = validate.optional_text("batch", batch)
+    attempt.host_call = validate.identifier("call", host_call)
     attempt.server = validate.optional_text("server", server)
     attempt.tags = check_tags(validate.mapping("tags", tags), overlay=True) if tags else EMPTY
     attempt.hints = validate.bools("hints", hints, HINT_KEYS) if hints else EMPTY
@@ -63,11 +65,9 @@ def _block_closed(text: str, instead: str) -> Evaluation:
     return _block(Violation("session/closed", Effect.BLOCK, "closed", text, instead))
 
 
-SESSION_CLOSED = _block_closed("the session is over", "open a new session")
-"""To a call in a session that is over."""
-
+SESSION_ENDED = _block_closed("the session is over", "open a new session")
+SESSION_CLOSED = _block_closed("the session is closed", "open it again with `guard.session`")
 GUARD_CLOSED = _block_closed("the guard is closed", "load another guard, and open a session there")
-"""To a call in a session whose guard is closed."""
 
 
 def invalid_arguments(attempt: Attempt, reason: str, *, observe: bool) -> Evaluation:
@@ -104,6 +104,7 @@ def build_admitted(session: str, attempt: Attempt, decision: Decision) -> Admitt
         attempt.args,
         attempt.server,
         attempt.batch,
+        attempt.host_call,
         dict(attempt.tags) if attempt.tags else {},
         dict(attempt.hints) if attempt.hints else {},
         dict(attempt.estimate) if attempt.estimate else {},
@@ -133,6 +134,7 @@ def build_refused(decision: Decision, attempt: Attempt) -> Refused:
         attempt.args,
         attempt.server,
         attempt.batch,
+        attempt.host_call,
         dict(attempt.tags) if attempt.tags else {},
         dict(attempt.hints) if attempt.hints else {},
         dict(attempt.estimate) if attempt.estimate else {},

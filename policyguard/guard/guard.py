@@ -9,9 +9,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from msgspec.structs import replace
+
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.evaluator.evaluation import GuardMode
 from policyguard.evaluator.fold import start_session
+from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
 from policyguard.guard.call_events import CallEventEmitter
@@ -21,7 +24,7 @@ from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
-from policyguard.guard.session_resume import resolve_parent, resume_session
+from policyguard.guard.session_resume import reopen_session, resolve_parent, resume_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
@@ -97,7 +100,9 @@ class Guard:
         self._update_emitters()
         self._latest_session = ""
         self.closed = False
-        self._open_sessions = OpenSessions(self._state.engine_state.sessions, store)
+        self._open_sessions = OpenSessions(
+            self._state.engine_state.sessions, store, self._evaluator.bounds.sessions
+        )
 
     @classmethod
     def load(
@@ -158,6 +163,10 @@ class Guard:
             self._journal = None
             self._update_emitters()
 
+    def __repr__(self) -> str:
+        closed = " closed" if self.closed else ""
+        return f"<Guard policy={self.policy!r} sessions={len(self._open_sessions)}{closed}>"
+
     def __enter__(self) -> Self:
         return self
 
@@ -213,25 +222,23 @@ class Guard:
         is not as it was left, `JournalError` and `StoreError` for what cannot be read or written.
         """
         name = validate.identifier("id", validate.text("id", id))
+        started = Started(
+            session=name,
+            at=self._clock(),
+            agent=validate.identifier("agent", agent),
+            user=validate.identifier("user", user),
+            roles=validate.text_list("roles", roles),
+            project=validate.identifier("project", project),
+            cwd=validate.path("cwd", cwd),
+        )
         with self._lock:
             known = self._open_sessions.get(name)
             if known is not None:
-                self._mark_used(name)
-                return known
-            above = "" if self.closed else resolve_parent(self, name, parent)
-            return self._start_session(
-                Started(
-                    session=name,
-                    at=self._clock(),
-                    parent=above,
-                    agent=validate.identifier("agent", agent),
-                    user=validate.identifier("user", user),
-                    roles=validate.text_list("roles", roles),
-                    project=validate.identifier("project", project),
-                    cwd=validate.path("cwd", cwd),
-                    tags=self._evaluator.check_tags(validate.mapping("tags", tags)),
-                )
-            )
+                _check_owner(known._state, started)
+                return self._resume_session(known) or known
+            parent_id = "" if self.closed else resolve_parent(self, name, parent)
+            checked = self._evaluator.check_tags(validate.mapping("tags", tags))
+            return self._start_session(replace(started, parent=parent_id, tags=checked))
 
     def _start_session(self, event: Started, *, isolated: bool = False) -> Session:
         """Open a session as an event says, or return the open one of its id.
@@ -247,26 +254,60 @@ class Guard:
                 raise RuntimeError("the guard is closed: load another for more sessions")
             self._open_sessions.lock(event.session)
             try:
-                calls = resume_session(self, event.session)
-                resumed = event.session in self._state.engine_state.sessions
+                first_number = max(
+                    resume_session(self, event.session),
+                    self._open_sessions.last_number(event.session),
+                )
+                resumed = self._state.engine_state.sessions.get(event.session)
+                if resumed is not None:
+                    _check_owner(resumed, event)
                 state = start_session(
                     self._evaluator, self._state.engine_state, event, isolated=isolated
                 )
                 above = None if isolated else state.parent
-                self._open_sessions.make_room(self._evaluator.bounds.sessions, above)
-                session = Session(self, state, calls)
+                self._open_sessions.make_room(above)
+                session = Session(self, state, first_number)
                 self._open_sessions.add(session)
                 self._mark_used(event.session)
-                if not resumed:
+                if resumed is None:
                     self._emit(event, False)
             except BaseException:
-                begun = self._state.engine_state.sessions.get(event.session)
-                if begun is not None and begun.parent is not None:
-                    begun.parent.cel_session["children"] -= 1
-                self._state.rebuild(Closed(session=event.session))  # it may be opened another time
+                self._state.forget(event.session)
                 self._open_sessions.remove(event.session)
                 raise
             return session
+
+    def _close_session(self, session: Session) -> None:
+        """Let go of a session; without a journal its state stays here."""
+        try:
+            if self._journal is None:
+                session._pipeline.closed = True
+                return
+            if self._shared_budgets is not None:
+                self._shared_budgets.release_held(session._state)
+            self._state.forget(session.id)
+            session._detach()
+            self._journal.close_session(session.id)
+        finally:
+            if self._journal is None:
+                self._open_sessions.unlock(session.id)
+            else:
+                self._open_sessions.remove(session.id)
+
+    def _resume_session(self, session: Session) -> Session | None:
+        """Open a session that was let go; None if its run or the guard is over."""
+        if self.closed:
+            return None
+        known = self._open_sessions.get(session.id)
+        if known is None:
+            if not reopen_session(self, session.id):
+                return None
+            known = self._open_sessions.get(session.id)
+        elif known.closed:
+            self._open_sessions.lock(known.id)
+            known._pipeline.closed = False
+        self._mark_used(session.id)
+        return known
 
     def _mark_used(self, session: str) -> None:
         """A session is in use: it is the last to go where there are too many."""
@@ -385,6 +426,17 @@ class Guard:
         if self._journal is not None:
             self._journal.write(event, anchor)
         self._listeners.notify(event)
+
+
+def _check_owner(state: SessionState, started: Started) -> None:
+    """Raise `ValueError` if a session is opened for another user, agent or project than it has."""
+    for name in ("user", "agent", "project"):
+        wanted, found = getattr(started, name), state.scope_keys[name]
+        if wanted and wanted != found:
+            raise ValueError(
+                f"session `{state.id}` has {name} `{found}`, not `{wanted}`: use another id, "
+                "or end that session first"
+            )
 
 
 def _fast_emitter(journal: Journal, plans: int) -> CallEventEmitter:

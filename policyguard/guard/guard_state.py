@@ -21,6 +21,7 @@ from policyguard.model.event import (
     Admitted,
     Charge,
     ChildCharged,
+    Closed,
     Completed,
     Event,
     Refused,
@@ -133,6 +134,13 @@ class GuardState:
         finally:
             self._is_rebuilding = False
             self.engine_state.ledger = book
+
+    def forget(self, session: str) -> None:
+        """Forget a session as if it had never been opened: its journal has all of it."""
+        state = self.engine_state.sessions.get(session)
+        if state is not None and state.parent is not None:
+            state.parent.cel_session["children"] -= 1
+        self.rebuild(Closed(session=session))
 
     def _learn(self, observation: Observation, attempt: Attempt, at: int | None) -> str:
         """The id of the constraint that a lesson has taught or confirmed; empty for none."""

@@ -1,4 +1,4 @@
-"""The sessions that a guard has open, in the order of their use, and whose sub-agents they are."""
+"""The sessions that a guard keeps, least recently used first."""
 
 from __future__ import annotations
 
@@ -17,95 +17,127 @@ if TYPE_CHECKING:
 
 
 class OpenSessions:
-    """The open sessions. One thread at a time may use it.
+    """The sessions of a guard, at most `max_sessions`. To be used by one thread at a time.
 
-    One that is used is used with its ancestors: the one that was used longest ago has no
-    sub-agents. In a `store` each is held on lease, so that no other process has it open, too.
-    `states` are what is known of each.
+    Using a session uses its ancestors too, so the least recently used one has no sub-agents. With
+    a `store` each open session holds its lock. Without a journal, closed sessions stay here until
+    they are reopened or evicted. `states` are the evaluator's.
     """
 
-    __slots__ = ("_locks", "_open", "_states", "_store")
+    __slots__ = (
+        "_last_numbers",
+        "_locks",
+        "_max_sessions",
+        "_number_floor",
+        "_sessions",
+        "_states",
+        "_store",
+    )
 
-    def __init__(self, states: dict[str, SessionState], store: Store | None) -> None:
+    def __init__(
+        self, states: dict[str, SessionState], store: Store | None, max_sessions: int
+    ) -> None:
         self._states = states
         self._store = store
-        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._max_sessions = max_sessions
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._locks: dict[str, SessionLock] = {}
+        self._last_numbers: OrderedDict[str, int] = OrderedDict()
+        self._number_floor = 0
 
     def __bool__(self) -> bool:
-        return bool(self._open)
+        return bool(self._sessions)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
 
     def get(self, id_: str) -> Session | None:
-        """The open session of this id."""
-        return self._open.get(id_)
+        """Return the session with this id, if it is here."""
+        return self._sessions.get(id_)
 
     def lock(self, id_: str) -> None:
-        """Take a session for this process. Raises `SessionBusyError` where another has it."""
+        """Lock a session for this process. Raises `SessionBusyError` if it is locked elsewhere."""
         if self._store is not None:
             self._locks[id_] = self._store.lock_session(id_)
 
+    def unlock(self, id_: str) -> None:
+        """Release a session's lock, if it has one."""
+        lock = self._locks.pop(id_, None)
+        if lock is not None:
+            lock.release()
+
     def is_held(self, id_: str) -> bool:
-        """Whether a session is open, or about to be."""
-        return id_ in self._open or id_ in self._locks
+        """Whether a session is here, or is being opened."""
+        return id_ in self._sessions or id_ in self._locks
 
     def add(self, session: Session) -> None:
-        """A session that is held is open now."""
-        self._open[session.id] = session
+        """Add an open session."""
+        self._sessions[session.id] = session
 
     def mark_used(self, id_: str) -> bool:
-        """A session is in use: it is the last to go, but for its ancestors. False: not open."""
-        opened = self._open
-        if id_ not in opened:
+        """Make a session and its ancestors the last to be evicted. Returns whether it is here."""
+        sessions = self._sessions
+        if id_ not in sessions:
             return False
         used: SessionState | None = self._states[id_]
         while used is not None:
-            if used.id in opened:
-                opened.move_to_end(used.id)
+            if used.id in sessions:
+                sessions.move_to_end(used.id)
             used = used.parent
         return True
 
-    def make_room(self, max_sessions: int, parent: SessionState | None) -> None:
-        """Close those used longest ago, so that with one more there are at most `most`.
+    def make_room(self, parent: SessionState | None) -> None:
+        """End the least recently used sessions until there is room for one more.
 
-        The one more is a sub-agent of `above`, if that is given: `RuntimeError` where it would take
-        the room of one of its own ancestors. What cannot be written down of those that go is
-        logged: it is not the fault of who comes next.
+        `RuntimeError` if that would end an ancestor of the new session, a sub-agent of `parent`.
+        Errors of writing down the end of an evicted session are logged.
         """
-        line: frozenset[str] = frozenset()
+        ancestors: frozenset[str] = frozenset()
         if parent is not None:
             self.mark_used(parent.id)
-            line = frozenset(one.id for one in (parent, *parent.ancestors()))
-        while len(self._open) >= max_sessions:
-            oldest = next(iter(self._open.values()))
-            if parent is not None and oldest.id in line:
+            ancestors = frozenset(one.id for one in (parent, *parent.ancestors()))
+        while len(self._sessions) >= self._max_sessions:
+            oldest = next(iter(self._sessions.values()))
+            if parent is not None and oldest.id in ancestors:
                 raise RuntimeError(
-                    f"there is no room for a sub-agent of session `{parent.id}`: "
-                    f"`bounds.sessions` is {max_sessions}, and it would take the place of `{oldest.id}`, "
-                    "which pays for it; allow more"
+                    f"no room for a sub-agent of session `{parent.id}`: it would evict its own "
+                    f"ancestor `{oldest.id}`; raise `bounds.sessions` ({self._max_sessions})"
                 )
             try:
-                oldest.close()
+                oldest.end()
             except (JournalError, StoreError):
-                log_failure(f"session {oldest.id!r} had to go, and its end is not written")
+                log_failure(f"session {oldest.id!r} was evicted and its end could not be written")
 
     def children_of(self, parent: str) -> list[Session]:
-        """The open sessions of a session's sub-agents."""
-        above = self._states.get(parent)
-        if above is None or not above.cel_session["children"]:
+        """Return the sessions of a session's sub-agents."""
+        state = self._states.get(parent)
+        if state is None or not state.cel_session["children"]:
             return []
-        return [one for id_, one in self._open.items() if self._states[id_].parent is above]
+        return [one for id_, one in self._sessions.items() if self._states[id_].parent is state]
+
+    def last_number(self, id_: str) -> int:
+        """Return the number below which call ids of earlier lives of a session may lie."""
+        return self._last_numbers.get(id_, self._number_floor)
 
     def remove(self, id_: str) -> None:
-        """A session is closed: its id may be opened anew."""
-        self._open.pop(id_, None)
-        lease = self._locks.pop(id_, None)
-        if lease is not None:
-            lease.release()
+        """Forget a session, so that its id may be opened anew, and release its lock."""
+        session = self._sessions.pop(id_, None)
+        if session is not None:
+            self._remember_number(id_, session._pipeline.last_number)
+        self.unlock(id_)
+
+    def _remember_number(self, id_: str, number: int) -> None:
+        """Keep the number of a session's latest call; those of the oldest become one maximum."""
+        numbers = self._last_numbers
+        numbers.pop(id_, None)
+        numbers[id_] = number
+        if len(numbers) > self._max_sessions:
+            self._number_floor = max(self._number_floor, numbers.popitem(last=False)[1])
 
     def detach_all(self, exit_stack: ExitStack) -> None:
-        """Let go of all; the leases at the very end."""
-        for lease in self._locks.values():
-            exit_stack.callback(lease.release)
-        for session in self._open.values():
+        """Detach all sessions; their locks are released when `exit_stack` is closed."""
+        for lock in self._locks.values():
+            exit_stack.callback(lock.release)
+        for session in self._sessions.values():
             session._detach()
-        self._locks, self._open = {}, OrderedDict()
+        self._locks, self._sessions = {}, OrderedDict()

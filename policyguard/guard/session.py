@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session_state import PROGRESSING, SessionState
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+Progress = Literal["progressing", "plateau", "exhausted", "constrained_out"]
+"""How the search of a session goes; see `Session.progress`."""
+
 
 class Session:
     """One agent's run: its calls are checked and recorded here. Made by `Guard.session`.
@@ -42,15 +46,19 @@ class Session:
 
     __slots__ = ("__weakref__", "_pipeline", "_state", "guard", "id")
 
-    def __init__(self, guard: Guard, state: SessionState, last_number: int = 0) -> None:
+    def __init__(self, guard: Guard, state: SessionState, first_number: int = 0) -> None:
         self.guard = guard
         self.id = state.id
         self._state = state
-        self._pipeline = CallPipeline(guard, state, last_number)
+        self._pipeline = CallPipeline(guard, state, first_number)
+
+    def __repr__(self) -> str:
+        state = " ended" if self._pipeline.ended else " closed" if self.closed else ""
+        return f"<Session {self.id!r} calls={self._pipeline.last_number}{state}>"
 
     @property
     def closed(self) -> bool:
-        """Whether it is over: it refuses all calls."""
+        """Whether it was closed or ended: it refuses all calls."""
         return self._pipeline.closed
 
     @property
@@ -74,12 +82,13 @@ class Session:
         tool: str,
         args: Mapping[str, Any] | None = None,
         *,
-        at: int | None = None,
+        at: int | datetime | None = None,
         batch: str | None = None,
         tags: Mapping[str, Any] | None = None,
         server: str = "",
         hints: Mapping[str, bool] | None = None,
         estimate: Mapping[str, float] | None = None,
+        call: str | None = None,
     ) -> Decision:
         """Ask whether a call may run, and count it if it may: then report it with `record`.
 
@@ -97,12 +106,14 @@ class Session:
         once, the call is checked again, and that answer is returned. Where it fails, the call
         stays refused, and `errors` says so.
         """
-        at = self.guard._clock() if at is None else validate.integer("at", at)
-        more = batch or tags or server or hints or estimate
+        at = self.guard._clock() if at is None else validate.timestamp("at", at)
+        more = batch or tags or server or hints or estimate or call
         if type(tool) is str and type(args) is dict and not more:  # the common case, made short
             decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
         else:
-            decision = self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate)
+            decision = self._evaluate(
+                True, tool, args, at, batch, tags, server, hints, estimate, call
+            )
         if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
             return decision
         asked = ask(self.guard._approver, self, decision)
@@ -110,23 +121,24 @@ class Session:
             now, evaluator = self._now(), self.guard._evaluator
             if asked is not decision or not is_approved(evaluator, self._state, decision, now):
                 return asked
-        return self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate)
+        return self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate, call)
 
-    def decide(
+    def preview(
         self,
         tool: str,
         args: Mapping[str, Any] | None = None,
         *,
-        at: int | None = None,
+        at: int | datetime | None = None,
         batch: str | None = None,
         tags: Mapping[str, Any] | None = None,
         server: str = "",
         hints: Mapping[str, bool] | None = None,
         estimate: Mapping[str, float] | None = None,
+        call: str | None = None,
     ) -> Decision:
         """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
-        at = self.guard._clock() if at is None else validate.integer("at", at)
-        return self._evaluate(False, tool, args, at, batch, tags, server, hints, estimate)
+        at = self.guard._clock() if at is None else validate.timestamp("at", at)
+        return self._evaluate(False, tool, args, at, batch, tags, server, hints, estimate, call)
 
     def _evaluate(
         self,
@@ -139,6 +151,7 @@ class Session:
         server: str | None,
         hints: Mapping[str, bool] | None,
         estimate: Mapping[str, float] | None,
+        call: str | None,
     ) -> Decision:
         tool, unfit = validate.text("tool", tool), ""
         try:
@@ -146,10 +159,15 @@ class Session:
         except TypeError:
             attempt = Attempt(tool, {}, at, self._state)
             unfit = f"they are of type `{type(args).__name__}`, not an object"
-        if batch or tags or server or hints or estimate:
+        if batch or tags or server or hints or estimate or call:
             check_tags = self.guard._evaluator.check_tags
-            set_context(attempt, check_tags, batch, tags, server, hints, estimate)
-        return self._pipeline.check(attempt, admit, unfit)
+            set_context(attempt, check_tags, batch, tags, server, hints, estimate, call)
+        if not (admit and attempt.host_call):
+            return self._pipeline.check(attempt, admit, unfit)
+        with self.guard._lock:
+            if self._pipeline.find_host_call(attempt.host_call) is not None:
+                raise ValueError(f"call `{attempt.host_call}` is in flight: report it first")
+            return self._pipeline.check(attempt, admit, unfit)
 
     def record(
         self,
@@ -159,14 +177,14 @@ class Session:
         error: BaseException | str | None = None,
         exit_code: int | None = None,
         status: int | None = None,
-        retry_after: float | None = None,
-        blame: str | None = None,
-        duration: float | None = None,
+        retry_after: float | timedelta | None = None,
+        blame: Blame | None = None,
+        duration: float | timedelta | None = None,
         tokens: int | None = None,
         cost: float | None = None,
         score: float | None = None,
         meta: Mapping[str, Any] | None = None,
-        at: int | None = None,
+        at: int | datetime | None = None,
     ) -> Recorded:
         """Report what came of an admitted call.
 
@@ -207,13 +225,15 @@ class Session:
             cost = validate.usage("cost", cost)
         if score is not None:
             score = validate.number("score", score)
-        return self._pipeline.complete(
+        if type(decision) is Decision and decision.session == self.id:
+            call = decision.id
+        else:
+            call = self._find_call(decision)
+        recorded = self._pipeline.complete(
             Completed(
                 self.id,
-                self.guard._clock() if at is None else validate.integer("at", at),
-                decision.id
-                if type(decision) is Decision and decision.session == self.id
-                else validate.call_id(decision, self.id),
+                self.guard._clock() if at is None else validate.timestamp("at", at),
+                call,
                 False if failed else None,
                 "explicit",
                 text,
@@ -231,6 +251,16 @@ class Session:
                 state="pending" if pending else "",
             )
         )
+        if not recorded.counted:
+            self._pipeline.require_known(call)
+        return recorded
+
+    def _find_call(self, decision: Decision | str) -> str:
+        """Return the own id of a call that is to be reported."""
+        id_ = validate.call_id(decision, self.id)
+        if isinstance(decision, Decision):
+            return id_
+        return self._pipeline.find_host_call(id_) or id_
 
     def release(self, decision: Decision | str) -> None:
         """Take an admission back: the call did not run and leaves windows and budgets.
@@ -238,9 +268,10 @@ class Session:
         Nothing happens where the session is over: its calls were given up. `ValueError` for a
         decision of another session.
         """
-        call = validate.call_id(decision, self.id)
+        call = self._find_call(decision)
         with self.guard._lock:
             if not self.closed:
+                self._pipeline.require_known(call)
                 self._pipeline.fold(Released(session=self.id, at=self._now(), call=call))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
@@ -253,7 +284,7 @@ class Session:
 
         Returns whether that is enough: a rule may want several people, people with a label, or an
         answer within a time. A yes that no question of a `check` waits for (the call has run, or
-        `decide` asked) counts nowhere, and is not enough. `RuntimeError` where the session is over.
+        `preview` asked) counts nowhere, and is not enough. `RuntimeError` where the session is over.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
@@ -268,7 +299,7 @@ class Session:
                 self._pipeline.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
             return is_approved(self.guard._evaluator, self._state, decision, at)
 
-    def grant(self, budget: str, amount: float | None = None, *, by: str) -> None:
+    def grant(self, budget: str, amount: float | timedelta | None = None, *, by: str) -> None:
         """Raise a budget where this session draws on it, and lift a halt.
 
         `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
@@ -285,6 +316,8 @@ class Session:
             if budgets[id_].extend is None:
                 raise ValueError(f"budget `{budget}` has no `extend`: say how much to grant")
             amount = budgets[id_].extension
+        if isinstance(amount, timedelta) and budgets[id_].kind == "time":
+            amount = amount.total_seconds()
         amount = validate.amount("amount", amount)
         self._pipeline.fold(Granted(self.id, self._now(), id_, amount, validate.text("by", by)))
 
@@ -302,21 +335,44 @@ class Session:
         self._pipeline.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
 
     def close(self) -> None:
-        """End the session: what was counted for it alone is forgotten, and it refuses all calls.
+        """Let go of the session: its run is not over, and may be resumed here or elsewhere.
 
-        Its sub-agents' sessions are ended first. Raises `JournalError` or `StoreError` where
-        something could not be written down; all of them are over none the less.
+        Leaving a `with` block does this. Calls in flight may be reported when the session is open
+        again. Sub-agents' sessions are closed first. Raises `JournalError` or `StoreError` if
+        something cannot be written; the session is closed all the same.
         """
         with self.guard._lock, ExitStack() as last:
+            if self.closed:
+                return
+            last.callback(self.guard._close_session, self)
+            for child in self.guard._open_sessions.children_of(self.id):
+                last.callback(child.close)
+
+    def end(self) -> None:
+        """End the run: what was counted for this session alone is forgotten.
+
+        A session that was let go is resumed for that, one that is over stays so. Sub-agents'
+        sessions are ended first. Raises `JournalError` or `StoreError` if something cannot be
+        written; the session is over all the same. `RuntimeError` if the guard is closed.
+        """
+        with self.guard._lock, ExitStack() as last:
+            if self._pipeline.ended:
+                return
+            if self.closed and self.guard._open_sessions.get(self.id) is not self:
+                self._reopen()
             last.callback(self._pipeline.end, Closed(session=self.id, at=self._now()))
-            for below in (
-                () if self.closed else self.guard._open_sessions.children_of(self.id)
-            ):  # or a namesake's
-                last.callback(below.close)
+            for child in self.guard._open_sessions.children_of(self.id):
+                last.callback(child.end)
 
     def _detach(self) -> None:
-        """Refuse all calls from now on: the guard is closed, another may go on with the session."""
         self._pipeline.detach()
+
+    def _reopen(self) -> None:
+        """Resume a session that was let go. `RuntimeError` if its run or the guard is over."""
+        found = None if self._pipeline.ended else self.guard._resume_session(self)
+        if found is None:
+            raise RuntimeError(self._pipeline.closed_reason)
+        self._state, self._pipeline = found._state, found._pipeline
 
     def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
         """Check a call, run `fn`, record what came of it, and return its result.
@@ -349,14 +405,14 @@ class Session:
         return await arun(self, tool, args, fn)
 
     @property
-    def progress(self) -> str:
+    def progress(self) -> Progress:
         """How it goes: `progressing`, `plateau`, `exhausted` or `constrained_out`.
 
         *plateau*: the scores have not become better for long; *exhausted*: whatever the session
         has tried is banned by what was learned; *constrained_out*: nearly all of it.
         """
         with self.guard._lock:
-            return str(self._state.cel_session["progress"])
+            return cast("Progress", self._state.cel_session["progress"])
 
     @property
     def done(self) -> bool:
@@ -364,11 +420,21 @@ class Session:
         return self.progress != PROGRESSING
 
     def __enter__(self) -> Self:
+        """Use this session for `@guard.tool`; one that was let go is resumed."""
+        with self.guard._lock:
+            if self.closed:
+                self._reopen()
+            self._pipeline.entered += 1
         active_sessions.set((*active_sessions.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Let go of the session, unless another block still uses it."""
         exit_session(self)
+        with self.guard._lock:
+            self._pipeline.entered -= 1
+            if self._pipeline.entered <= 0:
+                self.close()
 
     def _now(self) -> int:
         return self.guard._clock()

@@ -29,7 +29,7 @@ def resolve_parent(guard: Guard, session: str, parent: Session | str | None) -> 
     above = validate.identifier("parent", parent)
     if above and above == session:
         raise ValueError(f"`parent` is `{above}`, which is the session itself")
-    if above and not guard._open_sessions.is_held(above) and not _reopen(guard, above):
+    if above and not guard._open_sessions.is_held(above) and not reopen_session(guard, above):
         raise ValueError(
             f"`parent` is `{above}`: no such session is open, nor is there a journal to go on "
             "with; open the parent first"
@@ -63,10 +63,10 @@ def _resume_parent(guard: Guard, started: Started) -> None:
         and not guard._open_sessions.is_held(parent)
         and started == _find_started(guard, started.session)
     ):
-        _reopen(guard, parent)
+        reopen_session(guard, parent)
 
 
-def _reopen(guard: Guard, session: str) -> bool:
+def reopen_session(guard: Guard, session: str) -> bool:
     """Open a session as its journal has it. Returns whether there was one that is not over."""
     begun = _find_started(guard, session)
     if begun is not None:

@@ -191,6 +191,11 @@ class SharedBudgets:
                 self._record_usage(charge.budget, charge.key, charge.amount, at)
         self._end_reservations(attempt)
 
+    def release_held(self, session: SessionState) -> None:
+        """Release what the calls of a session hold: whoever resumes it goes on without."""
+        for attempt in (*session.in_flight.values(), *session.timed_out.values()):
+            self._end_reservations(attempt)
+
     def _grant(self, session: SessionState, event: Granted) -> None:
         """A budget is raised for every process."""
         shared = self._budgets.get(event.budget)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from reprlib import repr  # noqa: A004 - short, and of whatever has none
 from typing import Any, SupportsFloat
 
@@ -20,6 +21,7 @@ from policyguard.model.text import escape_surrogates
 _MAX_INT = 2**63 - 1
 """The largest whole number that is kept; more than anybody has used, longer than anybody waits."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEPARATORS = {0x1E: r"\x1e", 0x1F: r"\x1f"}
 _MCP_HINTS = {
     "readOnlyHint": "read_only",
@@ -118,8 +120,20 @@ def number(name: str, value: object) -> float:
         raise _type_error(name, value, "a number") from None
 
 
+def timestamp(name: str, value: object) -> int:
+    """A point in time in nanoseconds since 1970 (UTC), as such or as an aware `datetime`."""
+    if not isinstance(value, datetime):
+        return integer(name, value)
+    if value.utcoffset() is None:
+        raise ValueError(f"`{name}` is a datetime without a time zone; use `datetime.now(UTC)`")
+    passed = value - _EPOCH
+    return ((passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds) * 1000
+
+
 def duration(name: str, value: object) -> float:
-    """A span of time. JSON knows no infinity: without end is longer than anybody waits."""
+    """A duration in seconds, as such or as a `timedelta`; an infinite one as a finite number."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     found = number(name, value)
     return math.copysign(_MAX_INT, found) if math.isinf(found) else found
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from policyguard.model.errors import PolicyguardError
 
-class JournalError(Exception):
+
+class JournalError(PolicyguardError):
     """An event was not written, or a journal cannot be read; nothing of the event is in the file.
 
     The message names the path and the remedy.

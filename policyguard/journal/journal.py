@@ -124,6 +124,13 @@ class Journal:
         name = escape_surrogates(session)
         return read_events(self.path_of(name), name, self._anchors.get(name), self._hasher)
 
+    def close_session(self, session: str) -> None:
+        """Anchor and close the file of a session, which another process may then go on with."""
+        file = self._files.pop(session, None)
+        if file is not None:
+            self.current_file = None
+            self._anchor_and_close(file)
+
     def close(self) -> None:
         """Anchor and close all files. The journal may be used again."""
         self.current_file = None

@@ -8,9 +8,10 @@ from policyguard.compiler.build.selectors import compile_glob
 from policyguard.lint.catalog import PAGES
 from policyguard.lint.ignores import is_load_error
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
+from policyguard.model.errors import PolicyguardError
 
 
-class UnknownCodeError(ValueError):
+class UnknownCodeError(PolicyguardError, ValueError):
     """A setting names a code that no finding has; the message says which was probably meant."""
 
 

@@ -19,6 +19,7 @@ from policyguard.engines.source import MAX_FILE_BYTES, Source
 from policyguard.engines.toml_source import find_span, parse
 from policyguard.lint.codes import UnknownCodeError, expand_codes
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
+from policyguard.model.errors import PolicyguardError
 from policyguard.report.findings.diagnostics import render_text
 
 DEDICATED_FILE, PYPROJECT = ".policyguard.toml", "pyproject.toml"
@@ -26,7 +27,7 @@ DEDICATED_FILE, PYPROJECT = ".policyguard.toml", "pyproject.toml"
 _KINDS = {"paths": list, "select": list, "ignore": list, "strict": bool}
 
 
-class ConfigError(ValueError):
+class ConfigError(PolicyguardError, ValueError):
     """Settings that cannot be used. `str()` of it is the whole report, plain text."""
 
     def __init__(self, diagnostics: list[Diagnostic]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from policyguard.compiler.load import schema
 from policyguard.engines.yaml_top_keys import has_top_keys, read_top_keys
 from policyguard.model.diagnostic import did_you_mean
+from policyguard.model.errors import PolicyguardError
 
 DEFAULT_PATHS = (Path("policyguard.yaml"), Path("policies"))
 """What is linted where no path is given: the first of these that exists."""
@@ -18,7 +19,7 @@ _VERSION = re.compile(rb"""(?m)^[ {"']*([A-Za-z_-]{9,13})["']?\s*:\s*["']?1["']?
 """A key about as long as a policy's first, with its value."""
 
 
-class NothingToLintError(Exception):
+class NothingToLintError(PolicyguardError):
     """No policy file was found; the message says where it was looked for."""
 
 

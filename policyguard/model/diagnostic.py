@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from policyguard.model.errors import PolicyguardError
+
 Severity = Literal["error", "warning", "info"]
 
 _MAX_QUOTED_CHARS = 60
@@ -57,7 +59,7 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
     edits: tuple[Edit, ...] = ()
 
 
-class PolicyError(ValueError):
+class PolicyError(PolicyguardError, ValueError):
     """A policy that cannot be used. `str()` of it is the whole report, plain text.
 
     The report is rendered by `policyguard.report.findings.diagnostics.render_text`; `diagnostics` are the

@@ -7,14 +7,18 @@ from typing import Any
 from policyguard.model.decision import Decision
 
 
-class ExpressionError(Exception):
+class PolicyguardError(Exception):
+    """The base of the errors that policyguard raises for its users to catch."""
+
+
+class ExpressionError(PolicyguardError):
     """An expression of the policy has no value for this call: a key is missing, types do not fit.
 
     Never seen by a caller: the rule's `on_error` says what it means, `Decision.errors` names it.
     """
 
 
-class ArgumentsError(Exception):
+class ArgumentsError(PolicyguardError):
     """A call's arguments cannot be judged: not JSON, too large, or nested too deep."""
 
 
@@ -29,7 +33,11 @@ class NonPlainArgumentsError(Exception):
         super().__init__()
 
 
-class CallRefused(Exception):  # noqa: N818 - a refusal is an answer, not an error of the program
+class UnknownCallError(PolicyguardError, LookupError):
+    """A reported call is not one of this session, or no longer: `str()` of it says why."""
+
+
+class CallRefused(PolicyguardError):  # noqa: N818 - a refusal is an answer, not an error of the program
     """A call made through `Session.run` or a guarded tool was refused; `decision` says why.
 
     `str()` of it is the text for the model.
@@ -43,7 +51,7 @@ class CallRefused(Exception):  # noqa: N818 - a refusal is an answer, not an err
         return type(self), (self.decision,)
 
 
-class ToolTimeoutError(TimeoutError):
+class ToolTimeoutError(PolicyguardError, TimeoutError):
     """A call made through `Session.run`, `arun` or a guarded tool ran out of its time.
 
     `decision` says how much it had (`timeout`, seconds) and who says so (`timeout_by`). The call

@@ -67,6 +67,7 @@ class _AttemptEvent(_Event, frozen=True):
     args: dict[str, Any] | None = None
     server: str = ""
     batch: str = ""
+    host_call: str = ""
     tags: dict[str, Any] = {}
     hints: dict[str, bool] = {}
     estimate: dict[str, float] = {}

@@ -62,6 +62,16 @@ class Recorded(msgspec.Struct, frozen=True):
     errors: tuple[EvalError, ...] = ()
     counted: bool = True
 
+    def __repr__(self) -> str:
+        parts = [self.outcome.state]
+        if self.outcome.blame:
+            parts.append(f"blame {self.outcome.blame}")
+        if self.learned:
+            parts.append(f"learned {', '.join(self.learned)}")
+        if not self.counted:
+            parts.append("not counted")
+        return f"<Recorded {', '.join(parts)}>"
+
     @property
     def text(self) -> str:
         """The result for the model: unambiguous where the policy has an envelope for results.

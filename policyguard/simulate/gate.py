@@ -27,6 +27,7 @@ from policyguard.cel import (
     record,
 )
 from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.model.errors import PolicyguardError
 from policyguard.report.replay.figures import Figures, GateFigures
 
 OPTION = "--fail-on"
@@ -35,7 +36,7 @@ _MAX_SHOWN_CHARS = 60
 """Characters of a value in a report."""
 
 
-class GateError(ValueError):
+class GateError(PolicyguardError, ValueError):
     """Invalid `--fail-on` expressions, with their `diagnostics`."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.model.errors import PolicyguardError
 
-class LabelError(Exception):
+
+class LabelError(PolicyguardError):
     """An invalid labels file; the message says where and why."""
 
 

@@ -12,6 +12,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import NamedTuple
 
+from policyguard.model.errors import PolicyguardError
 from policyguard.report.replay.figures import Figures
 from policyguard.simulate.job import (
     Job,
@@ -36,7 +37,7 @@ _EVERY_WORKER = -1
 """Instead of a worker's number: all workers share the file."""
 
 
-class WorkerError(Exception):
+class WorkerError(PolicyguardError):
     """A worker failed; the message says how."""
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from policyguard.model.constraint import Constraint, Evidence
+from policyguard.model.errors import PolicyguardError
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
 from policyguard.store.protocol import REVOKED, ConstraintRecord, Store
@@ -109,7 +110,7 @@ def export_constraints(store: Store) -> Iterator[bytes]:
         yield msgspec.json.encode(stored.constraint)
 
 
-class ConstraintImportError(Exception):
+class ConstraintImportError(PolicyguardError):
     """A line is not a constraint; the message says which."""
 
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.model.errors import PolicyguardError
 
-class StoreError(Exception):
+
+class StoreError(PolicyguardError):
     """State cannot be read or written; the message names the path and the remedy."""
 
     def __init__(self, path: Path, reason: str, remedy: str) -> None:

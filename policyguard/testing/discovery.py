@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from policyguard.model.errors import PolicyguardError
+
 _NAMES = ("tests.yaml", "tests.yml")
 _SUFFIXES = (".tests.yaml", ".tests.yml")
 
@@ -13,7 +15,7 @@ POLICIES = Path("policies")
 """The folder that is looked through first where no path is given."""
 
 
-class NothingToTestError(Exception):
+class NothingToTestError(PolicyguardError):
     """No tests file was found; the message says where it was looked for."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from policyguard.model.errors import PolicyguardError
 from policyguard.model.event import Event
 
 
@@ -22,7 +23,7 @@ class Skipped(msgspec.Struct, frozen=True):
 Item = Event | Skipped
 
 
-class TraceError(Exception):
+class TraceError(PolicyguardError):
     """A path on the command line that matches no file."""
 
 

@@ -34,7 +34,7 @@ def fail(session: Session, tool: str, at: int, *, server: str = "", blame: str =
 
 
 def allowed(session: Session, tool: str, at: int, server: str = "") -> bool:
-    return session.decide(tool, at=at, server=server).allowed
+    return session.preview(tool, at=at, server=server).allowed
 
 
 def test_without_times_there_is_no_outage(guard: Guard) -> None:
@@ -118,7 +118,7 @@ def test_the_rest_after_a_trial_counts_from_its_result(guard: Guard) -> None:
     fail(session, "get", NOW)
     fail(session, "get", NOW)
     trial = session.check("get", at=NOW + 10 * SECOND)
-    waiting = session.decide("get", at=NOW + 10 * SECOND)
+    waiting = session.preview("get", at=NOW + 10 * SECOND)
     assert "one call is trying" in waiting.message
     assert waiting.structured["retry_after"] is None
     session.record(trial, error="x", blame="harness", at=NOW + 15 * SECOND)
@@ -162,4 +162,4 @@ def test_replayed_in_observe_mode_the_limit_says_what_it_would_do(
     assert decision.allowed
     assert [one.id for one in decision.would] == ["limits/default/outage"]
     session.record(decision, error="x", blame="harness", at=NOW)
-    assert [one.id for one in session.decide("get", at=NOW + 10 * SECOND).would] == []
+    assert [one.id for one in session.preview("get", at=NOW + 10 * SECOND).would] == []

@@ -70,9 +70,9 @@ def test_a_yes_that_nothing_waits_for_counts_nowhere(tmp_path: Path, clock: Cloc
     assert session.check("plain", {"n": 1}).allowed
     assert session.approve(asked, by="bo") is False, "it has been used"
     assert not session.check("plain", {"n": 1}).allowed
-    assert session.approve(session.decide("plain", {"n": 2}), by="ann") is False
+    assert session.approve(session.preview("plain", {"n": 2}), by="ann") is False
     assert not session.check("plain", {"n": 2}).allowed, "it had only been decided on"
-    assert session.approve(session.decide("plain", {"n": 2}), by="ann") is True, "now it is asked"
+    assert session.approve(session.preview("plain", {"n": 2}), by="ann") is True, "now it is asked"
     assert session.check("plain", {"n": 2}).allowed
     assert not session.check("plain", {"n": 2}).allowed
 

@@ -88,7 +88,7 @@ def test_a_closed_guard_refuses_all_calls_and_writes_nothing(tmp_path: Path) -> 
     other = load(tmp_path)
     again = other.session("s")
     assert written(other) == [Started, Admitted]
-    again.close()
+    again.end()
     assert "open a new session" in again.check("read").message
 
 
@@ -177,7 +177,7 @@ def test_a_session_whose_beginning_could_not_be_written_has_not_begun(tmp_path: 
     away.rename(folder)
     session = guard.session("s", agent="a")
     assert call(session)
-    session.close()
+    session.end()
     assert written(guard) == [Started, Admitted, Completed, Closed]
 
 
@@ -200,7 +200,10 @@ def test_nothing_can_be_said_to_a_session_that_is_over(tmp_path: Path, whole: bo
     guard = load(tmp_path)
     session = guard.session("s")
     asked = msgspec.structs.replace(session.check("read"), effect=Effect.ASK)
-    (guard if whole else session).close()
+    if whole:
+        guard.close()
+    else:
+        session.end()
     says = "the guard is closed" if whole else "the session is over: open a new session"
     for say in (
         session.turn,
@@ -216,7 +219,7 @@ def test_a_session_that_is_over_takes_nothing_more(tmp_path: Path) -> None:
     guard = load(tmp_path)
     session = guard.session("s")
     decision, other = session.check("read"), session.check("read", {"n": 1})
-    session.close()
+    session.end()
     assert not session.record(decision, result="too late").counted
     session.release(other)
     assert not session.check("read").allowed
@@ -234,7 +237,7 @@ def test_who_hears_that_a_session_is_over_finds_it_closed(tmp_path: Path) -> Non
         heard.append((session.check("read").allowed, guard.session("s") is session))
 
     guard.on(listener, Closed)
-    session.close()
+    session.end()
     assert heard == [(False, False)]
     assert written(guard) == [Started, Closed, Started]
 
@@ -249,12 +252,12 @@ def test_a_session_whose_end_cannot_be_written_goes_all_the_same(
     guard._journal.path_of("s").unlink()
     if evicted:
         assert guard.session("u").check("read").allowed
-        assert "session 's' had to go" in caplog.text
+        assert "session 's' was evicted" in caplog.text
         assert "was removed or replaced" in caplog.text
     else:
         with pytest.raises(JournalError, match="was removed or replaced"):
-            first.close()
-        first.close()
+            first.end()
+        first.end()
     assert first.closed
     assert guard._constraint_sync is not None
     guard._constraint_sync.store.lock_session("s").release()
@@ -269,7 +272,7 @@ def test_a_session_whose_end_cannot_be_anchored_leaves_its_file(tmp_path: Path) 
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreError, match="locked"):
-        session.close()
+        session.end()
     other.close()
     assert session.closed
     assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []

@@ -39,7 +39,7 @@ def _fail(guard: Guard, session: str, text: str = "wrong") -> bool:
     decision = run.check("build", {"target": "x"})
     if decision.allowed:
         run.record(decision, error=text)
-    run.close()
+    run.end()
     return decision.allowed
 
 
@@ -53,7 +53,7 @@ def test_what_no_file_can_hold_is_learned_and_lasts_all_the_same(tmp_path: Path)
         run = _guard(tmp_path, 2).session(f"s{number}\ud800")
         recorded = run.record(run.check("build\ud800", {"target": "\ud800"}), error="wrong \udc00")
         assert recorded.errors == ()
-        run.close()
+        run.end()
     (constraint,) = _guard(tmp_path).constraints()
     assert constraint.tool == r"build\ud800"
     assert not _guard(tmp_path).session("t").check("build\ud800", {"target": "\ud800"}).allowed
@@ -89,7 +89,7 @@ def test_a_success_elsewhere_begins_anew(tmp_path: Path) -> None:
 
 def test_others_see_a_constraint_and_its_revocation_within_a_second(tmp_path: Path) -> None:
     one, other = _guard(tmp_path, 1), _guard(tmp_path, 1)
-    assert other.session("x").decide("build", {"target": "x"}).allowed
+    assert other.session("x").preview("build", {"target": "x"}).allowed
     assert _fail(one, "a")
     time.sleep(1.05)
     refused = other.session("b").check("build", {"target": "x"})
@@ -281,7 +281,7 @@ def test_a_snapshot_is_restored_into_the_store(tmp_path: Path) -> None:
     for target in "xxyyz":
         run = guard.session("s")
         run.record(run.check("build", {"target": target}), error="wrong")
-        run.close()
+        run.end()
     before = guard.snapshot()
     gone, stays = guard.constraints()
     assert guard.revoke(gone.id, by="ann")
@@ -341,7 +341,7 @@ def test_two_processes_know_what_one_would(steps: list[tuple[bool, str, str]]) -
                     run.record(decision, result="fine", error=what or None)
                 elif not decision.allowed and what == "revoke":
                     guard.revoke(decision.structured["constraint"], by="test")
-                run.close()
+                run.end()
             assert answers[0] == answers[1], (number, what)
         last = _guard(folder, 2)
         assert sorted(one.count for one in last.constraints()) == sorted(

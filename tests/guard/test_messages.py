@@ -76,7 +76,7 @@ def test_no_message_shows_what_redaction_hides(key: str, before: str, deep: bool
     args = {"to": secret, "x": [{"y": secret}] if deep else ""}
     session = GUARD.session("s")
     decision = session.check("send", args)
-    session.close()
+    session.end()
     assert not decision.allowed
     assert key[:10] not in decision.message
     assert "411111" not in decision.message
@@ -104,7 +104,7 @@ def test_no_reason_shows_what_redaction_hides(tool: str, key: str, before: str) 
     secret = f"{before} {key}"
     session = GUARD.session("s")
     decision = session.check(tool, {"to": secret} if tool in UNDECIDED else {secret: math.nan})
-    session.close()
+    session.end()
     assert decision.errors or not decision.allowed or tool == "host"  # `a/ b` has one
     assert not any(key[:10] in said for said in _said(decision))
 
@@ -117,7 +117,7 @@ def test_no_reason_shows_what_redaction_hides(tool: str, key: str, before: str) 
 def test_nothing_that_a_call_says_forges_a_line(tool: str, to: str, unfit: bool) -> None:
     session = GUARD.session("s")
     decision = session.check(tool + to if unfit else tool, {to: math.nan} if unfit else {"to": to})
-    session.close()
+    session.end()
     lines = decision.message.split("\n")
     assert all(line.isprintable() for line in lines)
     assert not unfit or len(lines) <= 3

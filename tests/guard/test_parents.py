@@ -61,9 +61,9 @@ def test_a_sub_agent_that_found_no_room_is_not_counted(tmp_path: Path) -> None:
 def test_a_session_that_is_over_ends_nobody_who_has_its_id_now(tmp_path: Path) -> None:
     guard = load(tmp_path)
     old = guard.session("a")
-    old.close()
+    old.end()
     child = guard.session("child", parent=guard.session("a"))
-    old.close()
+    old.end()
     assert child.check("x").allowed
 
 
@@ -78,7 +78,7 @@ def test_sub_agents_end_with_their_parent(tmp_path: Path) -> None:
     root, other = guard.session("root"), guard.session("other")
     middle = guard.session("middle", parent=root)
     leaf = guard.session("leaf", parent=middle)
-    root.close()
+    root.end()
     assert over == ["leaf", "middle", "root"]
     assert not leaf.check("x").allowed
     assert not other.closed
@@ -87,7 +87,7 @@ def test_sub_agents_end_with_their_parent(tmp_path: Path) -> None:
 def test_a_parent_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     guard = load(tmp_path)
     over, nameless = guard.session("over"), guard.session("")
-    over.close()
+    over.end()
     elsewhere = load(tmp_path).session("elsewhere")
     for parent, says in (
         ("nowhere", "`parent` is `nowhere`: no such session is open"),
@@ -127,7 +127,7 @@ def test_a_parent_is_gone_on_with_before_its_sub_agents(tmp_path: Path, named: b
 def test_a_parent_of_before_is_nobodys_parent_now(tmp_path: Path) -> None:
     with load(tmp_path, store=True) as first:
         child = first.session("child", parent=first.session("parent"))
-        child.close()
+        child.end()
         first.session("child")
     with load(tmp_path, store=True) as elsewhere, load(tmp_path, store=True) as second:
         elsewhere.session("parent")
@@ -140,7 +140,7 @@ def test_a_parent_that_is_over_is_not_gone_on_with(tmp_path: Path) -> None:
     with load(tmp_path, store=True) as first:
         first.session("child", parent=first.session("parent"))
     with load(tmp_path, store=True) as second:
-        second.session("parent").close()
+        second.session("parent").end()
     third = load(tmp_path, store=True)
     with pytest.raises(ValueError, match="no such session is open"):
         third.session("another", parent="parent")

@@ -107,9 +107,9 @@ class Shop:
     def used(self, budget: str = "budgets/b") -> float:
         guard = self.guard()
         session = guard.session("looks", project="p")
-        session.decide("tool", {})
+        session.preview("tool", {})
         account = guard._state.engine_state.ledger.get(budget, "p")
-        session.close()
+        session.end()
         return account.used / 1e9
 
 

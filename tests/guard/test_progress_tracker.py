@@ -71,10 +71,10 @@ def test_the_events_tell_all_of_it(tmp_path: Path) -> None:
     for one in (session, again):
         # The outage's call was let through twice: a way, and free.
         assert one.progress == "progressing"
-        wide = one.decide("test", {"n": 3, "paths": ["a", "b"]})
+        wide = one.preview("test", {"n": 3, "paths": ["a", "b"]})
         assert [violation.id for violation in wide.violations] == ["radius"]
         assert (wide.structured["used"], wide.structured["limit"]) == (2, 1)
-        down = one.decide("get")
+        down = one.preview("get")
         assert down.structured["reason"] == "outage"
         assert down.structured["retry_after"] == 10.0
 

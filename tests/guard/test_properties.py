@@ -233,7 +233,7 @@ def test_asking_changes_nothing(steps: list[tuple[Any, ...]], args: dict[str, An
     quiet, curious = _World(LOOSE), _World(LOOSE)
     for step in steps:
         for tool in ("read", "edit", "poll"):
-            curious.session.decide(tool, args)
+            curious.session.preview(tool, args)
         quiet.step(step)
         curious.step(step)
     assert quiet.answers == curious.answers
@@ -247,10 +247,10 @@ def test_a_stricter_budget_allows_no_call_more_at_the_same_state(
     loose, strict = _World(LOOSE), _World(STRICT)
     for step in steps:
         if step[0] == "check":
-            before = strict.session.decide(step[1], step[2])
+            before = strict.session.preview(step[1], step[2])
             if before.allowed:
-                assert loose.session.decide(step[1], step[2]).allowed
-            if not (before.allowed and loose.session.decide(step[1], step[2]).allowed):
+                assert loose.session.preview(step[1], step[2]).allowed
+            if not (before.allowed and loose.session.preview(step[1], step[2]).allowed):
                 continue
         loose.step(step)
         strict.step(step)

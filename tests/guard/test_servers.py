@@ -51,9 +51,9 @@ def test_what_fails_on_one_server_is_refused_there_alone(guard: Guard, blame: st
     for n in (1, 2):
         fail(session, "a", blame, n)
     args = {"n": 3, "path": "a"}
-    assert not session.decide("search", args, server="a").allowed
-    assert session.decide("search", args, server="b").allowed
-    assert session.decide("search", args).allowed
+    assert not session.preview("search", args, server="a").allowed
+    assert session.preview("search", args, server="b").allowed
+    assert session.preview("search", args).allowed
 
 
 @pytest.mark.parametrize("section", [LOST + "learn: {corroborate: 1, scope: project, ban: tool}"])

@@ -63,7 +63,7 @@ def test_a_session_belongs_to_one_process(tmp_path: Path) -> None:
     session = first.session("s")
     with pytest.raises(SessionBusyError):
         _guard(tmp_path).session("s")
-    session.close()
+    session.end()
     assert _guard(tmp_path).session("s").check("x").id == "c1"
 
 
@@ -72,7 +72,7 @@ def test_what_is_written_verifies_hides_arguments_and_can_be_simulated(tmp_path:
     session = guard.session("s")
     session.record(session.check("read", {"path": "/home/ann/secret"}), result="the secret")
     session.turn()
-    session.close()
+    session.end()
     (file,) = (tmp_path / "state" / "journal").iterdir()
     assert "secret" not in file.read_text()
     assert '"effect"' not in file.read_text()  # as always
@@ -150,7 +150,7 @@ learn: {corroborate: 1, scope_key: call.args.where, parameters: {oom: {of: [size
     assert not session.check("fit", {"path": "x", "size": 500000, "where": "my-place"}).allowed
     assert session.check("fit", {"path": "x", "size": 500000, "where": "elsewhere"}).allowed
     assert {one.label for one in guard.constraints()} == {"my-secret", ""}
-    session.close()
+    session.end()
     (file,) = (tmp_path / "state" / "journal").iterdir()
     written = file.read_text()
     for hidden in ("my-secret", "my-other", "424242", "my-place"):
@@ -210,7 +210,7 @@ def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:
     for _ in range(3):
         session.record(session.check("read", {"path": "x"}), result="same")
     session.check("read", {"path": "x"})
-    session.close()
+    session.end()
     simulated = CliRunner().invoke(
         main,
         ["simulate", str(tmp_path / "state" / "journal"), "--policy", str(tmp_path / "policy.yaml"),
@@ -323,7 +323,7 @@ def test_journals_go_when_they_have_been_kept_long_enough(tmp_path: Path) -> Non
     for name in ("old", "new"):
         session = _guard(tmp_path, kept).session(name)
         session.check("x")
-        session.close()
+        session.end()
     (old,) = (tmp_path / "state" / "journal").glob("old-*")
     os.utime(old, (0, 0))
     _guard(tmp_path, kept)
@@ -336,7 +336,7 @@ def test_journals_do_not_go_by_how_many_sessions_are_held_in_memory(tmp_path: Pa
     for number in range(8):
         session = guard.session(f"run-{number}")
         session.check("x")
-        session.close()
+        session.end()
     guard.close()
     guard = _guard(tmp_path, rest)
     files = sorted((tmp_path / "state" / "journal").iterdir())
@@ -359,7 +359,7 @@ def test_a_pattern_to_redact_must_exist(tmp_path: Path) -> None:
     )
     session = guard.session("s")
     session.record(session.check("x", {"token": "sk-abc"}), result="got sk-abc back")
-    session.close()
+    session.end()
     (file,) = (tmp_path / "state" / "journal").iterdir()
     assert "sk-abc" not in file.read_text()
     assert "[secrets]" in file.read_text()

@@ -215,19 +215,21 @@ def test_places_are_free_when_a_call_has_ended_wherever_it_ran(tmp_path: Path) -
     one.record(decisions[0], result="")
     one.release(decisions[1])
     assert drain(two) == 2
-    two.close()
+    two.end()
     assert drain(one) == 2
 
 
 def test_a_call_that_nobody_reports_frees_its_place(tmp_path: Path) -> None:
-    office = Office(tmp_path, "bounds: {unreported: 1m}\nbudgets: {b: {concurrent: 2, per: project}}")
+    office = Office(
+        tmp_path, "bounds: {unreported: 1m}\nbudgets: {b: {concurrent: 2, per: project}}"
+    )
     one, two = office.session("one"), office.session("two")
     assert drain(one) == 2
     office.clock.now += 61 * SECOND
     assert not two.check("tool", {}).allowed
     assert not one.check("tool", {}).allowed, "but the oldest is given up for it"
     assert drain(two) == 1
-    one.close()
+    one.end()
     assert drain(two) == 1
 
 
@@ -348,7 +350,7 @@ def test_keys_are_counted_apart_and_capped_for_all(tmp_path: Path) -> None:
     for session in (one, two):
         refused = check(session, "d")
         assert words(refused) == "the budget has too many different keys"
-        assert not session.decide("tool", {"order": "e"}).allowed
+        assert not session.preview("tool", {"order": "e"}).allowed
     one.grant("b", 1, by="ann")
     assert check(two, "a").allowed
     assert not check(one, "a").allowed
@@ -370,11 +372,11 @@ def test_a_guard_has_no_more_purses_in_hand_than_the_bounds_say(tmp_path: Path) 
 def test_decide_answers_as_check_would_and_changes_nothing(tmp_path: Path) -> None:
     office = Office(tmp_path, "budgets: {b: {calls: 2, per: project}, t: {time: 1h, per: project}}")
     one, two = office.session("one"), office.session("two")
-    assert all(two.decide("tool", {}).allowed for _ in range(5))
+    assert all(two.preview("tool", {}).allowed for _ in range(5))
     office.clock.now += 7200 * SECOND
     assert drain(one) == 2
-    assert not two.decide("tool", {}).allowed
-    assert words(two.decide("tool", {})) == words(one.check("tool", {}))
+    assert not two.preview("tool", {}).allowed
+    assert words(two.preview("tool", {})) == words(one.check("tool", {}))
 
 
 def test_a_session_that_is_rebuilt_draws_nothing_twice(tmp_path: Path) -> None:
@@ -396,7 +398,7 @@ def test_a_session_that_is_rebuilt_draws_nothing_twice(tmp_path: Path) -> None:
 
     guard = office.guard()
     other = guard.session("two", project="p")
-    assert other.decide("tool", {}).allowed
+    assert other.preview("tool", {}).allowed
     again = guard.session("one", project="p")
     assert other.check("tool", {}).allowed
     account = guard._state.engine_state.ledger.get("budgets/b", "p")

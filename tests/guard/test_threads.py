@@ -225,7 +225,7 @@ def test_a_fork_does_not_wait_for_guards_that_wait_for_each_other(tmp_path: Path
     def ask_the_other(_: Event) -> None:
         reached.set()
         over.wait(20)
-        two.session("s").decide("tool")
+        two.session("s").preview("tool")
 
     one.on(ask_the_other, Admitted)
     thread = threading.Thread(target=one.session("s").check, args=("tool",))

@@ -99,7 +99,7 @@ def test_a_call_that_is_asked_wrongly_is_told_and_not_counted(
 ) -> None:
     asked: dict[str, Any] = {"tool": "read", "args": {}, **said}
     before = written(session)
-    for ask in (session.check, session.decide):
+    for ask in (session.check, session.preview):
         with pytest.raises(TypeError, match=message):
             ask(**asked)
     assert written(session) == before
@@ -131,7 +131,7 @@ def test_a_name_that_is_not_known_is_told_and_the_call_not_counted(
     session: Session, said: dict[str, Any], message: str
 ) -> None:
     before = written(session)
-    for ask in (session.check, session.decide):
+    for ask in (session.check, session.preview):
         with pytest.raises(ValueError, match=message):
             ask("read", {}, **said)
     assert written(session) == before
@@ -251,7 +251,7 @@ def test_a_budget_of_money_takes_decimals(session: Session) -> None:
 @pytest.mark.parametrize("args", ["{}", "", ["a"], [], 3, 0, True, False, ("a",), b"x", object()])
 def test_arguments_that_are_no_object_are_refused(session: Session, args: Any) -> None:
     """They are the model's, not the program's: the answer is a decision."""
-    for ask in (session.decide, session.check):
+    for ask in (session.preview, session.check):
         decision = ask("read", args, batch="b")
         assert not decision.allowed
         assert decision.violations[0].reason == "arguments"
@@ -286,7 +286,7 @@ def test_arguments_in_types_of_the_programs_own_are_what_they_say(
     assert decision.errors == ()
     assert [violation.id for violation in decision.violations] == ["rules/all"]
     plain = {"mode": "fast", "n": 7, "ratio": 0.5, "in": {"mode": "fast"}, "all": ["fast"]}
-    assert session.decide("read", plain).fingerprint == decision.fingerprint
+    assert session.preview("read", plain).fingerprint == decision.fingerprint
     event = written(session)[-1]
     assert isinstance(event, Refused)
     assert event.args == plain
@@ -313,9 +313,9 @@ def test_a_call_is_what_it_was_when_it_was_checked(tmp_path: Path, place: str) -
     with pytest.raises(ValueError, match="wrong"):
         session.run("read", args, fails)
     assert args["of"] is inner
-    assert session.decide("read", args).allowed
+    assert session.preview("read", args).allowed
     inner["path"] = inner["deep"][0]["path"] = listed[0]["path"] = "/bad"
-    assert not session.decide("read", args).allowed
+    assert not session.preview("read", args).allowed
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ def test_tags_have_the_types_that_the_policy_declares(
     with pytest.raises(ValueError, match=message):
         guard.session("s", tags={"seats": 7, **tags})
     session = guard.session("s", tags={"seats": 7})
-    for ask in (session.check, session.decide):
+    for ask in (session.check, session.preview):
         with pytest.raises(ValueError, match=message):
             ask("read", {}, tags=tags)
     assert not session.check("read").allowed

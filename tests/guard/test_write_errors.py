@@ -175,7 +175,7 @@ def test_a_grant_that_the_store_does_not_take_has_lifted_the_halt(tmp_path: Path
     assert [session.check("x", {"n": n}).effect for n in (1, 2)] == ["allow", "halt"]
     with locked(tmp_path), pytest.raises(StoreError):
         session.grant("b", by="ann")
-    (over,) = session.decide("x").violations
+    (over,) = session.preview("x").violations
     assert over.id == "budgets/b"
 
 
@@ -196,4 +196,4 @@ def test_a_sub_agents_spending_that_its_payer_cannot_know_of_has_happened(
     with full_disk("parent"):
         child.spend(cost=1)
     assert "is not told above" in caplog.text
-    assert not parent.decide("x").allowed
+    assert not parent.preview("x").allowed

@@ -97,7 +97,7 @@ def test_each_escalation_is_an_event_with_reason_and_step(tmp_path: Path) -> Non
     session = guard.session("s")
     for number in range(12):
         session.record(session.check("fetch", {"page": number}), result="x")
-    session.close()
+    session.end()
     (journal,) = (tmp_path / "journal").glob("*.jsonl")
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     admitted = [line for line in lines if line.get("event") == "admitted"]

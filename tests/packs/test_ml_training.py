@@ -34,7 +34,7 @@ def _train(session: Session, error: str | None, **args: Any) -> str:
 
 
 def _allowed(session: Session, **args: Any) -> bool:
-    return session.decide("train", args).allowed
+    return session.preview("train", args).allowed
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_another_training_mends_no_boundary_and_no_session_forgets_it() -> None:
     later = world.session("later", agent="two")
     assert _train(later, None, depth=5) == ""
     assert not _allowed(later, depth=9)
-    assert world.guard.session("x", project="another").decide("train", {"depth": 9}).allowed
+    assert world.guard.session("x", project="another").preview("train", {"depth": 9}).allowed
 
 
 def test_a_boundary_of_one_gpu_does_not_bind_another() -> None:
@@ -124,7 +124,7 @@ def test_a_boundary_of_one_gpu_does_not_bind_another() -> None:
 def test_another_tool_is_not_bound() -> None:
     session = World().session()
     _train(session, OOM, depth=8)
-    assert session.decide("estimate_cost", {"depth": 8}).allowed
+    assert session.preview("estimate_cost", {"depth": 8}).allowed
 
 
 def test_a_success_beyond_the_boundary_moves_it() -> None:

@@ -26,7 +26,7 @@ class World:
         self.session: Session = self.guard.session("s")
 
     def ask(self, tool: str, name: str = "x") -> Decision:
-        return self.session.decide(tool, {"name": name})
+        return self.session.preview(tool, {"name": name})
 
     def run(self, tool: str, error: str | None, name: str = "x") -> str:
         """Check and report one call; its signature and blame, or `refused`."""
@@ -189,7 +189,7 @@ def test_at_most_five_constraints(world: World) -> None:
         _ban(world, tool)
     assert [world.ask(tool).allowed for tool in CLASSES] == [False] * 5 + [True]
     other = world.guard.session("other")
-    assert other.decide("delete_it").allowed, "a session's constraints are its own"
+    assert other.preview("delete_it").allowed, "a session's constraints are its own"
 
 
 def test_a_constraint_lives_an_hour(world: World) -> None:
@@ -212,9 +212,9 @@ def test_what_has_expired_makes_room(world: World) -> None:
 
 def test_what_has_no_class_narrows_the_radius(world: World) -> None:
     six = {"target": list("abcdef")}
-    assert world.session.decide("frobnicate", six).allowed
+    assert world.session.preview("frobnicate", six).allowed
     for _ in range(2):
         decision = world.session.check("frobnicate", {"target": "a"})
         world.session.record(decision, error="no match")
-    assert not world.session.decide("frobnicate", six).allowed
-    assert world.session.decide("frobnicate", {"target": list("abcde")}).allowed
+    assert not world.session.preview("frobnicate", six).allowed
+    assert world.session.preview("frobnicate", {"target": list("abcde")}).allowed

@@ -170,7 +170,7 @@ def test_a_grant_is_written_down(tmp_path: Path) -> None:
     assert not session.check("confirm_reservation", {"room": "7"}).allowed
     session.grant("confirm_reservation", by="ann")
     assert session.check("confirm_reservation", {"room": "7"}).allowed
-    session.close()
+    session.end()
     (journal,) = (tmp_path / "journal").glob("*.jsonl")
     granted = [json.loads(line) for line in journal.read_text().splitlines() if "granted" in line]
     assert [(line["budget"], line["amount"], line["by"]) for line in granted] == [

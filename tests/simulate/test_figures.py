@@ -233,7 +233,7 @@ def _journal(folder: Path, kept: str, calls: list[tuple[str, dict[str, Any], str
     for tool, args, result in calls:
         decision = session.check(tool, args)
         session.record(decision, result=result, error=None if result else "it is locked")
-    session.close()
+    session.end()
     (file,) = (folder / "state" / "journal").iterdir()
     return file.rename(folder / "t.jsonl")
 
@@ -409,7 +409,7 @@ def test_the_same_error_is_told_by_its_fingerprint(
     session = guard.session("s")
     for n, error in enumerate(errors):
         session.record(session.check("run", {"n": n}), error=error)
-    session.close()
+    session.end()
     (journal,) = (tmp_path / "state" / "journal").iterdir()
     text = "limits: {default: {failures: {max: 2, same: error}}}"
     figures = _replayed(journal.rename(tmp_path / "t.jsonl"), text)

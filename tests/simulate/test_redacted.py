@@ -45,7 +45,7 @@ def _journal(folder: Path, kept: str, text: str, calls: list[Call]) -> Path:
             session.record(
                 decision, result=result, error="it is locked" if result is None else None
             )
-    session.close()
+    session.end()
     guard.close()
     (file,) = (folder / "state" / "journal").iterdir()
     return file

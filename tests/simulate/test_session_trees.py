@@ -62,8 +62,8 @@ def test_a_replay_of_journals_says_what_was_said_live(
             live[session.id] += not decision.allowed
             if decision.allowed:
                 session.record(decision, result="text")
-    above.close()
-    below.close()
+    above.end()
+    below.end()
     guard.close()
     assert live == {"main": 1, "child": 3}
     figures = _figures(tmp_path, workers=workers)

@@ -31,7 +31,7 @@ def _create_store(folder: Path) -> Path:
     session = guard.session("s", project="p")
     for target in ("x", "x", "y"):
         session.record(session.check("build", {"target": target}), error="wrong")
-    session.close()
+    session.end()
     path = folder / "state" / "store.db"
     _run(path, "PRAGMA wal_checkpoint(TRUNCATE)")
     return path
@@ -51,7 +51,7 @@ def _use_store(folder: Path) -> None:
         decision = session.check("build", {"target": target})
         if decision.allowed:
             session.record(decision, error="wrong")
-    session.close()
+    session.end()
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xff", b"\x80", b"\xa1\xff", "text", 5, b"\x91" * 5000])

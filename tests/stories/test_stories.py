@@ -62,10 +62,10 @@ def test_story(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _asked_first(check: Any) -> Any:
-    """`Session.check`, where `decide` has given the same answer before."""
+    """`Session.check`, where `preview` has given the same answer before."""
 
     def checked(session: Session, tool: str, args: Any, **rest: Any) -> Decision:
-        asked = session.decide(tool, args, **rest)
+        asked = session.preview(tool, args, **rest)
         decision: Decision = check(session, tool, args, **rest)
         assert (asked.effect, asked.message) == (decision.effect, decision.message)
         return decision

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
+from policyguard.model.errors import PolicyguardError
 from policyguard.report.replay.figures import PolicyFigures, Share
 from policyguard.report.suggest.figures import (
     CandidateFigures,
@@ -43,7 +44,7 @@ from policyguard.simulate.suggest.signature_proposals import propose_signatures
 from policyguard.simulate.suggest.sweep import Sweep
 
 
-class SuggestError(Exception):
+class SuggestError(PolicyguardError):
     """Recorded runs that nothing can be suggested from; the message says why."""
 
 

@@ -15,16 +15,18 @@ from tests.guard.running.time_limits import PATIENCE, Open, Told, stuck
 def test_a_call_that_goes_on_keeps_its_place_until_it_ends(
     opened: Open, told: Told, gate: threading.Event
 ) -> None:
-    more = "budgets: {one: {concurrent: 1, tools: [slow]}}\nrules: {r: {when: session.running > 1}}\n"
+    more = (
+        "budgets: {one: {concurrent: 1, tools: [slow]}}\nrules: {r: {when: session.running > 1}}\n"
+    )
     session = opened(more)
     with pytest.raises(ToolTimeoutError):
         session.run("slow", {}, stuck(gate))
-    assert [one.id for one in session.decide("slow").violations] == ["budgets/one"]
+    assert [one.id for one in session.preview("slow").violations] == ["budgets/one"]
     assert session.check("other").allowed
-    assert not session.decide("other").allowed, "two are running"
+    assert not session.preview("other").allowed, "two are running"
     gate.set()
     told.wait(Ended)
-    assert session.decide("slow").allowed
+    assert session.preview("slow").allowed
 
 
 def test_an_async_call_has_given_its_place_back_when_its_caller_goes_on(opened: Open) -> None:
@@ -53,7 +55,7 @@ def test_a_call_that_never_ends_gives_its_place_back_in_the_end(
     assert session.check("slow").allowed, "the last refusal has cleared it"
     gate.set()
     told.wait(Ended)
-    assert not session.decide("slow").allowed, "the place is another call's by now"
+    assert not session.preview("slow").allowed, "the place is another call's by now"
 
 
 def test_who_folds_the_events_knows_which_places_are_taken(
@@ -66,8 +68,8 @@ def test_who_folds_the_events_knows_which_places_are_taken(
     again = opened(more)
     for event in list(told.events):
         again.guard._state.fold(event)
-    assert not again.decide("slow").allowed
+    assert not again.preview("slow").allowed
     again.guard._state.fold(Ended(session="a", call="c1"))
-    assert again.decide("slow").allowed
+    assert again.preview("slow").allowed
     gate.set()
     told.wait(Ended)

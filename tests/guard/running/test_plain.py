@@ -88,9 +88,9 @@ def test_how_it_ended_is_told_and_counts_nowhere(
     assert {one.call for one in ends} == {"c1", "c2"}
     assert len(told.of(Completed)) == 2
     assert all(one.duration is not None and one.duration >= 0.05 for one in ends)
-    session.decide("slow")  # what expressions see is brought up to date
+    session.preview("slow")  # what expressions see is brought up to date
     assert session._state.cel_session == {**facts, "running": 0}
-    (row,) = session.decide("slow").violations
+    (row,) = session.preview("slow").violations
     assert (row.id, row.used) == ("limits/default/failures", 2)
 
 

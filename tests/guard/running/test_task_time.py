@@ -47,7 +47,7 @@ def test_when_time_runs_low_the_result_says_so(opened: Open) -> None:
     assert session.run("quick", {}, lambda: "text") == "text"
     clock[0] += 1800 * 10**9
     assert "finish soon, 1800 s left" in session.run("quick", {}, lambda: "text")
-    assert session.decide("quick").timeout == 1800
+    assert session.preview("quick").timeout == 1800
     clock[0] += 1800 * 10**9
     with pytest.raises(CallRefused, match="finish soon"):
         session.run("quick", {}, lambda: pytest.fail("must not run"))

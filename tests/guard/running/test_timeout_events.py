@@ -49,7 +49,7 @@ def test_the_journal_has_the_timeout_and_the_end_without_what_is_secret(
     assert [one.still_running for one in events if isinstance(one, Completed)] == [True, True]
     ends = [one for one in events if isinstance(one, Ended)]
     assert {(one.text, one.error) for one in ends} == {("[key]", None), ("", "ValueError: [key]")}
-    session.close()
+    session.end()
 
 
 def test_a_closed_session_is_told_no_end(
@@ -58,7 +58,7 @@ def test_a_closed_session_is_told_no_end(
     with pytest.raises(ToolTimeoutError):
         session.run("slow", {}, stuck(gate))
     (worker,) = (one for one in threading.enumerate() if one.name == "policyguard c1")
-    session.close()
+    session.end()
     again = session.guard.session("a")
     gate.set()
     worker.join(PATIENCE)

@@ -1,0 +1,132 @@
+"""Calls are reported by their decision, its id, or the host's own id; any other id is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard
+from policyguard.model.event import Admitted, Event, Refused
+
+POLICY = """
+policyguard: 1
+name: ids
+budgets: {three: {calls: 3}}
+rules: {no: {tools: [no], effect: block}}
+bounds: {sessions: 2}
+"""
+
+
+@pytest.fixture(params=[True, False], ids=["journal", "memory"])
+def guard(request: pytest.FixtureRequest, tmp_path: Path) -> Guard:
+    return load(tmp_path, durable=request.param)
+
+
+def load(folder: Path, *, durable: bool) -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY)
+    return Guard.load(file, store=folder / "state" / "store.db" if durable else None)
+
+
+def test_a_call_is_reported_by_the_id_that_the_host_gave(guard: Guard) -> None:
+    session = guard.session("s")
+    first = session.check("x", call="toolu_01")
+    second = session.check("x", call="c1")  # which is the first one's own id
+    assert (first.id, second.id) == ("c1", "c2")
+    assert session.record("c1", result="the second").counted
+    assert session.record("toolu_01", result="the first").counted
+    session.release(session.check("x", call="toolu_02"))
+    session.check("x", call="toolu_03")
+    session.release("toolu_03")
+    assert session.check("x").allowed
+
+
+def test_the_decisions_own_id_still_works(guard: Guard) -> None:
+    session = guard.session("s")
+    decision = session.check("x", call="toolu_01")
+    assert session.record(decision.id, result="fine").counted
+
+
+def test_events_carry_the_hosts_id(guard: Guard) -> None:
+    events: list[Event] = []
+    guard.on(events.append, Admitted, Refused)
+    session = guard.session("s")
+    session.check("x", call="toolu_01")
+    session.check("no", call="toolu_02")
+    session.check("x")
+    assert [event.host_call for event in events] == ["toolu_01", "toolu_02", ""]  # type: ignore[union-attr]
+
+
+def test_another_process_finds_a_call_by_the_hosts_id(tmp_path: Path) -> None:
+    with load(tmp_path, durable=True) as first:
+        first.session("s").check("x", {"n": 1}, call="toolu_01", batch="b")
+    with load(tmp_path, durable=True) as second:
+        assert second.session("s").record("toolu_01", result="fine").counted
+
+
+def test_an_id_in_flight_is_not_given_twice(guard: Guard) -> None:
+    session = guard.session("s")
+    session.check("x", call="toolu_01")
+    with pytest.raises(ValueError, match="`toolu_01` is in flight: report it first"):
+        session.check("x", call="toolu_01")
+    session.record("toolu_01", result="fine")
+    assert session.check("x", call="toolu_01").allowed
+    assert session.record("toolu_01", result="fine").counted
+    assert [session.check("x").allowed for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("id_", ["toolu_99", "c9", ""])
+def test_an_unknown_id_is_an_error(guard: Guard, id_: str) -> None:
+    session = guard.session("s")
+    session.check("x")
+    for report in (lambda: session.record(id_, result="?"), lambda: session.release(id_)):
+        with pytest.raises(LookupError, match=f"no call `{id_}` in session `s`"):
+            report()
+
+
+def test_a_call_reported_by_the_hosts_id_is_not_found_again(guard: Guard) -> None:
+    session = guard.session("s")
+    session.check("x", call="toolu_01")
+    session.record("toolu_01", result="fine")
+    with pytest.raises(LookupError, match="it has been reported, or was never admitted"):
+        session.record("toolu_01", result="again")
+
+
+def test_what_is_known_and_not_in_flight_counts_nowhere(guard: Guard) -> None:
+    session = guard.session("s")
+    decision, refused = session.check("x"), session.check("no")
+    assert session.record(decision, result="fine").counted
+    assert not session.record(decision, result="again").counted
+    assert not session.record(refused, result="never").counted
+
+
+def test_a_preview_cannot_be_reported(guard: Guard) -> None:
+    session = guard.session("s")
+    with pytest.raises(LookupError, match="`preview` admits nothing"):
+        session.record(session.preview("x"), result="fine")
+
+
+def test_a_decision_of_an_earlier_life_completes_no_call_of_this_one(guard: Guard) -> None:
+    old = guard.session("s")
+    stale, refused = old.check("x"), old.check("no")
+    old.end()
+    closed = old.check("x")
+    session = guard.session("s")
+    current = [session.check("x") for _ in range(3)]
+    for decision in (stale, refused, closed):
+        with pytest.raises(LookupError):
+            session.record(decision, error="stale")
+    assert not {stale.id, refused.id} & {decision.id for decision in current}
+    assert all(session.record(decision, result="fine").counted for decision in current)
+
+
+def test_ids_stay_unique_when_many_sessions_have_come_and_gone(guard: Guard) -> None:
+    stale = guard.session("s").check("x")
+    guard.session("s").end()
+    for number in range(5):
+        guard.session(f"other {number}").end()
+    session = guard.session("s")
+    assert session.check("x").id != stale.id
+    with pytest.raises(LookupError):
+        session.record(stale, result="stale")

@@ -1,0 +1,160 @@
+"""`close` lets a session go, `end` says that its run is over; ids are unique over all its lives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard import Guard, SessionBusyError
+from policyguard.model.event import Admitted, Closed, Completed, Event, Started
+
+POLICY = """
+policyguard: 1
+name: lifetime
+budgets:
+  three: {calls: 3}
+"""
+
+
+@pytest.fixture(params=[True, False], ids=["journal", "memory"])
+def guard(request: pytest.FixtureRequest, tmp_path: Path) -> Guard:
+    return load(tmp_path, durable=request.param)
+
+
+def load(folder: Path, *, durable: bool = True, more: str = "") -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY + more)
+    return Guard.load(file, store=folder / "state" / "store.db" if durable else None)
+
+
+def test_leaving_a_block_lets_the_session_go(guard: Guard) -> None:
+    events: list[Event] = []
+    guard.on(events.append)
+    with guard.session("s") as session:
+        session.record(session.check("x"), result="fine")
+    assert session.closed
+    refused = session.check("x")
+    assert refused.violations[0].id == "session/closed"
+    assert "guard.session" in refused.message
+    assert [type(event) for event in events] == [Started, Admitted, Completed]
+
+
+def test_a_session_that_was_let_go_is_resumed_with_its_counts(guard: Guard) -> None:
+    for allowed in (True, True, True, False):
+        with guard.session("s") as session:
+            assert session.check("x").allowed is allowed
+
+
+def test_a_call_in_flight_is_reported_after_the_session_was_resumed(guard: Guard) -> None:
+    with guard.session("s") as session:
+        decision = session.check("x")
+    late = session.record(decision, result="while it is closed")
+    assert not late.counted
+    assert late.errors[0].id == "session/closed"
+    assert guard.session("s").record(decision, result="now").counted
+
+
+def test_another_process_may_resume_what_was_let_go(tmp_path: Path) -> None:
+    first, second = load(tmp_path), load(tmp_path)
+    with first.session("s") as session:
+        session.check("x")
+        with pytest.raises(SessionBusyError):
+            second.session("s")
+    with second.session("s") as other:
+        assert [other.check("x").allowed for _ in range(3)] == [True, True, False]
+        with pytest.raises(SessionBusyError):
+            session.__enter__()
+    with session:
+        assert not session.check("x").allowed
+
+
+def test_blocks_of_one_session_may_be_nested(guard: Guard) -> None:
+    with guard.session("s") as session:
+        with guard.session("s") as again:
+            assert again is session
+        assert not session.closed
+        assert session.check("x").allowed
+    assert session.closed
+
+
+def test_a_block_may_be_entered_again(guard: Guard) -> None:
+    session = guard.session("s")
+    for allowed in (True, True, True, False):
+        with session:
+            assert session.check("x").allowed is allowed
+    assert session.closed
+
+
+def test_letting_go_twice_is_no_error_and_says_nothing(guard: Guard) -> None:
+    session = guard.session("s")
+    session.close()
+    session.close()
+    assert session.closed
+
+
+def test_sub_agents_are_let_go_with_their_parent(guard: Guard) -> None:
+    with guard.session("parent") as parent:
+        child = guard.session("child", parent=parent)
+        assert child.check("x").allowed
+    assert child.closed
+    again = guard.session("child", parent="parent")
+    assert guard.session("parent")._state.cel_session["children"] == 1
+    assert [again.check("x").allowed for _ in range(3)] == [True, True, False]
+
+
+def test_the_end_of_a_run_forgets_its_counts(guard: Guard) -> None:
+    events: list[Event] = []
+    guard.on(events.append, Closed)
+    with guard.session("s") as session:
+        assert [session.check("x").allowed for _ in range(4)] == [True, True, True, False]
+        session.end()
+        session.end()
+        assert "the session is over" in session.check("x").message
+    assert len(events) == 1
+    with guard.session("s") as session:
+        assert session.check("x").allowed
+
+
+def test_a_run_may_be_over_after_its_session_was_let_go(guard: Guard) -> None:
+    events: list[Event] = []
+    guard.on(events.append, Closed)
+    with guard.session("s") as session:
+        session.check("x")
+    session.end()
+    assert len(events) == 1
+    with pytest.raises(RuntimeError, match="the session is over"):
+        session.__enter__()
+
+
+def test_nothing_is_said_to_a_session_that_was_let_go(guard: Guard) -> None:
+    session = guard.session("s")
+    session.close()
+    with pytest.raises(RuntimeError, match="the session is closed: open it again"):
+        session.turn()
+
+
+def test_a_closed_guard_ends_no_session(guard: Guard) -> None:
+    session = guard.session("s")
+    guard.close()
+    session.close()
+    for say in (session.end, session.__enter__):
+        with pytest.raises(RuntimeError, match="the guard is closed"):
+            say()
+
+
+def test_sessions_that_were_let_go_do_not_grow_without_end(tmp_path: Path) -> None:
+    guard = load(tmp_path, durable=False, more="bounds: {sessions: 3}\n")
+    for number in range(10):
+        with guard.session(f"s{number}") as session:
+            session.check("x")
+    assert len(guard._state.engine_state.sessions) <= 3
+
+
+def test_what_a_call_holds_is_given_back_when_its_session_is_let_go(tmp_path: Path) -> None:
+    more = "  one: {at_once: 1, per: project}\n"
+    first, second = load(tmp_path, more=more), load(tmp_path, more=more)
+    with first.session("s", project="p") as session:
+        assert session.check("x").allowed
+        assert not second.session("t", project="p").check("x").allowed
+    assert second.session("t", project="p").check("x").allowed

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from policyguard.cel.errors import OperationError
-from policyguard.cel.types import times
+from policyguard.cel.functions import calendar
 from policyguard.cel.types.times import Timestamp
 from policyguard.cel.types.values import no_such_overload
 
@@ -43,13 +43,13 @@ class Schedule:
         if self._from == self._to or self._from == _MINUTES_PER_DAY:
             raise ValueError("the hours are empty: write `00:00-24:00` for the whole day")
         try:
-            self._zone = times.parse_zone(match["zone"])
+            self._zone = calendar.parse_zone(match["zone"])
         except OperationError as error:
             raise ValueError(str(error)) from None
 
     def contains(self, moment: Timestamp) -> bool:
         """Whether `moment` lies within these hours."""
-        local = times.local_time(moment, self._zone)
+        local = calendar.local_time(moment, self._zone)
         day = local.weekday()
         minute = local.hour * 60 + local.minute
         if self._from < self._to:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from policyguard.cel.functions import paths, schedules, urls
+from policyguard.cel.functions import calendar, paths, schedules, urls
 from policyguard.cel.runtime import containers, conversions, strings
-from policyguard.cel.types import times
-from policyguard.cel.types.times import Duration, Timestamp
 from policyguard.cel.types.types import (
     BOOL,
     BYTES,
@@ -71,6 +69,7 @@ class Function(msgspec.Struct, frozen=True):
 _LIST: Final = list_of(DYN)
 _MAP: Final = map_of(DYN, DYN)
 _STRINGS: Final = list_of(STRING)
+_PRINTABLE: Final = (STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION)
 
 
 def _matches(text: Any, pattern: Regex) -> bool:
@@ -83,101 +82,41 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _make_timestamp_getter(name: str) -> Callable[..., int]:
-    part = times.TIMESTAMP_GETTERS[name]
-
-    def getter(moment: Any, zone: Any = "UTC") -> int:
-        if moment.__class__ is not Timestamp:
-            raise no_such_overload(name, moment)
-        return part(times.local_time(moment, times.parse_zone(zone)))
-
-    return getter
-
-
-def _make_getter(name: str) -> Callable[..., int]:
-    """Return a method that both timestamps and durations have."""
-    of_timestamp = _make_timestamp_getter(name)
-    unit = times.DURATION_GETTERS[name]
-
-    def getter(value: Any, *zone: Any) -> int:
-        if value.__class__ is Duration and not zone:
-            whole: int = abs(value.ns) // unit
-            return whole if value.ns >= 0 else -whole
-        return of_timestamp(value, *zone)
-
-    return getter
+def _conversions() -> Iterator[Function]:
+    for name, result, convert, sources in (
+        ("bool", BOOL, conversions.to_bool, (BOOL, STRING)),
+        ("bytes", BYTES, conversions.to_bytes, (BYTES, STRING)),
+        ("double", DOUBLE, conversions.to_double, (INT, UINT, DOUBLE, STRING)),
+        ("duration", DURATION, conversions.to_duration, (DURATION, STRING)),
+        ("int", INT, conversions.to_int, (INT, UINT, DOUBLE, STRING, TIMESTAMP)),
+        ("string", STRING, conversions.to_string, _PRINTABLE),
+        ("timestamp", TIMESTAMP, conversions.to_timestamp, (TIMESTAMP, STRING, INT)),
+        ("uint", UINT, conversions.to_uint, (INT, UINT, DOUBLE, STRING)),
+    ):
+        for source in sources:
+            yield Function(name, None, (source,), result, convert)
+    yield Function("dyn", None, (DYN,), DYN, _identity, is_linear=False)
+    yield Function("type", None, (DYN,), TYPE, type_of, is_linear=False)
 
 
-def _milliseconds(value: Any, *zone: Any) -> int:
-    """Return the milliseconds within the second of a timestamp (in any zone) or a duration."""
-    if value.__class__ is Duration and not zone:
-        whole: int = abs(value.ns) // 1_000_000 % 1000
-        return whole if value.ns >= 0 else -whole
-    if value.__class__ is Timestamp:
-        if zone:
-            times.parse_zone(zone[0])
-        part: int = value.ns % times.NS_PER_SECOND // 1_000_000
-        return part
-    raise no_such_overload("getMilliseconds", value)
+def _sizes() -> Iterator[Function]:
+    for kind in (STRING, BYTES, _LIST, _MAP):
+        yield Function("size", None, (kind,), INT, containers.size, is_linear=False)
+        yield Function("size", kind, (), INT, containers.size, is_linear=False)
 
 
-def _conversions() -> Sequence[Function]:
-    taken = {
-        "bool": (BOOL, conversions.to_bool, (BOOL, STRING)),
-        "bytes": (BYTES, conversions.to_bytes, (BYTES, STRING)),
-        "double": (DOUBLE, conversions.to_double, (INT, UINT, DOUBLE, STRING)),
-        "duration": (DURATION, conversions.to_duration, (DURATION, STRING)),
-        "int": (INT, conversions.to_int, (INT, UINT, DOUBLE, STRING, TIMESTAMP)),
-        "string": (
-            STRING,
-            conversions.to_string,
-            (STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION),
-        ),
-        "timestamp": (TIMESTAMP, conversions.to_timestamp, (TIMESTAMP, STRING, INT)),
-        "uint": (UINT, conversions.to_uint, (INT, UINT, DOUBLE, STRING)),
-        "dyn": (DYN, _identity, (DYN,)),
-        "type": (TYPE, type_of, (DYN,)),
-    }
-    return [
-        Function(name, None, (source,), result, convert, is_linear=name not in ("dyn", "type"))
-        for name, (result, convert, sources) in taken.items()
-        for source in sources
-    ]
+def _getters() -> Iterator[Function]:
+    for name, implementation in calendar.GETTERS.items():
+        yield Function(name, TIMESTAMP, (), INT, implementation)
+        yield Function(name, TIMESTAMP, (STRING,), INT, implementation)
+        if name in calendar.DURATION_GETTERS:
+            yield Function(name, DURATION, (), INT, implementation)
 
 
-def _sizes() -> Sequence[Function]:
-    return [
-        function
-        for kind in (STRING, BYTES, _LIST, _MAP)
-        for function in (
-            Function("size", None, (kind,), INT, containers.size, is_linear=False),
-            Function("size", kind, (), INT, containers.size, is_linear=False),
-        )
-    ]
-
-
-def _times() -> Sequence[Function]:
-    functions = []
-    for name in (*times.TIMESTAMP_GETTERS, "getMilliseconds"):
-        if name == "getMilliseconds":
-            implementation: Callable[..., int] = _milliseconds
-        elif name in times.DURATION_GETTERS:
-            implementation = _make_getter(name)
-        else:
-            implementation = _make_timestamp_getter(name)
-        functions += [
-            Function(name, TIMESTAMP, (), INT, implementation),
-            Function(name, TIMESTAMP, (STRING,), INT, implementation),
-        ]
-        if name == "getMilliseconds" or name in times.DURATION_GETTERS:
-            functions.append(Function(name, DURATION, (), INT, implementation))
-    return functions
-
-
-_ALL: Final = (
+_DEFINITIONS: Final = (
     *_conversions(),
     *_sizes(),
-    *_times(),
+    *_getters(),
     Function("contains", STRING, (STRING,), BOOL, strings.contains),
     Function("startsWith", STRING, (STRING,), BOOL, strings.starts_with, is_linear=False),
     Function("endsWith", STRING, (STRING,), BOOL, strings.ends_with, is_linear=False),
@@ -211,6 +150,6 @@ _ALL: Final = (
     Function("during", TIMESTAMP, (STRING,), BOOL, schedules.is_during, schedules.Schedule),
 )
 STANDARD: Final[tuple[Function, ...]] = tuple(
-    msgspec.structs.replace(function, checks_operands=True) for function in _ALL
+    msgspec.structs.replace(function, checks_operands=True) for function in _DEFINITIONS
 )
 """CEL's standard functions, its string extension, and the functions for policies."""

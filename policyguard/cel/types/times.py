@@ -8,27 +8,24 @@ specification's tests of `timestamp - timestamp` need.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
-from typing import Any, Final, Self
+from datetime import UTC, datetime, timedelta
+from typing import Final, Self
 
 from policyguard.cel.errors import OperationError, quote_short
 from policyguard.cel.types.uint import INT_MAX, INT_MIN
 
 __all__ = [
-    "DURATION_GETTERS",
-    "TIMESTAMP_GETTERS",
+    "EPOCH",
+    "NS_PER_SECOND",
     "Duration",
     "Timestamp",
-    "local_time",
     "parse_duration",
     "parse_timestamp",
     "timestamp_from_seconds",
 ]
 
 NS_PER_SECOND: Final = 1_000_000_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MIN_SECOND: Final = -62_135_596_800
 _MAX_SECOND: Final = 253_402_300_799
 _MIN_NS: Final = _MIN_SECOND * NS_PER_SECOND
@@ -80,7 +77,7 @@ class Timestamp(_Nanoseconds):
     def __str__(self) -> str:
         """Format as RFC 3339 in UTC, with as many fractional digits as needed."""
         seconds, fraction = divmod(self.ns, NS_PER_SECOND)
-        moment = _EPOCH + timedelta(seconds=seconds)
+        moment = EPOCH + timedelta(seconds=seconds)
         text = moment.replace(tzinfo=None).isoformat()
         return f"{text}{_format_fraction(fraction)}Z"
 
@@ -106,8 +103,6 @@ class Duration(_Nanoseconds):
 def _format_fraction(nanoseconds: int) -> str:
     return f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
 
-
-# Text
 
 _TIMESTAMP: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
@@ -137,7 +132,7 @@ def parse_timestamp(text: str) -> Timestamp:
         moment = datetime(*map(int, civil), tzinfo=UTC)  # type: ignore[misc,arg-type]  # six numbers
     except ValueError:
         raise _invalid(text, "timestamp") from None
-    ns = (moment - _EPOCH) // timedelta(seconds=1) * NS_PER_SECOND + int(
+    ns = (moment - EPOCH) // timedelta(seconds=1) * NS_PER_SECOND + int(
         (fraction or "").ljust(9, "0")
     )
     if sign:
@@ -177,64 +172,3 @@ def parse_duration(text: str) -> Duration:
 
 def _invalid(text: str, target: str) -> OperationError:
     return OperationError("invalid-argument", f"{quote_short(text)} is not a {target}")
-
-
-# Time zones and parts of a time
-
-_OFFSET: Final = re.compile(r"([+-]?)([0-9]{2}):([0-9]{2})")
-
-
-@lru_cache(maxsize=256)
-def _load_zone(name: str) -> tzinfo:
-    """Load an IANA zone, or a fixed offset such as `+02:00`."""
-    if offset := _OFFSET.fullmatch(name):
-        sign, hours, minutes = offset.groups()
-        if int(hours) < 24 and int(minutes) < 60:
-            shift = timedelta(hours=int(hours), minutes=int(minutes))
-            return timezone(-shift if sign == "-" else shift)
-    elif len(name) < 64 and name.isascii():
-        from zoneinfo import ZoneInfo  # 3 ms, only for policies with zones
-
-        # OSError: a name such as `America` is a directory of the database.
-        try:
-            return ZoneInfo(name)
-        except (KeyError, ValueError, OSError):
-            pass
-    raise OperationError("invalid-argument", f"{quote_short(name)} is not a time zone")
-
-
-def parse_zone(name: Any) -> tzinfo:
-    """Return the time zone called `name`."""
-    if name.__class__ is not str:
-        raise OperationError("no-such-overload", "a time zone is a string")
-    return _load_zone(name)
-
-
-def local_time(moment: Timestamp, zone: tzinfo = UTC) -> datetime:
-    """Return the calendar date and clock time of `moment`, to the second."""
-    try:
-        return (_EPOCH + timedelta(seconds=moment.ns // NS_PER_SECOND)).astimezone(zone)
-    except OverflowError:
-        raise OperationError("overflow", "a local time is outside the years 1 to 9999") from None
-
-
-TIMESTAMP_GETTERS: Final[dict[str, Callable[[datetime], int]]] = {
-    "getFullYear": lambda time: time.year,
-    "getMonth": lambda time: time.month - 1,
-    "getDate": lambda time: time.day,
-    "getDayOfMonth": lambda time: time.day - 1,
-    "getDayOfWeek": lambda time: time.isoweekday() % 7,
-    "getDayOfYear": lambda time: time.timetuple().tm_yday - 1,
-    "getHours": lambda time: time.hour,
-    "getMinutes": lambda time: time.minute,
-    "getSeconds": lambda time: time.second,
-}
-"""The parts of a time by method. Months, days of the month and of the year count from 0 (`getDate`
-from 1), days of the week from Sunday."""
-
-DURATION_GETTERS: Final[dict[str, int]] = {
-    "getHours": 3600 * NS_PER_SECOND,
-    "getMinutes": 60 * NS_PER_SECOND,
-    "getSeconds": NS_PER_SECOND,
-}
-"""The unit, in nanoseconds, in which each method returns the whole duration."""

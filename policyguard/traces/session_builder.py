@@ -24,6 +24,8 @@ from policyguard.model.event import (
     TurnStarted,
 )
 from policyguard.traces.item import Item, Skipped
+from policyguard.traces.parsing.json_shape import as_id, as_string
+from policyguard.traces.parsing.message_content import as_arguments
 
 
 class ImportedCall(msgspec.Struct, frozen=True):
@@ -37,6 +39,11 @@ class ImportedCall(msgspec.Struct, frozen=True):
     args: dict[str, Any] | None
     at: int | None = None
     server: str = ""
+
+    @classmethod
+    def parse(cls, id_: object, tool: object, args: object, at: int | None = None) -> ImportedCall:
+        """Return a call with the values of untrusted fields."""
+        return cls(as_id(id_), as_string(tool), as_arguments(args), at)
 
 
 class ImportedResult(msgspec.Struct, frozen=True):

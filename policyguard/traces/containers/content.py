@@ -9,7 +9,7 @@ from typing import BinaryIO, Literal, Protocol
 
 from policyguard.traces.containers.compression import decompress_gzip, decompress_zstd, open_stream
 from policyguard.traces.containers.expansion_limit import (
-    MAX_BUFFERED_BYTES,
+    BUFFER_BYTES,
     ExpansionLimit,
     StreamMeter,
 )
@@ -71,7 +71,7 @@ _SUFFIXES = {"gzip": (".gz",), "zstd": (".zst", ".zstd")}
 class CompressedFile:
     """A compressed content, read as the content inside it."""
 
-    max_bytes = MAX_BUFFERED_BYTES
+    max_bytes = BUFFER_BYTES
 
     def __init__(self, inner: Content, compression: Compression, limit: ExpansionLimit) -> None:
         self.path = inner.path

@@ -78,20 +78,12 @@ def _is_typical(line: dict[str, Any]) -> bool:
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
     """Yield the transcript's session."""
     transcript = _TranscriptReader(source)
-    for entry in _lines(source):
+    for entry in source.items_or_lines(_listed_lines(source.sample.document)):
         if isinstance(entry, Skipped):
             yield entry
         else:
             yield from transcript.read_line(*entry)
     yield from transcript.finish()
-
-
-def _lines(source: Source) -> Iterator[tuple[int | None, object] | Skipped]:
-    lines = _listed_lines(source.sample.document)
-    if isinstance(lines, list):
-        yield from ((None, line) for line in lines)
-    else:
-        yield from source.lines()
 
 
 class _Message(msgspec.Struct):

@@ -22,7 +22,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_arguments, as_text
+from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -123,7 +123,12 @@ def _read_message(
             continue
         called_ids.add(name)
         calls.append(call)
-    yield from builder.add_calls([_parse_call(call, at) for call in calls])
+    yield from builder.add_calls(
+        [
+            ImportedCall.parse(call.get("id"), call.get("name"), call.get("args"), at)
+            for call in calls
+        ]
+    )
     for call in calls:
         if call.get("result") is not None or as_string(call.get("status")) in _STATUS_SUCCESS:
             yield from builder.add_result(_parse_result(call))
@@ -134,15 +139,6 @@ def _message_text(content: object) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(as_string(part.get("text")) for part in as_objects(content))
-
-
-def _parse_call(call: dict[str, Any], at: int | None) -> ImportedCall:
-    return ImportedCall(
-        id=as_id(call.get("id")),
-        tool=as_string(call.get("name")),
-        args=as_arguments(call.get("args")),
-        at=at,
-    )
 
 
 def _parse_result(call: dict[str, Any]) -> ImportedResult:

@@ -26,7 +26,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_arguments, as_text
+from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -145,12 +145,7 @@ def _read_message(builder: SessionBuilder, message: dict[str, Any]) -> Iterator[
 
 def _parse_calls(message: dict[str, Any], at: int | None) -> list[ImportedCall]:
     return [
-        ImportedCall(
-            id=as_id(call.get("id")),
-            tool=as_string(call.get("name")),
-            args=as_arguments(call.get("arguments")),
-            at=at,
-        )
+        ImportedCall.parse(call.get("id"), call.get("name"), call.get("arguments"), at)
         for call in as_objects(message.get("tool_calls"))
         if call.get("requestor") != "user"
     ]

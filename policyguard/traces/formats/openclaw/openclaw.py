@@ -8,7 +8,7 @@ from typing import Any
 from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.formats.openclaw.session_reader import (
-    EVENT_KEYS,
+    FIELDS,
     SessionReader,
     TelemetryEvent,
 )
@@ -60,7 +60,7 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
         if reason:
             yield Skipped(source.file, number, reason)
         elif event["type"] in _READ_TYPES:
-            fields = {key: event[key] for key in EVENT_KEYS if key in event}
+            fields = {key: event[key] for key in FIELDS if key in event}
             events.append(TelemetryEvent(number, event["type"], session, fields))
     yield from _LogReader(source.file, parents).read_events(events)
 

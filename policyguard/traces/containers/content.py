@@ -110,10 +110,9 @@ def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
 
 def open_seekable(content: Content) -> BinaryIO:
     """Open a content for random access. Raises what `read_bytes` does."""
-    file = content.open()
-    return (
-        file if isinstance(content, PlainFile) else io.BytesIO(read_bytes(file, content.max_bytes))
-    )
+    if isinstance(content, PlainFile):
+        return content.open()
+    return io.BytesIO(read_bytes(content.open(), content.max_bytes))
 
 
 def too_large(part: str, max_bytes: int) -> str:

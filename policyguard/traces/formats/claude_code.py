@@ -115,8 +115,7 @@ class _TranscriptReader:
             return
         if line["type"] not in _MESSAGE_TYPES:
             return
-        message = as_object(line.get("message"))
-        content = message.get("content")
+        content = as_object(line.get("message")).get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if not isinstance(blocks, list):
             yield self._skip(number, f"a line of type {line['type']} without content")
@@ -130,7 +129,7 @@ class _TranscriptReader:
             self._builder = SessionBuilder(self._source.file, _start_event(self._source, line))
             yield from self._builder.start()
         if line["type"] == "assistant":
-            yield from self._read_assistant(self._builder, number, line, message, blocks)
+            yield from self._read_assistant(self._builder, number, line, blocks)
         else:
             yield from self._read_user(self._builder, number, line, blocks)
 
@@ -143,13 +142,9 @@ class _TranscriptReader:
         yield from self._builder.close(at=self._last_at)
 
     def _read_assistant(
-        self,
-        builder: SessionBuilder,
-        number: int | None,
-        line: dict[str, Any],
-        message: dict[str, Any],
-        blocks: list[dict[str, Any]],
+        self, builder: SessionBuilder, number: int | None, line: dict[str, Any], blocks: list[Any]
     ) -> Iterator[Item]:
+        message = as_object(line.get("message"))
         at = from_iso(line.get("timestamp"))
         name = as_id(message.get("id"))
         if self._message is None or not name or name != self._message.id:
@@ -166,11 +161,7 @@ class _TranscriptReader:
                 self._called_ids.add(call.id)
 
     def _read_user(
-        self,
-        builder: SessionBuilder,
-        number: int | None,
-        line: dict[str, Any],
-        blocks: list[dict[str, Any]],
+        self, builder: SessionBuilder, number: int | None, line: dict[str, Any], blocks: list[Any]
     ) -> Iterator[Item]:
         at = from_iso(line.get("timestamp"))
         results = tool_blocks.parse_results(blocks, at)

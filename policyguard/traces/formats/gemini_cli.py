@@ -55,9 +55,8 @@ def detect(sample: Sample) -> bool:
 def _is_typical(line: dict[str, Any]) -> bool:
     if "sessionId" in line and "projectHash" in line:
         return True
-    return line.get("type") == "gemini" and isinstance(
-        line.get("tokens", line.get("toolCalls")), dict | list
-    )
+    data = line.get("tokens", line.get("toolCalls"))
+    return line.get("type") == "gemini" and isinstance(data, dict | list)
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
@@ -124,10 +123,7 @@ def _read_message(
         called_ids.add(name)
         calls.append(call)
     yield from builder.add_calls(
-        [
-            ImportedCall.parse(call.get("id"), call.get("name"), call.get("args"), at)
-            for call in calls
-        ]
+        [ImportedCall.parse(raw.get("id"), raw.get("name"), raw.get("args"), at) for raw in calls]
     )
     for call in calls:
         if call.get("result") is not None or as_string(call.get("status")) in _STATUS_SUCCESS:

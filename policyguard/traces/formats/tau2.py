@@ -48,9 +48,8 @@ def detect(sample: Sample) -> bool:
     if "simulations" in document:
         runs = as_objects(document["simulations"])
         return any(map(_has_messages, runs)) or isinstance(document.get(_INDEX_KEY), list)
-    return (
-        "task_id" in document and any(map(document.get, _OUTCOME_KEYS)) and _has_messages(document)
-    )
+    has_outcome = any(map(document.get, _OUTCOME_KEYS))
+    return "task_id" in document and has_outcome and _has_messages(document)
 
 
 def _has_messages(run: dict[str, Any]) -> bool:

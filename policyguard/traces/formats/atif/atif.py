@@ -137,10 +137,8 @@ class _TrajectoryReader:
         self, position: str, step: dict[str, Any], calls: list[ImportedCall]
     ) -> Iterator[Item]:
         raw_results = as_list(as_object(step.get("observation")).get("results"))
-        odd = sum(
-            not isinstance(value, dict)
-            for value in (*as_list(step.get("tool_calls")), *raw_results)
-        )
+        values = [*as_list(step.get("tool_calls")), *raw_results]
+        odd = sum(not isinstance(value, dict) for value in values)
         if odd:
             yield self._file.skip(f"{position}: {odd} calls or results that are not objects")
         results = as_objects(raw_results)

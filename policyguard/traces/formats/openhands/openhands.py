@@ -165,9 +165,7 @@ def _read_session(
 class _StreamReader:
     """A reader for one session."""
 
-    def __init__(
-        self, builder: SessionBuilder, history: list[dict[str, Any]], line: int | None
-    ) -> None:
+    def __init__(self, builder: SessionBuilder, history: list[Any], line: int | None) -> None:
         self.builder = builder
         self.last_at: int | None = None
         self._line = line

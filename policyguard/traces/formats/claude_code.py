@@ -59,7 +59,6 @@ def detect(sample: Sample) -> bool:
 
 
 def _listed_lines(document: object) -> object:
-    """Return the list of lines in a document."""
     return document if isinstance(document, list) else as_object(document).get("loglines")
 
 
@@ -207,7 +206,6 @@ class _TranscriptReader:
 
 
 def _is_sidechain(line: dict[str, Any]) -> bool:
-    """Return whether a line belongs to a sub-agent."""
     return line.get("isSidechain") is True or bool(line.get("parent_tool_use_id"))
 
 

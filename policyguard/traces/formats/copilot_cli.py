@@ -54,8 +54,6 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
 
 
 class _SessionReader:
-    """A reader for one file."""
-
     def __init__(self, source: Source) -> None:
         self._source = source
         self._name = source.name.removesuffix(".jsonl")

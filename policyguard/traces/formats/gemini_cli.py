@@ -168,7 +168,6 @@ def _split_footer(text: str) -> tuple[str, int | None]:
 
 
 def _parse_response(result: object) -> tuple[str, str | None]:
-    """Return the text that the model saw, and the error in it."""
     if not isinstance(result, list):
         return as_text(result), None
     texts: list[str] = []

@@ -65,7 +65,6 @@ def detect(sample: Sample) -> bool:
 
 
 def _listed_items(document: object) -> object:
-    """Return the list of items in a document."""
     if isinstance(document, list):
         return document
     return next((value for key in _LIST_KEYS if (value := as_object(document).get(key))), None)

@@ -83,15 +83,12 @@ def _spawned_sessions(event: dict[str, Any]) -> Iterator[str]:
 
 
 class _LogReader:
-    """A reader for the events of one file."""
-
     def __init__(self, file: str, parents: dict[str, set[str]]) -> None:
         self._file = file
         self._parent_candidates = parents
         self._sessions: dict[str, SessionReader] = {}
 
     def read_events(self, events: Sequence[TelemetryEvent]) -> Iterator[Item]:
-        """Yield all sessions of the file."""
         for event, next_type in zip(events, _next_types(events), strict=True):
             session = self._sessions.get(event.session)
             if session is None:

@@ -75,7 +75,7 @@ STEPS = st.lists(
 
 @settings(deadline=None)  # cores are shared
 @given(st.lists(STEPS, max_size=3))
-def test_it_begins_to_escalate_where_the_controller_does(
+def test_escalates_like_the_controller(
     turns: list[list[tuple[str, int]]],
 ) -> None:
     world = World()
@@ -92,7 +92,7 @@ def test_it_begins_to_escalate_where_the_controller_does(
                 assert said, "the note is on every later result"
 
 
-def test_each_escalation_is_an_event_with_reason_and_step(tmp_path: Path) -> None:
+def test_escalations_are_events(tmp_path: Path) -> None:
     guard = Guard.load("loop-controller", store=tmp_path / "store.db")
     session = guard.session("s")
     for number in range(12):
@@ -109,7 +109,7 @@ def test_each_escalation_is_an_event_with_reason_and_step(tmp_path: Path) -> Non
     assert escalated == [(12, "fetch", ["budgets/turn-steps"])]
 
 
-def test_it_is_told_to_listeners_too() -> None:
+def test_listeners_receive_escalations() -> None:
     world = World()
     for _ in range(4):
         world.call("a")
@@ -121,9 +121,7 @@ def test_it_is_told_to_listeners_too() -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-3", "twelve", ""])
-def test_a_value_of_the_environment_that_makes_no_sense_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+def test_invalid_environment_value_is_an_error(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("OLAVA_MAX_STEPS", value)
     with pytest.raises(PolicyError, match="OLAVA_MAX_STEPS"):
         Guard.load("loop-controller")

@@ -169,7 +169,7 @@ def test_an_unknown_fault_teaches_as_the_agents_own_does(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["timeout", "403", "429", "unknown tool", "disk full"])
-def test_the_harness_teaches_nothing(world: World, text: str) -> None:
+def test_harness_failures_teach_nothing(world: World, text: str) -> None:
     for _ in range(10):
         assert world.run("edit_file", text).endswith("harness")
     assert world.ask("edit_file").allowed

@@ -23,7 +23,7 @@ FOLDERS = (
 
 
 @pytest.mark.parametrize("pack", PACKS)
-def test_the_figures_of_a_pack_are_true(pack: str) -> None:
+def test_readme_figures(pack: str) -> None:
     text = (ROOT / "policies" / "packs" / pack / "README.md").read_text()
     alarms = " ".join(text[text.index("False alarms:") :].split())
     figures = measured(pack, FOLDERS, TRACES / "labels.jsonl")
@@ -36,9 +36,7 @@ def test_the_figures_of_a_pack_are_true(pack: str) -> None:
         assert re.search(rf"none in {harm.succeeded} successful|refuses nothing", alarms)
     if caught := re.search(r"in (\d+) of (\d+) failed", alarms):
         assert (int(caught[1]), int(caught[2])) == (catch.refused, catch.failed)
-    if noted := re.search(
-        r"advises in (\d+) of (\d+) .*?\(95 %: (\d+) – (\d+) %\)", alarms
-    ):
+    if noted := re.search(r"advises in (\d+) of (\d+) .*?\(95 %: (\d+) – (\d+) %\)", alarms):
         counts = (sum(1 for run in figures.sessions if run.success and run.advised), harm.succeeded)
         assert (int(noted[1]), int(noted[2])) == counts
         assert (int(noted[3]), int(noted[4])) == tuple(

@@ -54,7 +54,7 @@ STEPS = st.lists(st.tuples(TOOLS, ARGS) | st.just("turn"), max_size=120)
 
 @settings(deadline=None)  # cores are shared
 @given(STEPS)
-def test_it_admits_what_the_ring_buffer_admits(steps: list[Any]) -> None:
+def test_admits_like_the_ring_buffer(steps: list[Any]) -> None:
     session = _session()
     rings: dict[str, Ring] = {}
     for number, step in enumerate(steps):
@@ -71,13 +71,13 @@ def test_it_admits_what_the_ring_buffer_admits(steps: list[Any]) -> None:
 
 @settings(deadline=None)  # cores are shared
 @given(st.lists(st.sampled_from("abcd"), min_size=60, max_size=120))
-def test_it_admits_what_the_ring_buffer_admits_of_few_calls(names: list[str]) -> None:
+def test_admits_like_the_ring_buffer_with_few_calls(names: list[str]) -> None:
     session, ring = _session(), Ring()
     for number, name in enumerate(names):
         assert _admitted(session, number, "read", {"path": name}) is ring.admits(name, {})
 
 
-def test_sixteen_threads_share_one_ring() -> None:
+def test_sixteen_threads_share_one_window() -> None:
     session = _session()
     start = threading.Barrier(16)
     admitted: list[bool] = []
@@ -95,7 +95,7 @@ def test_sixteen_threads_share_one_ring() -> None:
     assert sum(admitted) == 3
 
 
-def test_what_it_remembers_is_bounded_by_the_window() -> None:
+def test_memory_is_bounded_by_the_window() -> None:
     session = _session()
     for number in range(5000):
         session.record(session.check("read", {"path": str(number)}), result=str(number))

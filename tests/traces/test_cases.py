@@ -33,6 +33,6 @@ def told(case: Path) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_story_is_told_as_expected(case: Path) -> None:
+def test_case(case: Path) -> None:
     lines = (case / "expected.jsonl").read_text(encoding="utf-8").splitlines()
     assert list(told(case)) == [json.loads(line) for line in lines]

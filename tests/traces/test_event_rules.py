@@ -72,7 +72,7 @@ def check_session(events: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("path", STORIES + RECORDINGS, ids=lambda path: path.name)
-def test_each_file_keeps_the_rules(path: Path) -> None:
+def test_events_keep_the_rules(path: Path) -> None:
     trace = Reader().read(path)
     if trace.format != "policyguard":
         check(trace)
@@ -132,7 +132,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(path=st.sampled_from(FILES), seed=st.integers(0, 2**32))
-def test_no_damage_to_a_file_breaks_the_reader(tmp_path: Path, path: Path, seed: int) -> None:
+def test_damaged_files_never_raise(tmp_path: Path, path: Path, seed: int) -> None:
     data = path.read_bytes()
     damaged = tmp_path / path.name
     damaged.write_bytes(mutated(data, seed) if data else data)

@@ -66,13 +66,13 @@ def tally(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", PINNED)
-def test_each_recording_is_read_as_pinned(file: str) -> None:
+def test_recording_matches_its_pinned_counts(file: str) -> None:
     assert tally(ROOT / file) == PINNED[file]
 
 
 @pytest.mark.parametrize("file", [file for file in PINNED if file.endswith((".json", ".traj"))])
 @pytest.mark.parametrize("indent", [None, 1])
-def test_a_document_is_read_alike_on_one_line_and_on_many(
+def test_line_breaks_do_not_change_a_document(
     file: str, indent: int | None, tmp_path: Path
 ) -> None:
     document = json.loads((ROOT / file).read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ def test_a_document_is_read_alike_on_one_line_and_on_many(
     assert tally(copy) == PINNED[file]
 
 
-def test_every_other_file_is_named_once_as_skipped() -> None:
+def test_all_other_files_are_skipped_once() -> None:
     files = {str(path.relative_to(ROOT)): path for path in ROOT.rglob("*") if path.is_file()}
     assert PINNED.keys() <= files.keys()
     for name in files.keys() - PINNED.keys():
@@ -100,7 +100,7 @@ def labels() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("label", labels(), ids=lambda label: f"{label['set']}-{label['session']}")
-def test_calls_and_errors_are_those_of_the_labels_or_the_difference_is_explained(
+def test_calls_and_errors_match_the_labels(
     label: dict[str, Any],
 ) -> None:
     deviations = {d["field"]: d for d in DEVIATIONS if d["label_session"] == label["session"]}
@@ -280,7 +280,7 @@ COUNTERS = {
 
 
 @pytest.mark.parametrize("file", PINNED)
-def test_an_independent_count_finds_as_many_calls(file: str) -> None:
+def test_independent_count_of_calls(file: str) -> None:
     pinned = PINNED[file]
     read = [session.get("calls", 0) for session in pinned["sessions"].values()]
     assert COUNTERS[pinned["format"]](ROOT / file) == read

@@ -1,4 +1,4 @@
-"""`core` over recorded runs: it leaves alone what succeeded, and stops what is made to loop."""
+"""`core` on recorded runs: it leaves successful runs alone and stops loops."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _last(events: list[Event]) -> tuple[Admitted, Completed]:
     for event in events:
         if isinstance(event, Completed) and event.call == call.call:
             return call, event
-    # A run that was cut off before the result: an agent that goes on without one has seen nothing.
+    # The run was cut off before the result, so the agent has seen none.
     return call, Completed(call.session, call.at, call.call, None, "unknown")
 
 

@@ -1,4 +1,4 @@
-"""core's signatures over recorded runs: they know the errors, and leave the rest alone."""
+"""core's signatures on recorded runs: they match failures and few successes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def _results(*, failed: bool) -> Iterator[str]:
-    """Texts of results whose outcome the record itself gives, those without a text left out."""
+    """Yield the texts of results with an explicit outcome."""
     reader = Reader()
     for file in expand([TRACES]):
         for item in reader.read(file):
@@ -49,7 +49,7 @@ def test_signatures_match_failures() -> None:
 
 
 def test_signatures_match_few_successes() -> None:
-    """Those that do hold an error whose exit code a pipe has hidden (docs/signatures.md)."""
+    """The matches are errors whose exit code a pipe hid (docs/signatures.md)."""
     successes = list(_results(failed=False))
     assert len(successes) >= 1400
     assert _share(successes) <= 0.05

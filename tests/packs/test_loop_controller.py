@@ -1,4 +1,4 @@
-"""The pack `loop-controller` escalates where its original does, and never refuses (SYSTEMS, §4)."""
+"""The pack `loop-controller` escalates like its original and never refuses (SYSTEMS, §4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASONS = {
 
 
 class Controller:
-    """The original, one call a batch, of calls that take no time: why it escalates, if it does."""
+    """The original for one call per batch and calls that take no time."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -46,7 +46,7 @@ COMPILED = compile_policy("loop-controller")
 
 
 class World:
-    """One session with a clock, and the events of it."""
+    """A session with a clock and its events."""
 
     def __init__(self) -> None:
         self.now = 1_772_800_000 * 10**9
@@ -56,7 +56,7 @@ class World:
         self.session: Session = guard.session("s")
 
     def call(self, name: str, waited: int = 0) -> list[str]:
-        """Make a call; the entries that had something to say."""
+        """Make a call and return the entries that fired."""
         self.now += waited
         decision = self.session.check("fetch", {"page": name})
         assert decision.effect in (Effect.ALLOW, Effect.ADVISE)
@@ -67,7 +67,7 @@ class World:
 
 
 STEPS = st.lists(
-    # The original wants more than a minute, we a minute: not one nanosecond in between is tried.
+    # The original escalates after more than a minute, the pack after a minute.
     st.tuples(st.sampled_from("abcdefgh"), st.sampled_from([0, 7 * 10**9, 31 * 10**9])),
     max_size=20,
 )

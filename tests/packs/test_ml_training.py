@@ -1,4 +1,4 @@
-"""The pack `ml-training`: thirteen signatures, and boundaries that hold for a project."""
+"""The pack `ml-training`: thirteen signatures, and bans that hold for a project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIVERGED = "step 120: loss is nan"
 
 
 class World:
-    """A guard of its own, with a clock."""
+    """A guard with a clock."""
 
     def __init__(self, policy: str | tuple[str, ...] = "ml-training") -> None:
         self.now = 1_772_800_000 * 10**9
@@ -25,7 +25,7 @@ class World:
 
 
 def _train(session: Session, error: str | None, **args: Any) -> str:
-    """Check and report one training; its signature and blame, or `refused`."""
+    """Check and record one training; return its signature and blame, or `refused`."""
     decision = session.check("train", args)
     if not decision.allowed:
         return "refused"
@@ -94,7 +94,7 @@ def test_parameter_names(names: tuple[str, ...]) -> None:
 
 
 def test_calls_with_other_parameters_are_not_compared() -> None:
-    """A batch size that is left out has a default that nobody knows."""
+    """The default of a missing batch size is unknown."""
     session = World().session()
     _train(session, OOM, depth=8, width=512)
     assert _allowed(session, depth=8, width=512, batch_size=1)
@@ -135,7 +135,7 @@ def test_success_inside_the_ban_shrinks_it() -> None:
     world.now += 15 * DAY
     assert _train(session, None, depth=7) == ""
     [boundary] = world.guard._state.constraint_set
-    assert boundary.points == ({"depth": 8},), "the other has been refuted"
+    assert boundary.points == ({"depth": 8},), "the other was refuted"
     assert _train(session, OOM, depth=8) == "oom_gpu agent"
     assert not _allowed(session, depth=8)
     assert _allowed(session, depth=7)
@@ -159,7 +159,7 @@ def test_two_divergences_ban_larger_learning_rates() -> None:
     _train(session, DIVERGED, learning_rate=0.08, depth=6)
     assert not _allowed(session, learning_rate=0.1, depth=2)
     assert not _allowed(session, learning_rate=0.5, depth=2)
-    assert _allowed(session, learning_rate=0.08, depth=6), "one failure speaks against it"
+    assert _allowed(session, learning_rate=0.08, depth=6), "it failed only once"
     assert _allowed(session, learning_rate=0.01, depth=6)
 
 

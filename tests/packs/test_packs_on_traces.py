@@ -1,4 +1,4 @@
-"""What the packs' READMEs say of false alarms is what is measured on the recorded runs."""
+"""The false alarms in the packs' READMEs match the recorded runs."""
 
 from __future__ import annotations
 

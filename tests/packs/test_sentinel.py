@@ -1,4 +1,4 @@
-"""The pack `sentinel` does what its ring buffer does, call for call (SYSTEMS, §3)."""
+"""The pack `sentinel` admits the same calls as the original ring buffer (SYSTEMS, §3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OVERRIDES = {"search_web": (2, 5), "poll_job_status": (20, 50), "get_user_profil
 
 
 class Ring:
-    """The original: refuses what stands `threshold` times among the last `window` that ran."""
+    """The original: refuses a call that occurs `threshold` times among the last `window`."""
 
     def __init__(self, threshold: int = 3, window: int = 10) -> None:
         self.threshold = threshold
@@ -39,11 +39,11 @@ def _session() -> Session:
 
 
 def _admitted(session: Session, number: int, tool: str, args: dict[str, Any]) -> bool:
-    """Whether the ring refuses. Results differ, so that there is no cycle."""
+    """Return whether the pack admits the call; results differ, so there is no cycle."""
     decision = session.check(tool, args)
     if decision.allowed:
         session.record(decision, result=f"result {number}")
-    assert {one.reason for one in decision.violations} <= {"repeat"}
+    assert {violation.reason for violation in decision.violations} <= {"repeat"}
     return decision.allowed
 
 

@@ -1,4 +1,4 @@
-"""The tests beside each pack pass, and reach every entry that the pack itself has."""
+"""The tests of each pack pass and cover every entry of the pack."""
 
 from __future__ import annotations
 

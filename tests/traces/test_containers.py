@@ -1,4 +1,4 @@
-"""Packed files and archives: read as what is in them, and never more than they may hold."""
+"""Compressed files and archives are read like the files in them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.traces.archives import OWN, one_reason, tarred, zip_by_zstd, zipped, 
 HERE = Path(__file__).parent
 ROOT = Path(os.environ.get("POLICYGUARD_TRACES", HERE.parents[2] / "shared" / "traces"))
 PINNED = json.loads((HERE / "recordings.json").read_text(encoding="utf-8"))
-STORIES = sorted(path for path in (HERE / "cases").rglob("input/*") if path.is_file())
+CASES = sorted(path for path in (HERE / "cases").rglob("input/*") if path.is_file())
 SMALL = 200_000
 
 CHAT = json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
@@ -50,12 +50,12 @@ TOGETHER: dict[str, Callable[[dict[str, bytes]], bytes]] = {
 }
 
 
-def told(traces: Iterator[TraceFile]) -> list[tuple[str | None, list[Any]]]:
-    """The formats and items, without what names the place."""
-    return [(trace.format, [unplaced(item) for item in trace]) for trace in traces]
+def contents(traces: Iterator[TraceFile]) -> list[tuple[str | None, list[Any]]]:
+    """The formats and items, without paths."""
+    return [(trace.format, [without_path(item) for item in trace]) for trace in traces]
 
 
-def unplaced(item: Item) -> Any:
+def without_path(item: Item) -> Any:
     if isinstance(item, Skipped):
         return "skipped", item.line, item.reason.replace(item.file, "")
     return item
@@ -68,31 +68,31 @@ def recordings() -> list[Path]:
 
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name[:60])
 def test_compression_does_not_change_a_recording(path: Path, tmp_path: Path) -> None:
-    plain = told(Reader().iter_files(path))
+    plain = contents(Reader().iter_files(path))
     data = path.read_bytes()
-    # A sub-agent's parent is told by the folders that it lies in.
+    # The folders of a sub-agent's file name its parent.
     place = "/".join(path.parts[-3:])
     (tmp_path / place).parent.mkdir(parents=True)
     for ending, pack in ALONE.items():
         copy = tmp_path / (place + ending)
         copy.write_bytes(pack(data))
-        assert told(Reader().iter_files(copy)) == plain, ending
+        assert contents(Reader().iter_files(copy)) == plain, ending
     for ending, pack_together in TOGETHER.items():
         archive = tmp_path / ("runs" + ending)
         archive.write_bytes(pack_together({place: data, "z/none.txt": b"no"}))
-        read = told(Reader().iter_files(archive))
+        read = contents(Reader().iter_files(archive))
         assert read == [*plain, (None, [("skipped", None, "not JSON")])], ending
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: f"{path.parts[-3]}-{path.name}")
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parts[-3]}-{path.name}")
 def test_compression_does_not_change_a_case(path: Path, tmp_path: Path) -> None:
     data = path.read_bytes()
-    plain = told(iter([Reader().read(path)]))
+    plain = contents(iter([Reader().read(path)]))
     for pack in (gzip.compress, zstd):
         (tmp_path / path.name).write_bytes(pack(data))
-        assert told(iter([Reader().read(tmp_path / path.name)])) == plain
+        assert contents(iter([Reader().read(tmp_path / path.name)])) == plain
     (tmp_path / "runs.tar").write_bytes(tarred({path.name: data}))
-    assert told(Reader().iter_files(tmp_path / "runs.tar")) == plain
+    assert contents(Reader().iter_files(tmp_path / "runs.tar")) == plain
 
 
 def test_member_paths(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is small on the disk and large in memory: never read beyond what it may expand to."""
+"""Small files that expand to large contents are never read beyond their limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINES = (b" " * 1023 + b"\n") * 1024
 
 
 def bomb(packer: Any, size: int, begin: bytes, mib: bytes) -> bytes:
-    """The begin, and so many blanks; made without holding them."""
+    """Compress the beginning and `size` blanks, without holding them in memory."""
     parts = [packer.compress(begin)]
     parts += [packer.compress(mib) for _ in range(size // MIB)]
     return b"".join([*parts, packer.flush()])
@@ -46,8 +46,8 @@ def zstd_bomb(size: int) -> bytes:
 
 
 @pytest.fixture
-def little_memory() -> Iterator[None]:
-    """What is done with it must not need a tenth of what a bomb expands to."""
+def memory_limit() -> Iterator[None]:
+    """Fail if a test needs a tenth of the size that a bomb expands to."""
     tracemalloc.start()
     try:
         yield
@@ -59,7 +59,7 @@ def little_memory() -> Iterator[None]:
 TOO_LARGE = "expands to more than"
 
 
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("memory_limit")
 @pytest.mark.parametrize(
     "data",
     [gzip_bomb(64 * MIB), zstd_bomb(512 * MIB), gzip_bomb(64 * MIB, mib=LINES)],
@@ -72,7 +72,7 @@ def test_bomb_is_not_expanded(tmp_path: Path, data: bytes) -> None:
     assert one_reason(path).startswith(TOO_LARGE)
 
 
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("memory_limit")
 def test_nested_bomb_is_not_expanded(tmp_path: Path) -> None:
     path = tmp_path / "bomb.jsonl.gz"
     path.write_bytes(gzip.compress(zstd(gzip_bomb(64 * MIB))))
@@ -105,7 +105,7 @@ def test_members_share_one_limit(tmp_path: Path, method: str) -> None:
     )
 
 
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("memory_limit")
 def test_overlapping_zip_entries_count_each_time(tmp_path: Path) -> None:
     data = zip_by_zstd({"000.jsonl": LINES * 8 + OWN})
     at = struct.unpack("<I", data[-6:-2])[0]
@@ -159,19 +159,19 @@ def test_limit_bounds() -> None:
 
 
 def test_limit_is_exhausted_only_when_exceeded() -> None:
-    allowance = ExpansionLimit(0)
-    allowance.consume(MIN_LIMIT_BYTES)
-    assert not allowance.is_exhausted
+    limit = ExpansionLimit(0)
+    limit.consume(MIN_LIMIT_BYTES)
+    assert not limit.is_exhausted
     with pytest.raises(TooLargeError, match=f"expands to more than {MIN_LIMIT_BYTES} bytes"):
-        allowance.consume(1)
-    assert allowance.is_exhausted
+        limit.consume(1)
+    assert limit.is_exhausted
 
 
 def test_rereading_counts_once() -> None:
-    allowance = ExpansionLimit(0)
-    meter = StreamMeter(allowance)
+    limit = ExpansionLimit(0)
+    meter = StreamMeter(limit)
     for position in (MIN_LIMIT_BYTES // 2, MIN_LIMIT_BYTES, 1, MIN_LIMIT_BYTES):
         meter.advance_to(position)
-    assert not allowance.is_exhausted
+    assert not limit.is_exhausted
     with pytest.raises(TooLargeError):
         meter.advance_to(MIN_LIMIT_BYTES + 1)

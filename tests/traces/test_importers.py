@@ -1,4 +1,4 @@
-"""The list of importers is complete, and each format is written down."""
+"""The list of importers is complete, and each format is documented."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policyguard.traces.item import UnreadableError
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "trace-formats.md"
-STORIES = sorted(path for path in (HERE / "cases").rglob("input/**/*") if path.is_file())
+CASES = sorted(path for path in (HERE / "cases").rglob("input/**/*") if path.is_file())
 
 
 def test_all_formats_are_listed() -> None:
@@ -38,7 +38,7 @@ def test_formats_are_documented() -> None:
         assert any(f"`{importer.FORMAT}`" in heading for heading in headings), importer.FORMAT
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_only_the_last_importer_overlaps_with_others(path: Path) -> None:
     try:
         sample = Source(PlainFile(path)).sample

@@ -1,4 +1,4 @@
-"""Single fields as recordings have them: commands, times, amounts, arguments, contents."""
+"""Parsing of single fields: commands, times, amounts, arguments, contents."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from policyguard.traces.parsing.timestamps import from_iso, from_milliseconds, f
 PIECES = ("```", "bash", "```bash", "\n", "\n```", " ", "\t", "ls", "rc", "\r\n", "\x85")
 
 
-def as_the_agent_finds_it(text: str) -> str | None:
-    """The expression of mini-swe-agent 1 itself."""
+def find_like_the_agent(text: str) -> str | None:
+    """Apply the regex of mini-swe-agent 1."""
     found = re.findall(r"```bash\s*\n(.*?)\n```", text, re.DOTALL)
     return found[0].strip() if len(found) == 1 else None
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 def test_command_matches_the_agents_regex(text: str) -> None:
-    assert find_command(text, "bash") == as_the_agent_finds_it(text)
+    assert find_command(text, "bash") == find_like_the_agent(text)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ PICTURES: tuple[Callable[[str], dict[str, object]], ...] = (
     lambda data: {"image": {"format": "png", "source": {"bytes": data}}},
     lambda data: {"inlineData": {"mimeType": "image/png", "data": data}},
 )
-"""A block that is no text, as each API has it."""
+"""Blocks without text, one per API."""
 
 DATA = st.text("0123456789ABCDEF+/=", min_size=20)
 

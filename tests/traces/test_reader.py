@@ -1,4 +1,4 @@
-"""Files that are no files, go away, or hold what a decoder chokes on."""
+"""Files that cannot be read, disappear, or exceed the decoder's limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policyguard.traces import Item, Reader, Skipped
 
 
 def skipped(path: Path) -> str:
-    """The one reason for which a file is passed over."""
+    """Return the only reason why a file is skipped."""
     items = list(Reader().read(path))
     assert len(items) == 1
     assert isinstance(items[0], Skipped)

@@ -1,4 +1,4 @@
-"""Which observations of SWE-agent are failures, and which only look like one."""
+"""SWE-agent observations that are failures, and ones that only look like it."""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ from policyguard.model.event import (
     TurnStarted,
 )
 from policyguard.traces.item import Item, Skipped
+from policyguard.traces.parsing.json_shape import as_id, as_string
+from policyguard.traces.parsing.message_content import as_arguments
 
 
 class ImportedCall(msgspec.Struct, frozen=True):
@@ -37,6 +39,13 @@ class ImportedCall(msgspec.Struct, frozen=True):
     args: dict[str, Any] | None
     at: int | None = None
     server: str = ""
+
+    @classmethod
+    def parse(
+        cls, id_: object, tool: object, args: object, at: int | None = None, server: object = ""
+    ) -> ImportedCall:
+        """Return a call with the values of untrusted fields."""
+        return cls(as_id(id_), as_string(tool), as_arguments(args), at, as_string(server))
 
 
 class ImportedResult(msgspec.Struct, frozen=True):
@@ -82,9 +91,7 @@ class SessionBuilder:
         if not self._has_prompt:
             self._has_prompt, self._prompted_at = True, at
 
-    def add_reply(
-        self, tokens: int = 0, cost: float = 0.0, at: int | None = None
-    ) -> Iterator[Event]:
+    def add_reply(self, tokens: int = 0, cost: float = 0, at: int | None = None) -> Iterator[Event]:
         """Yield the turn that a reply of the model begins, and its usage."""
         if self._has_prompt:
             self._has_prompt = False

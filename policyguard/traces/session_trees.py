@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from policyguard.traces.containers.content import Content
-from policyguard.traces.containers.expansion_limit import MAX_BUFFERED_BYTES
+from policyguard.traces.containers.expansion_limit import BUFFER_BYTES
 from policyguard.traces.containers.unpack import UnreadableContent, unpack
 from policyguard.traces.containers.zip import ZipArchive
 from policyguard.traces.formats import claude_code, native
@@ -110,7 +110,7 @@ def _read_first_line(content: Content) -> native.EventHead | None:
         with content.open_preview() as file:
             line = file.readline(_FIRST_LINE_BYTES)
             if line.startswith(_EVENT_PREFIX) and not line.endswith(b"\n"):
-                line += file.readline(MAX_BUFFERED_BYTES)
+                line += file.readline(BUFFER_BYTES)
             return native.parse_head(line)
     except (OSError, UnreadableError):
         return None

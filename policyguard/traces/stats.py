@@ -80,7 +80,6 @@ class _StatsCounter:
         self._tools: Counter[str] = Counter()
 
     def add_file(self, trace: TraceFile, skips: list[SkippedFigures]) -> None:
-        """Count one file."""
         figures, lengths = self._figures, Counter[str]()
         for item in trace:
             if isinstance(item, Skipped):
@@ -100,7 +99,6 @@ class _StatsCounter:
         self._lengths += lengths.values()
 
     def merge(self, other: _StatsCounter) -> None:
-        """Add the counts of another counter."""
         mine, theirs = self._figures, other._figures
         mine.sessions += theirs.sessions
         mine.calls += theirs.calls

@@ -19,7 +19,7 @@ from tests.simulate.recording import START, lines, read, write
 
 CASES = Path(__file__).parents[1] / "traces" / "cases"
 DEMO = Path(__file__).parents[2] / "docs" / "demo" / "trace.jsonl"
-CODEX = CASES / "codex_parallel_calls_and_every_kind_of_end" / "input" / "rollout.jsonl"
+CODEX = CASES / "codex_parallel_calls_and_all_kinds_of_end" / "input" / "rollout.jsonl"
 CHAT = CASES / "chat_calls_without_ids" / "input" / "chat.json"
 
 
@@ -99,7 +99,7 @@ def test_only_the_tools_called_most_are_named(tmp_path: Path) -> None:
 
 def test_what_is_skipped_is_named_and_counted(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    rollout = CASES / "codex_lines_that_are_none_and_a_result_of_no_call" / "input"
+    rollout = CASES / "codex_unknown_lines_and_unmatched_result" / "input"
     report = counted(tmp_path, rollout)
     assert report["skips"][0] == {
         "file": str(tmp_path / "notes.txt"),

@@ -1,4 +1,4 @@
-"""Packs go together: which entry of which pack holds, and that all of them are alive at once."""
+"""Combinations of packs: which entry applies, and that all packs apply together."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ def _session(folder: Path, *packs: str) -> Session:
     return guard.session("s")
 
 
-def _refusals(session: Session, tool: str, result: str, most: int = 30) -> tuple[int, list[str]]:
-    """How often one call with one result gets through, and what refuses it then."""
-    for count in range(most):
+def _refusals(
+    session: Session, tool: str, result: str, max_calls: int = 30
+) -> tuple[int, list[str]]:
+    """Return how often a call with one result is admitted, and which entries refuse it then."""
+    for count in range(max_calls):
         decision = session.check(tool, {"q": "x"})
         if not decision.allowed:
             return count, [violation.id for violation in decision.violations]
         session.record(decision, result=result)
-    return most, []
+    return max_calls, []
 
 
 @pytest.mark.parametrize("packs", list(permutations(PACKS, 2)), ids=" ".join)
-def test_any_two_packs_go_together(tmp_path: Path, packs: tuple[str, str]) -> None:
+def test_any_two_packs_compile_together(tmp_path: Path, packs: tuple[str, str]) -> None:
     assert compile_policy(_policy(tmp_path, *packs)).diagnostics == ()
 
 
-def test_each_limit_is_that_of_the_last_pack_that_has_it(tmp_path: Path) -> None:
+def test_the_last_pack_defines_each_limit(tmp_path: Path) -> None:
     layered = compile_policy(_policy(tmp_path, "core", "sentinel", "reasoning-loop")).merged
 
     def holds(*path: str) -> str:
@@ -62,14 +64,14 @@ def test_each_limit_is_that_of_the_last_pack_that_has_it(tmp_path: Path) -> None
     assert holds("learn") == "core"
 
 
-def test_all_of_them_are_alive_at_once(tmp_path: Path) -> None:
+def test_limits_of_several_packs_apply_together(tmp_path: Path) -> None:
     session = _session(tmp_path, "core", "sentinel", "reasoning-loop")
     assert _refusals(session, "find", "SUCCESS: x") == (2, ["limits/default/repeat"])
     assert _refusals(session, "search_web", "SUCCESS: x") == (2, ["limits/tools:search_web/repeat"])
     assert _refusals(session, "get_user_profile", "SUCCESS: x")[0] == 5
     session.check("confirm_reservation", {"room": "1"})
     refused = session.check("confirm_reservation", {"room": "2"})
-    assert [one.id for one in refused.violations] == ["budgets/confirm_reservation"]
+    assert [violation.id for violation in refused.violations] == ["budgets/confirm_reservation"]
     for number in range(2):
         decision = session.check("read_file", {"path": "a"})
         assert decision.allowed, number
@@ -82,15 +84,15 @@ def test_all_of_them_are_alive_at_once(tmp_path: Path) -> None:
     assert session.check("quote", {"q": "x"}).violations[0].id == "limits/default/outage"
 
 
-def test_the_order_says_whether_repetitions_are_refused_or_noted(tmp_path: Path) -> None:
+def test_pack_order_decides_between_refusal_and_advice(tmp_path: Path) -> None:
     noted = _session(tmp_path, "core", "loop-controller")
-    assert _refusals(noted, "read_file", "x", most=11) == (11, [])
+    assert _refusals(noted, "read_file", "x", max_calls=11) == (11, [])
     refused = _session(tmp_path, "loop-controller", "core")
-    assert _refusals(refused, "read_file", "x", most=11) == (4, ["limits/default/repeat"])
+    assert _refusals(refused, "read_file", "x", max_calls=11) == (4, ["limits/default/repeat"])
 
 
-def test_no_two_packs_share_the_name_of_a_param_or_budget() -> None:
-    """A later one would take the earlier one's place, and change it without a word."""
+def test_param_and_budget_names_are_unique() -> None:
+    """A repeated name would silently replace an earlier pack's entry."""
     for section in ("params", "budgets"):
         names: Counter[str] = Counter()
         for pack in PACKS:

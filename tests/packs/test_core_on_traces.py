@@ -1,4 +1,4 @@
-"""`core` over recorded runs: it leaves alone what succeeded, and stops what is made to loop."""
+"""`core` on recorded runs: it leaves successful runs alone and stops loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAST = 60 * 10**9
 
 
 @pytest.mark.parametrize("mode", ["enforce", "observe"])
-def test_core_refuses_no_call_of_a_run_that_succeeded(mode: str) -> None:
+def test_core_refuses_nothing_in_successful_runs(mode: str) -> None:
     compiled = compile_policy("core")
     replay = Replay(
         compiled, observe=mode == "observe", labels=Labels.read(TRACES / "labels.jsonl")
@@ -56,7 +56,7 @@ def _runs() -> dict[tuple[str, str], list[Event]]:
     }
 
 
-def test_core_refuses_a_run_whose_last_call_is_made_to_repeat() -> None:
+def test_core_refuses_a_repeated_last_call() -> None:
     compiled = compile_policy("core")
     runs = _runs()
     missed = []
@@ -73,7 +73,7 @@ def _last(events: list[Event]) -> tuple[Admitted, Completed]:
     for event in events:
         if isinstance(event, Completed) and event.call == call.call:
             return call, event
-    # A run that was cut off before the result: an agent that goes on without one has seen nothing.
+    # The run was cut off before the result, so the agent has seen none.
     return call, Completed(call.session, call.at, call.call, None, "unknown")
 
 

@@ -1,4 +1,4 @@
-"""core's signatures over recorded runs: they know the errors, and leave the rest alone."""
+"""core's signatures on recorded runs: they match failures and few successes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def _results(*, failed: bool) -> Iterator[str]:
-    """Texts of results whose outcome the record itself gives, those without a text left out."""
+    """Yield the texts of results with an explicit outcome."""
     reader = Reader()
     for file in expand([TRACES]):
         for item in reader.read(file):
@@ -42,14 +42,14 @@ def _share(texts: list[str]) -> float:
     return sum(signatures.match(text, failed=True) is not None for text in texts) / len(texts)
 
 
-def test_failures_are_known() -> None:
+def test_signatures_match_failures() -> None:
     failures = list(_results(failed=True))
     assert len(failures) >= 70
     assert _share(failures) >= 0.95
 
 
-def test_successes_do_not_look_like_failures() -> None:
-    """Those that do hold an error whose exit code a pipe has hidden (docs/signatures.md)."""
+def test_signatures_match_few_successes() -> None:
+    """The matches are errors whose exit code a pipe hid (docs/signatures.md)."""
     successes = list(_results(failed=False))
     assert len(successes) >= 1400
     assert _share(successes) <= 0.05

@@ -61,9 +61,7 @@ def test_seed_42(
 @pytest.mark.parametrize(
     ("calls", "none", "narrowing"), [(50, 10, 1), (100, 34, 2), (150, 58, 2), (200, 82, 2)]
 )
-def test_the_longer_the_horizon(
-    runs: list[dict[str, Any]], calls: int, none: int, narrowing: int
-) -> None:
+def test_longer_horizons(runs: list[dict[str, Any]], calls: int, none: int, narrowing: int) -> None:
     assert _of(runs, "none", 42, 20, calls)["repeats"] == none
     assert _of(runs, "narrowing", 42, 20, calls)["repeats"] == narrowing
 
@@ -100,7 +98,7 @@ def test_means_over_200_seeds(runs: list[dict[str, Any]]) -> None:
     assert _mean(runs, "strict", "repeats") <= 9
 
 
-def test_core_and_strict_refuse_nothing_that_would_have_succeeded(
+def test_core_and_strict_have_no_false_blocks(
     runs: list[dict[str, Any]],
 ) -> None:
     ours = [run for run in runs if run["guard"] in ("core", "strict")]
@@ -108,5 +106,5 @@ def test_core_and_strict_refuse_nothing_that_would_have_succeeded(
     assert [run for run in ours if run["false_blocks"]] == []
 
 
-def test_only_what_was_learned_refuses(runs: list[dict[str, Any]]) -> None:
+def test_only_constraints_refuse(runs: list[dict[str, Any]]) -> None:
     assert {run["blocked_by_limits"] for run in runs} == {0}

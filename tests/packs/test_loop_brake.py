@@ -1,4 +1,4 @@
-"""The pack `loop-brake` trips where its supervisor does (SYSTEMS, §2)."""
+"""The pack `loop-brake` trips like the original supervisor (SYSTEMS, §2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INFRA = "ai.nimblebrain/infra-error"
 
 
 class Step(NamedTuple):
-    """One call of the tool, and what came of it."""
+    """A call of the tool and its result."""
 
     query: str
     content: str
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
 
 class Supervisor:
-    """The original, for one tool, until it trips: what it is today, not what it was at first."""
+    """The original in its current version, for one tool, until it trips."""
 
     def __init__(self) -> None:
         self.last: object = None

@@ -1,4 +1,4 @@
-"""The pack `loop-controller` escalates where its original does, and never refuses (SYSTEMS, §4)."""
+"""The pack `loop-controller` escalates like its original and never refuses (SYSTEMS, §4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASONS = {
 
 
 class Controller:
-    """The original, one call a batch, of calls that take no time: why it escalates, if it does."""
+    """The original for one call per batch and calls that take no time."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -46,7 +46,7 @@ COMPILED = compile_policy("loop-controller")
 
 
 class World:
-    """One session with a clock, and the events of it."""
+    """A session with a clock and its events."""
 
     def __init__(self) -> None:
         self.now = 1_772_800_000 * 10**9
@@ -56,7 +56,7 @@ class World:
         self.session: Session = guard.session("s")
 
     def call(self, name: str, waited: int = 0) -> list[str]:
-        """Make a call; the entries that had something to say."""
+        """Make a call and return the entries that fired."""
         self.now += waited
         decision = self.session.check("fetch", {"page": name})
         assert decision.effect in (Effect.ALLOW, Effect.ADVISE)
@@ -67,7 +67,7 @@ class World:
 
 
 STEPS = st.lists(
-    # The original wants more than a minute, we a minute: not one nanosecond in between is tried.
+    # The original escalates after more than a minute, the pack after a minute.
     st.tuples(st.sampled_from("abcdefgh"), st.sampled_from([0, 7 * 10**9, 31 * 10**9])),
     max_size=20,
 )
@@ -75,7 +75,7 @@ STEPS = st.lists(
 
 @settings(deadline=None)  # cores are shared
 @given(st.lists(STEPS, max_size=3))
-def test_it_begins_to_escalate_where_the_controller_does(
+def test_escalates_like_the_controller(
     turns: list[list[tuple[str, int]]],
 ) -> None:
     world = World()
@@ -92,7 +92,7 @@ def test_it_begins_to_escalate_where_the_controller_does(
                 assert said, "the note is on every later result"
 
 
-def test_each_escalation_is_an_event_with_reason_and_step(tmp_path: Path) -> None:
+def test_escalations_are_events(tmp_path: Path) -> None:
     guard = Guard.load("loop-controller", store=tmp_path / "store.db")
     session = guard.session("s")
     for number in range(12):
@@ -109,7 +109,7 @@ def test_each_escalation_is_an_event_with_reason_and_step(tmp_path: Path) -> Non
     assert escalated == [(12, "fetch", ["budgets/turn-steps"])]
 
 
-def test_it_is_told_to_listeners_too() -> None:
+def test_listeners_receive_escalations() -> None:
     world = World()
     for _ in range(4):
         world.call("a")
@@ -121,9 +121,7 @@ def test_it_is_told_to_listeners_too() -> None:
 
 
 @pytest.mark.parametrize("value", ["0", "-3", "twelve", ""])
-def test_a_value_of_the_environment_that_makes_no_sense_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
+def test_invalid_environment_value_is_an_error(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("OLAVA_MAX_STEPS", value)
     with pytest.raises(PolicyError, match="OLAVA_MAX_STEPS"):
         Guard.load("loop-controller")

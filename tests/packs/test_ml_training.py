@@ -1,4 +1,4 @@
-"""The pack `ml-training`: thirteen signatures, and boundaries that hold for a project."""
+"""The pack `ml-training`: thirteen signatures, and bans that hold for a project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIVERGED = "step 120: loss is nan"
 
 
 class World:
-    """A guard of its own, with a clock."""
+    """A guard with a clock."""
 
     def __init__(self, policy: str | tuple[str, ...] = "ml-training") -> None:
         self.now = 1_772_800_000 * 10**9
@@ -25,7 +25,7 @@ class World:
 
 
 def _train(session: Session, error: str | None, **args: Any) -> str:
-    """Check and report one training; its signature and blame, or `refused`."""
+    """Check and record one training; return its signature and blame, or `refused`."""
     decision = session.check("train", args)
     if not decision.allowed:
         return "refused"
@@ -65,7 +65,7 @@ def test_signatures(text: str, signature: str) -> None:
     assert _train(World().session(), text, depth=8) == signature
 
 
-def test_what_ran_out_of_memory_is_a_boundary_in_all_parameters_jointly() -> None:
+def test_out_of_memory_bans_larger_values_of_all_parameters() -> None:
     session = World().session()
     _train(session, OOM, depth=8, width=512, batch_size=32, lr=0.02)
     assert not _allowed(session, depth=8, width=512, batch_size=32, lr=0.01)
@@ -84,7 +84,7 @@ def test_what_ran_out_of_memory_is_a_boundary_in_all_parameters_jointly() -> Non
         ("depth", "embed_dim"),
     ],
 )
-def test_whatever_the_parameters_are_called(names: tuple[str, ...]) -> None:
+def test_parameter_names(names: tuple[str, ...]) -> None:
     session = World().session()
     failed = dict.fromkeys(names, 32)
     _train(session, OOM, **failed)
@@ -93,8 +93,8 @@ def test_whatever_the_parameters_are_called(names: tuple[str, ...]) -> None:
         assert _allowed(session, **{**dict.fromkeys(names, 33), name: 31}), name
 
 
-def test_calls_that_give_other_parameters_are_not_compared() -> None:
-    """A batch size that is left out has a default that nobody knows."""
+def test_calls_with_other_parameters_are_not_compared() -> None:
+    """The default of a missing batch size is unknown."""
     session = World().session()
     _train(session, OOM, depth=8, width=512)
     assert _allowed(session, depth=8, width=512, batch_size=1)
@@ -102,7 +102,7 @@ def test_calls_that_give_other_parameters_are_not_compared() -> None:
     assert not _allowed(session, depth=9, width=512)
 
 
-def test_another_training_mends_no_boundary_and_no_session_forgets_it() -> None:
+def test_successes_and_sessions_keep_the_ban() -> None:
     world = World()
     first = world.session("first", agent="one")
     _train(first, OOM, depth=8)
@@ -114,20 +114,20 @@ def test_another_training_mends_no_boundary_and_no_session_forgets_it() -> None:
     assert world.guard.session("x", project="another").preview("train", {"depth": 9}).allowed
 
 
-def test_a_boundary_of_one_gpu_does_not_bind_another() -> None:
+def test_ban_holds_for_one_gpu() -> None:
     world = World()
     _train(world.session("l4", tags={"gpu": "L4"}), OOM, depth=8)
     assert _allowed(world.session("h100", tags={"gpu": "H100"}), depth=8)
     assert not _allowed(world.session("l4 again", tags={"gpu": "L4"}), depth=8)
 
 
-def test_another_tool_is_not_bound() -> None:
+def test_other_tools_are_not_banned() -> None:
     session = World().session()
     _train(session, OOM, depth=8)
     assert session.preview("estimate_cost", {"depth": 8}).allowed
 
 
-def test_a_success_beyond_the_boundary_moves_it() -> None:
+def test_success_inside_the_ban_shrinks_it() -> None:
     world = World()
     session = world.session()
     _train(session, OOM, depth=8)
@@ -135,13 +135,13 @@ def test_a_success_beyond_the_boundary_moves_it() -> None:
     world.now += 15 * DAY
     assert _train(session, None, depth=7) == ""
     [boundary] = world.guard._state.constraint_set
-    assert boundary.points == ({"depth": 8},), "the other has been refuted"
+    assert boundary.points == ({"depth": 8},), "the other was refuted"
     assert _train(session, OOM, depth=8) == "oom_gpu agent"
     assert not _allowed(session, depth=8)
     assert _allowed(session, depth=7)
 
 
-def test_a_ban_is_on_trial_when_it_is_old() -> None:
+def test_old_ban_admits_a_probe() -> None:
     world = World()
     session = world.session()
     _train(session, OOM, depth=8)
@@ -152,18 +152,18 @@ def test_a_ban_is_on_trial_when_it_is_old() -> None:
     assert not _allowed(session, depth=8)
 
 
-def test_divergence_bans_larger_learning_rates_after_two() -> None:
+def test_two_divergences_ban_larger_learning_rates() -> None:
     session = World().session()
     _train(session, DIVERGED, learning_rate=0.1, depth=4)
     assert _allowed(session, learning_rate=0.1, depth=6)
     _train(session, DIVERGED, learning_rate=0.08, depth=6)
     assert not _allowed(session, learning_rate=0.1, depth=2)
     assert not _allowed(session, learning_rate=0.5, depth=2)
-    assert _allowed(session, learning_rate=0.08, depth=6), "one failure speaks against it"
+    assert _allowed(session, learning_rate=0.08, depth=6), "it failed only once"
     assert _allowed(session, learning_rate=0.01, depth=6)
 
 
-def test_errors_of_code_bind_their_session_only() -> None:
+def test_code_errors_ban_in_their_session_only() -> None:
     world = World()
     first = world.session("first")
     _train(first, "KeyError: 'x'", depth=4)
@@ -173,7 +173,7 @@ def test_errors_of_code_bind_their_session_only() -> None:
 
 
 @pytest.mark.parametrize("text", ["Killed", "NCCL error", "CUBLAS_STATUS_ALLOC_FAILED"])
-def test_the_harness_teaches_nothing(text: str) -> None:
+def test_harness_failures_teach_nothing(text: str) -> None:
     world = World()
     session = world.session()
     for _ in range(10):
@@ -182,14 +182,14 @@ def test_the_harness_teaches_nothing(text: str) -> None:
     assert not list(world.guard._state.constraint_set)
 
 
-def test_on_top_of_core() -> None:
+def test_with_core() -> None:
     session = World(("core", "ml-training")).session()
     assert _train(session, OOM, depth=8) == "oom_gpu agent"
     assert not _allowed(session, depth=9)
     assert _train(session, "command not found", depth=2) == "command_not_found agent"
 
 
-def test_a_proposal_is_classed_by_how_it_differs_from_the_one_before() -> None:
+def test_classes_compare_with_the_previous_proposal() -> None:
     events: list[Any] = []
     session = Guard.load("packs/ml-training", listener=events.append).session("s")
     proposal: dict[str, Any] = {

@@ -18,7 +18,7 @@ class Clock:
 
 
 class World:
-    """One session under the pack, and a clock."""
+    """A session with the pack and a clock."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -29,7 +29,7 @@ class World:
         return self.session.preview(tool, {"name": name})
 
     def run(self, tool: str, error: str | None, name: str = "x") -> str:
-        """Check and report one call; its signature and blame, or `refused`."""
+        """Check and record one call; return its signature and blame, or `refused`."""
         decision = self.session.check(tool, {"name": name})
         if not decision.allowed:
             return "refused"
@@ -162,14 +162,14 @@ def test_a_success_resets_nothing(world: World) -> None:
     assert not world.ask("edit_file").allowed
 
 
-def test_an_unknown_fault_teaches_as_the_agents_own_does(world: World) -> None:
+def test_unknown_failures_teach_like_the_agents_own(world: World) -> None:
     assert world.run("fetch_url", "503") == "api_error unknown"
     assert world.run("fetch_url", "503") == "api_error unknown"
     assert not world.ask("fetch_url").allowed
 
 
 @pytest.mark.parametrize("text", ["timeout", "403", "429", "unknown tool", "disk full"])
-def test_the_harness_teaches_nothing(world: World, text: str) -> None:
+def test_harness_failures_teach_nothing(world: World, text: str) -> None:
     for _ in range(10):
         assert world.run("edit_file", text).endswith("harness")
     assert world.ask("edit_file").allowed

@@ -1,4 +1,4 @@
-"""What the packs' READMEs say of false alarms is what is measured on the recorded runs."""
+"""The false alarms in the packs' READMEs match the recorded runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOLDERS = (
 
 
 @pytest.mark.parametrize("pack", PACKS)
-def test_the_figures_of_a_pack_are_true(pack: str) -> None:
+def test_readme_figures(pack: str) -> None:
     text = (ROOT / "policies" / "packs" / pack / "README.md").read_text()
     alarms = " ".join(text[text.index("False alarms:") :].split())
     figures = measured(pack, FOLDERS, TRACES / "labels.jsonl")

@@ -1,4 +1,4 @@
-"""The pack `reasoning-loop` filters what its filter does, and holds its budgets (SYSTEMS, §5)."""
+"""The pack `reasoning-loop` filters like its original and keeps its budgets (SYSTEMS, §5)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_it_admits_what_the_filter_admits(calls: list[dict[str, Any]]) -> None:
 
 @settings(deadline=None)  # cores are shared
 @given(st.lists(st.floats(100, 200), min_size=1, max_size=30))
-def test_prices_that_count_as_the_same_are_within_5_percent_of_the_first(
+def test_equal_prices_are_within_5_percent_of_the_first(
     prices: list[float],
 ) -> None:
     session = _session()
@@ -145,7 +145,7 @@ def test_a_call_that_takes_too_long_is_a_timeout(monkeypatch: pytest.MonkeyPatch
     assert (done.ok, done.timeout_by) == (False, "limits/default/timeout")
 
 
-def test_what_is_final_or_not_is_told_in_the_envelope() -> None:
+def test_envelope_tells_whether_a_result_is_final() -> None:
     session = _session()
     recorded = session.record(session.check("a"), result="FAILED: no room")
     assert recorded.structured["state"] == "failure"

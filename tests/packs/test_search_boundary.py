@@ -1,4 +1,4 @@
-"""The search against a memory boundary: what regions do better than bans of calls and classes."""
+"""A search near a memory limit: regions against bans of calls and classes."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_each_experiment_is_five_runs_of_25_trials(runs: list[dict[str, Any]]) -
             assert all(one["ok"] + one["oom"] + one["blocked"] == 25 for one in mine)
 
 
-def test_without_a_guard_each_run_finds_the_boundary_anew(runs: list[dict[str, Any]]) -> None:
-    """What the paper reports: two failures at the least where a run begins."""
+def test_without_a_guard_each_run_rediscovers_the_limit(runs: list[dict[str, Any]]) -> None:
+    """As in the paper: at least two failures at the start of a run."""
     alone = [run for run in runs if run["guard"] == "none"]
     assert all(run["oom"] >= 1 for run in alone)
     assert sum(run["oom"] >= 2 for run in alone) >= 0.9 * len(alone)
@@ -73,7 +73,7 @@ def test_with_regions_no_good_configuration_is_lost(runs: list[dict[str, Any]]) 
     assert all(count > 0 for count in lost["classes"].values())
 
 
-def test_with_regions_fewer_trials_are_wasted_in_every_experiment(
+def test_regions_waste_fewer_trials(
     runs: list[dict[str, Any]],
 ) -> None:
     wasted = _by_experiment(runs, "wasted")

@@ -1,4 +1,4 @@
-"""The pack `sentinel` does what its ring buffer does, call for call (SYSTEMS, §3)."""
+"""The pack `sentinel` admits the same calls as the original ring buffer (SYSTEMS, §3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OVERRIDES = {"search_web": (2, 5), "poll_job_status": (20, 50), "get_user_profil
 
 
 class Ring:
-    """The original: refuses what stands `threshold` times among the last `window` that ran."""
+    """The original: refuses a call that occurs `threshold` times among the last `window`."""
 
     def __init__(self, threshold: int = 3, window: int = 10) -> None:
         self.threshold = threshold
@@ -39,11 +39,11 @@ def _session() -> Session:
 
 
 def _admitted(session: Session, number: int, tool: str, args: dict[str, Any]) -> bool:
-    """Whether the ring refuses. Results differ, so that there is no cycle."""
+    """Return whether the pack admits the call; results differ, so there is no cycle."""
     decision = session.check(tool, args)
     if decision.allowed:
         session.record(decision, result=f"result {number}")
-    assert {one.reason for one in decision.violations} <= {"repeat"}
+    assert {violation.reason for violation in decision.violations} <= {"repeat"}
     return decision.allowed
 
 
@@ -54,7 +54,7 @@ STEPS = st.lists(st.tuples(TOOLS, ARGS) | st.just("turn"), max_size=120)
 
 @settings(deadline=None)  # cores are shared
 @given(STEPS)
-def test_it_admits_what_the_ring_buffer_admits(steps: list[Any]) -> None:
+def test_admits_like_the_ring_buffer(steps: list[Any]) -> None:
     session = _session()
     rings: dict[str, Ring] = {}
     for number, step in enumerate(steps):
@@ -71,13 +71,13 @@ def test_it_admits_what_the_ring_buffer_admits(steps: list[Any]) -> None:
 
 @settings(deadline=None)  # cores are shared
 @given(st.lists(st.sampled_from("abcd"), min_size=60, max_size=120))
-def test_it_admits_what_the_ring_buffer_admits_of_few_calls(names: list[str]) -> None:
+def test_admits_like_the_ring_buffer_with_few_calls(names: list[str]) -> None:
     session, ring = _session(), Ring()
     for number, name in enumerate(names):
         assert _admitted(session, number, "read", {"path": name}) is ring.admits(name, {})
 
 
-def test_sixteen_threads_share_one_ring() -> None:
+def test_sixteen_threads_share_one_window() -> None:
     session = _session()
     start = threading.Barrier(16)
     admitted: list[bool] = []
@@ -95,7 +95,7 @@ def test_sixteen_threads_share_one_ring() -> None:
     assert sum(admitted) == 3
 
 
-def test_what_it_remembers_is_bounded_by_the_window() -> None:
+def test_memory_is_bounded_by_the_window() -> None:
     session = _session()
     for number in range(5000):
         session.record(session.check("read", {"path": str(number)}), result=str(number))

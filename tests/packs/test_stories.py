@@ -1,4 +1,4 @@
-"""The tests beside each pack pass, and reach every entry that the pack itself has."""
+"""The tests of each pack pass and cover every entry of the pack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_each_pack_has_tests() -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.parent.name))
-def test_the_tests_of_a_pack_pass_and_reach_all_of_it(file: Path) -> None:
+def test_pack_tests_pass_and_cover_the_pack(file: Path) -> None:
     report = run_files([file], coverage=True)
     assert report.failed == 0
     assert report.coverage is not None

@@ -1,4 +1,4 @@
-"""Files packed in every way, and what is told of one that is not read."""
+"""Builders for compressed files and archives, and the reason why one is skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import zstandard
 from policyguard.traces import Reader, Skipped
 
 OWN = b'{"event":"started","session":"s"}\n{"event":"closed","session":"s"}\n'
-"""A session in our own format."""
+"""A session in policyguard's own format."""
 
 zstd = zstandard.ZstdCompressor(level=1).compress
 
@@ -27,11 +27,11 @@ def zipped(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes
 
 
 def zip_by_zstd(files: dict[str, bytes]) -> bytes:
-    """Python's own writer knows no zstd: stored members are made to hold it."""
+    """Put zstd data into stored members: Python's own writer has no zstd."""
     stored = bytearray(zipped({name: zstd(data) for name, data in files.items()}, 0))
     with zipfile.ZipFile(io.BytesIO(stored)) as archive:
         infos = archive.infolist()
-    at = struct.unpack("<I", stored[-6:-2])[0]  # of the directory, by the record at the end
+    at = struct.unpack("<I", stored[-6:-2])[0]  # the directory, by the end record
     for info in infos:
         crc, size = zipfile.crc32(files[info.filename]), len(files[info.filename])
         for header, method, sums in ((info.header_offset, 8, 14), (at, 10, 16)):

@@ -1,6 +1,6 @@
-"""Stories: the files under `input/`, read in order, give what stands in `expected.jsonl`.
+"""Cases: the files in `input/`, read in order, give the lines of `expected.jsonl`.
 
-A line of it is an event, or `{"format": …, "file": …}` where a file begins, or `{"skipped": …}`.
+A line is an event, `{"format": …, "file": …}` at the start of a file, or `{"skipped": …}`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from policyguard.traces import Reader, Skipped, expand
 CASES = sorted((Path(__file__).parent / "cases").iterdir())
 
 
-def told(case: Path) -> Iterator[dict[str, Any]]:
+def read_case(case: Path) -> Iterator[dict[str, Any]]:
     reader = Reader()
     for path in expand([case / "input"]):
         trace = reader.read(path)
@@ -33,6 +33,6 @@ def told(case: Path) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_story_is_told_as_expected(case: Path) -> None:
+def test_case(case: Path) -> None:
     lines = (case / "expected.jsonl").read_text(encoding="utf-8").splitlines()
-    assert list(told(case)) == [json.loads(line) for line in lines]
+    assert list(read_case(case)) == [json.loads(line) for line in lines]

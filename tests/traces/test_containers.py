@@ -1,4 +1,4 @@
-"""Packed files and archives: read as what is in them, and never more than they may hold."""
+"""Compressed files and archives are read like the files in them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.traces.archives import OWN, one_reason, tarred, zip_by_zstd, zipped, 
 HERE = Path(__file__).parent
 ROOT = Path(os.environ.get("POLICYGUARD_TRACES", HERE.parents[2] / "shared" / "traces"))
 PINNED = json.loads((HERE / "recordings.json").read_text(encoding="utf-8"))
-STORIES = sorted(path for path in (HERE / "cases").rglob("input/*") if path.is_file())
+CASES = sorted(path for path in (HERE / "cases").rglob("input/*") if path.is_file())
 SMALL = 200_000
 
 CHAT = json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
@@ -50,12 +50,12 @@ TOGETHER: dict[str, Callable[[dict[str, bytes]], bytes]] = {
 }
 
 
-def told(traces: Iterator[TraceFile]) -> list[tuple[str | None, list[Any]]]:
-    """The formats and items, without what names the place."""
-    return [(trace.format, [unplaced(item) for item in trace]) for trace in traces]
+def contents(traces: Iterator[TraceFile]) -> list[tuple[str | None, list[Any]]]:
+    """The formats and items, without paths."""
+    return [(trace.format, [without_path(item) for item in trace]) for trace in traces]
 
 
-def unplaced(item: Item) -> Any:
+def without_path(item: Item) -> Any:
     if isinstance(item, Skipped):
         return "skipped", item.line, item.reason.replace(item.file, "")
     return item
@@ -67,35 +67,35 @@ def recordings() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name[:60])
-def test_a_recording_is_read_alike_however_it_is_packed(path: Path, tmp_path: Path) -> None:
-    plain = told(Reader().iter_files(path))
+def test_compression_does_not_change_a_recording(path: Path, tmp_path: Path) -> None:
+    plain = contents(Reader().iter_files(path))
     data = path.read_bytes()
-    # A sub-agent's parent is told by the folders that it lies in.
+    # The folders of a sub-agent's file name its parent.
     place = "/".join(path.parts[-3:])
     (tmp_path / place).parent.mkdir(parents=True)
     for ending, pack in ALONE.items():
         copy = tmp_path / (place + ending)
         copy.write_bytes(pack(data))
-        assert told(Reader().iter_files(copy)) == plain, ending
+        assert contents(Reader().iter_files(copy)) == plain, ending
     for ending, pack_together in TOGETHER.items():
         archive = tmp_path / ("runs" + ending)
         archive.write_bytes(pack_together({place: data, "z/none.txt": b"no"}))
-        read = told(Reader().iter_files(archive))
+        read = contents(Reader().iter_files(archive))
         assert read == [*plain, (None, [("skipped", None, "not JSON")])], ending
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: f"{path.parts[-3]}-{path.name}")
-def test_odd_files_are_read_alike_however_they_are_packed(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parts[-3]}-{path.name}")
+def test_compression_does_not_change_a_case(path: Path, tmp_path: Path) -> None:
     data = path.read_bytes()
-    plain = told(iter([Reader().read(path)]))
+    plain = contents(iter([Reader().read(path)]))
     for pack in (gzip.compress, zstd):
         (tmp_path / path.name).write_bytes(pack(data))
-        assert told(iter([Reader().read(tmp_path / path.name)])) == plain
+        assert contents(iter([Reader().read(tmp_path / path.name)])) == plain
     (tmp_path / "runs.tar").write_bytes(tarred({path.name: data}))
-    assert told(Reader().iter_files(tmp_path / "runs.tar")) == plain
+    assert contents(Reader().iter_files(tmp_path / "runs.tar")) == plain
 
 
-def test_members_are_named_behind_their_archive(tmp_path: Path) -> None:
+def test_member_paths(tmp_path: Path) -> None:
     names = ["a/b.jsonl", "../up.jsonl", "/etc/root.jsonl", "./x//y.jsonl", "w\\in.jsonl"]
     hidden = [".DS_Store", "a/.git/x.jsonl", "__MACOSX/a/b.jsonl"]
     for name, pack in (("runs.zip", zipped), ("runs.tar", tarred)):
@@ -112,7 +112,7 @@ def test_members_are_named_behind_their_archive(tmp_path: Path) -> None:
         path.unlink()
 
 
-def test_a_session_is_named_by_its_file_not_by_how_that_is_packed(tmp_path: Path) -> None:
+def test_session_ids_omit_compression_suffixes(tmp_path: Path) -> None:
     for name, data in (
         ("chat.json", CHAT.encode()),
         ("chat.json.gz", gzip.compress(CHAT.encode())),
@@ -124,7 +124,7 @@ def test_a_session_is_named_by_its_file_not_by_how_that_is_packed(tmp_path: Path
         assert getattr(first, "session", None) == "chat.json"
 
 
-def test_one_file_is_asked_for_and_an_archive_is_given(tmp_path: Path) -> None:
+def test_reading_an_archive_as_a_single_trace(tmp_path: Path) -> None:
     path = tmp_path / "runs.zip"
     path.write_bytes(zipped({"a.jsonl": OWN}))
     [item] = Reader().read(path)
@@ -136,13 +136,13 @@ def test_one_file_is_asked_for_and_an_archive_is_given(tmp_path: Path) -> None:
     [zipped({}), tarred({}), zipped({".hidden": b"x"}), tarred({"folder/.x": b""})],
     ids=["zip", "tar", "hidden in a zip", "hidden in a tar"],
 )
-def test_an_archive_without_files_is_named(tmp_path: Path, data: bytes) -> None:
+def test_empty_archive(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "runs").write_bytes(data)
     # A tar archive of nothing is nothing but zeros.
     assert one_reason(tmp_path / "runs") in ("an archive without files", "binary, or not UTF-8")
 
 
-def test_links_and_folders_in_a_tar_archive_are_not_followed(tmp_path: Path) -> None:
+def test_links_and_folders_in_tar_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.jsonl").write_bytes(OWN)
     path = tmp_path / "runs.tar"
     with tarfile.open(path, "w") as archive:
@@ -163,9 +163,7 @@ NAMES = st.lists(st.text("aäb", min_size=1, max_size=120), min_size=1, max_size
     form=st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT]),
     looked=st.integers(0, 3000),
 )
-def test_a_tar_archive_holds_what_python_put_into_it(
-    files: dict[str, bytes], form: int, looked: int
-) -> None:
+def test_tar_round_trip(files: dict[str, bytes], form: int, looked: int) -> None:
     read = {}
     for member in iter_members(io.BytesIO(tarred(files, form)), Path("t")):
         with member.open_preview() as file:
@@ -180,7 +178,7 @@ def test_a_tar_archive_holds_what_python_put_into_it(
     parts=st.lists(st.binary(max_size=300).map(lambda part: part * 700), max_size=3),
     cut=st.integers(1, 40),
 )
-def test_expanding_gives_all_back_and_notices_what_is_missing(parts: list[bytes], cut: int) -> None:
+def test_decompression_round_trip_and_truncation(parts: list[bytes], cut: int) -> None:
     for expand, pack in ((decompress_gzip, gzip.compress), (decompress_zstd, zstd)):
         packed = b"".join(pack(part) for part in parts)
         assert open_stream(expand(io.BytesIO(packed))).read() == b"".join(parts)
@@ -227,12 +225,12 @@ def test_lines_before_the_damage_are_read(tmp_path: Path) -> None:
     ],
     ids=range(10),
 )
-def test_what_is_broken_is_named(tmp_path: Path, name: str, data: bytes, reason: str) -> None:
+def test_damaged_archives_are_reported(tmp_path: Path, name: str, data: bytes, reason: str) -> None:
     (tmp_path / name).write_bytes(data)
     assert one_reason(tmp_path / name) == reason
 
 
-def test_a_tar_archive_that_ends_too_early_is_named_and_what_is_there_is_read(
+def test_truncated_tar_is_read_up_to_its_end(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "runs.tar"
@@ -244,7 +242,7 @@ def test_a_tar_archive_that_ends_too_early_is_named_and_what_is_there_is_read(
     assert third == (path, [Skipped(str(path), None, reason)])
 
 
-def test_a_broken_member_costs_that_member_only(tmp_path: Path) -> None:
+def test_damaged_member_costs_that_member_only(tmp_path: Path) -> None:
     files = {"a.jsonl": OWN, "b.jsonl": OWN * 2, "c.jsonl": OWN}
     for method, pack in ((8, zipped), (93, zip_by_zstd)):
         data = bytearray(pack(files))
@@ -264,7 +262,7 @@ def test_a_broken_member_costs_that_member_only(tmp_path: Path) -> None:
     ("flags", "method", "reason"),
     [(1, 8, "encrypted"), (0, 99, "zip compression method 99 is not supported")],
 )
-def test_members_that_cannot_be_unpacked_are_named(
+def test_unsupported_members_are_reported(
     tmp_path: Path, flags: int, method: int, reason: str
 ) -> None:
     data = bytearray(zipped({"a.jsonl": OWN}))
@@ -273,7 +271,7 @@ def test_members_that_cannot_be_unpacked_are_named(
     assert one_reason(tmp_path / "runs.zip") == reason
 
 
-def test_a_member_left_behind_is_named_and_not_taken_for_empty(tmp_path: Path) -> None:
+def test_reading_a_member_too_late_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "runs.tar"
     path.write_bytes(tarred({"a.jsonl": OWN * 5000, "b.jsonl": OWN}))
     first, second = Reader().iter_files(path)
@@ -284,7 +282,7 @@ def test_a_member_left_behind_is_named_and_not_taken_for_empty(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("pack", [zipped, zip_by_zstd])
-def test_inspect_logs_are_read_by_every_method_and_within_archives(
+def test_inspect_logs_with_every_method_and_in_archives(
     tmp_path: Path, pack: Callable[[dict[str, bytes]], bytes]
 ) -> None:
     call = {"id": "c", "function": "bash", "arguments": {"cmd": "ls"}}
@@ -310,7 +308,7 @@ def test_inspect_logs_are_read_by_every_method_and_within_archives(
         assert "samples/2_epoch_1.json" in trace[2][-1].reason
 
 
-def test_a_log_with_too_much_behind_its_attachments_is_cut(
+def test_attachments_beyond_the_limit_are_not_resolved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attachments, "MAX_CHARACTERS", 2500)

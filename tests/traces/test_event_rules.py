@@ -1,4 +1,4 @@
-"""Whatever a file holds, nothing is raised, and the events of a session keep their rules."""
+"""No file raises, and the events of a session keep their rules."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ HERE = Path(__file__).parent
 ROOT = Path(os.environ.get("POLICYGUARD_TRACES", HERE.parents[2] / "shared" / "traces"))
 PINNED = json.loads((HERE / "recordings.json").read_text(encoding="utf-8"))
 RECORDINGS = [ROOT / name for name in PINNED if (ROOT / name).is_file()]
-STORIES = sorted(path for path in (HERE / "cases").rglob("input/**/*") if path.is_file())
+CASES = sorted(path for path in (HERE / "cases").rglob("input/**/*") if path.is_file())
 SMALL = 70_000
-"""Bytes: damage to a larger file is the same damage, and slower."""
+"""Bytes; damage to larger files tests the same, but slower."""
 
-FILES = STORIES + [path for path in RECORDINGS if path.stat().st_size < SMALL]
+FILES = CASES + [path for path in RECORDINGS if path.stat().st_size < SMALL]
 ODD: list[Any] = [None, True, 0, -1, 2**70, 10**400, 1e300, "", "x", "\ud83d", [], {}, [[]], [None]]
 
 
 def check(items: Iterable[Item]) -> None:
-    """The rules that the event model and `policyguard.traces.session_builder` promise."""
+    """Check the rules of the event model and `policyguard.traces.session_builder`."""
     sessions: dict[str, list[Event]] = {}
     for item in items:
         if isinstance(item, Skipped):
@@ -71,15 +71,15 @@ def check_session(events: list[Event]) -> None:
     assert all(size > 1 for size in batches.values())
 
 
-@pytest.mark.parametrize("path", STORIES + RECORDINGS, ids=lambda path: path.name)
-def test_each_file_keeps_the_rules(path: Path) -> None:
+@pytest.mark.parametrize("path", CASES + RECORDINGS, ids=lambda path: path.name)
+def test_events_keep_the_rules(path: Path) -> None:
     trace = Reader().read(path)
     if trace.format != "policyguard":
         check(trace)
 
 
 def mutated(data: bytes, seed: int) -> bytes:
-    """Bytes changed or cut out, the end cut off, or values swapped for odd ones."""
+    """Change or cut bytes, cut off the end, or swap values for odd ones."""
     rng = random.Random(seed)  # noqa: S311  no secret is made of it
     kind = rng.randrange(4)
     if kind == 0:
@@ -108,7 +108,7 @@ def _dumped(value: Any) -> bytes:
 
 
 def _swapped(value: Any, rng: random.Random) -> Any:
-    """The value, with one to five of its parts replaced, wherever they stand."""
+    """Replace one to five parts of the value, at any depth."""
     for _ in range(rng.randrange(1, 6)):
         places = list(_places(value))
         if not places:
@@ -132,7 +132,7 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(path=st.sampled_from(FILES), seed=st.integers(0, 2**32))
-def test_no_damage_to_a_file_breaks_the_reader(tmp_path: Path, path: Path, seed: int) -> None:
+def test_damaged_files_never_raise(tmp_path: Path, path: Path, seed: int) -> None:
     data = path.read_bytes()
     damaged = tmp_path / path.name
     damaged.write_bytes(mutated(data, seed) if data else data)

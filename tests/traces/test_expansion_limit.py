@@ -1,4 +1,4 @@
-"""What is small on the disk and large in memory: never read beyond what it may expand to."""
+"""Small files that expand to large contents are never read beyond their limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINES = (b" " * 1023 + b"\n") * 1024
 
 
 def bomb(packer: Any, size: int, begin: bytes, mib: bytes) -> bytes:
-    """The begin, and so many blanks; made without holding them."""
+    """Compress the beginning and `size` blanks, without holding them in memory."""
     parts = [packer.compress(begin)]
     parts += [packer.compress(mib) for _ in range(size // MIB)]
     return b"".join([*parts, packer.flush()])
@@ -46,8 +46,8 @@ def zstd_bomb(size: int) -> bytes:
 
 
 @pytest.fixture
-def little_memory() -> Iterator[None]:
-    """What is done with it must not need a tenth of what a bomb expands to."""
+def memory_limit() -> Iterator[None]:
+    """Fail if a test needs a tenth of the size that a bomb expands to."""
     tracemalloc.start()
     try:
         yield
@@ -59,21 +59,21 @@ def little_memory() -> Iterator[None]:
 TOO_LARGE = "expands to more than"
 
 
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("memory_limit")
 @pytest.mark.parametrize(
     "data",
     [gzip_bomb(64 * MIB), zstd_bomb(512 * MIB), gzip_bomb(64 * MIB, mib=LINES)],
     ids=["gzip", "zstd", "lines"],
 )
-def test_a_bomb_does_not_go_off(tmp_path: Path, data: bytes) -> None:
+def test_bomb_is_not_expanded(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "bomb.jsonl"
     path.write_bytes(data)
     assert len(data) * MAX_RATIO < 64 * MIB
     assert one_reason(path).startswith(TOO_LARGE)
 
 
-@pytest.mark.usefixtures("little_memory")
-def test_a_bomb_in_a_bomb_does_not_go_off(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("memory_limit")
+def test_nested_bomb_is_not_expanded(tmp_path: Path) -> None:
     path = tmp_path / "bomb.jsonl.gz"
     path.write_bytes(gzip.compress(zstd(gzip_bomb(64 * MIB))))
     assert one_reason(path).startswith(TOO_LARGE)
@@ -89,9 +89,7 @@ def test_lines_before_a_bomb_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["zip", "tar"])
-def test_members_share_one_allowance_and_none_is_read_when_it_is_used_up(
-    tmp_path: Path, method: str
-) -> None:
+def test_members_share_one_limit(tmp_path: Path, method: str) -> None:
     part = b'{"event":"turn_started","session":"s"}\n' + b" " * MIB
     files = {"0.jsonl": OWN, **{f"{n}.jsonl": part for n in range(1, 60)}}
     path = tmp_path / "runs"
@@ -107,8 +105,8 @@ def test_members_share_one_allowance_and_none_is_read_when_it_is_used_up(
     )
 
 
-@pytest.mark.usefixtures("little_memory")
-def test_one_packed_text_under_many_names_counts_each_time(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("memory_limit")
+def test_overlapping_zip_entries_count_each_time(tmp_path: Path) -> None:
     data = zip_by_zstd({"000.jsonl": LINES * 8 + OWN})
     at = struct.unpack("<I", data[-6:-2])[0]
     entry, end = data[at:-22], bytearray(data[-22:])
@@ -121,9 +119,7 @@ def test_one_packed_text_under_many_names_counts_each_time(tmp_path: Path) -> No
     assert len(traces) < 5
 
 
-def test_a_line_too_long_for_memory_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_lines_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CompressedFile, "max_bytes", 1000)
     path = tmp_path / "run.jsonl.gz"
     path.write_bytes(gzip.compress(OWN + b'{"event":"' + b"x" * 1000 + b'"}\n' + OWN))
@@ -136,7 +132,7 @@ def test_a_line_too_long_for_memory_is_named(
     assert one_reason(path) == reason
 
 
-def test_the_header_of_a_tar_member_may_not_be_large(tmp_path: Path) -> None:
+def test_large_tar_headers_are_reported(tmp_path: Path) -> None:
     for kind in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE):
         info = tarfile.TarInfo("x")
         info.type, info.size = kind, 8 * 1024 * MIB
@@ -145,7 +141,7 @@ def test_the_header_of_a_tar_member_may_not_be_large(tmp_path: Path) -> None:
         assert one_reason(path) == f"a tar header of {info.size} bytes is too large"
 
 
-def test_what_is_packed_again_and_again_is_named(tmp_path: Path) -> None:
+def test_deep_nesting_is_reported(tmp_path: Path) -> None:
     data = OWN
     for _ in range(4):
         data = gzip.compress(data)
@@ -156,26 +152,26 @@ def test_what_is_packed_again_and_again_is_named(tmp_path: Path) -> None:
     assert one_reason(path) == "more than 4 layers of compression"
 
 
-def test_an_allowance_has_its_bounds() -> None:
+def test_limit_bounds() -> None:
     assert ExpansionLimit(0).max_bytes == MIN_LIMIT_BYTES
     assert ExpansionLimit(MIB).max_bytes == MAX_RATIO * MIB
     assert ExpansionLimit(1024 * MIB).max_bytes == MAX_LIMIT_BYTES
 
 
-def test_an_allowance_is_used_up_when_more_is_asked_for_and_not_before() -> None:
-    allowance = ExpansionLimit(0)
-    allowance.consume(MIN_LIMIT_BYTES)
-    assert not allowance.is_exhausted
+def test_limit_is_exhausted_only_when_exceeded() -> None:
+    limit = ExpansionLimit(0)
+    limit.consume(MIN_LIMIT_BYTES)
+    assert not limit.is_exhausted
     with pytest.raises(TooLargeError, match=f"expands to more than {MIN_LIMIT_BYTES} bytes"):
-        allowance.consume(1)
-    assert allowance.is_exhausted
+        limit.consume(1)
+    assert limit.is_exhausted
 
 
-def test_what_is_read_twice_counts_once() -> None:
-    allowance = ExpansionLimit(0)
-    meter = StreamMeter(allowance)
+def test_rereading_counts_once() -> None:
+    limit = ExpansionLimit(0)
+    meter = StreamMeter(limit)
     for position in (MIN_LIMIT_BYTES // 2, MIN_LIMIT_BYTES, 1, MIN_LIMIT_BYTES):
         meter.advance_to(position)
-    assert not allowance.is_exhausted
+    assert not limit.is_exhausted
     with pytest.raises(TooLargeError):
         meter.advance_to(MIN_LIMIT_BYTES + 1)

@@ -1,4 +1,4 @@
-"""The list of importers is complete, and each format is written down."""
+"""The list of importers is complete, and each format is documented."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from policyguard.traces.item import UnreadableError
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parents[1] / "docs" / "trace-formats.md"
-STORIES = sorted(path for path in (HERE / "cases").rglob("input/**/*") if path.is_file())
+CASES = sorted(path for path in (HERE / "cases").rglob("input/**/*") if path.is_file())
 
 
-def test_each_module_that_names_a_format_is_listed() -> None:
+def test_all_formats_are_listed() -> None:
     walk = pkgutil.walk_packages(formats.__path__, f"{formats.__name__}.")
     modules = [importlib.import_module(module.name) for module in walk]
     importers = [module for module in modules if hasattr(module, "FORMAT")]
     assert set(map(id, importers)) == set(map(id, IMPORTERS))
 
 
-def test_no_two_importers_have_one_name() -> None:
+def test_format_names_are_unique() -> None:
     formats = [importer.FORMAT for importer in IMPORTERS]
     assert len(set(formats)) == len(formats)
 
 
-def test_each_format_has_its_section() -> None:
+def test_formats_are_documented() -> None:
     headings = [line for line in DOCUMENT.read_text("utf-8").splitlines() if line.startswith("## ")]
     for importer in IMPORTERS:
         assert any(f"`{importer.FORMAT}`" in heading for heading in headings), importer.FORMAT
 
 
-@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.name)
-def test_no_two_importers_recognise_one_file_but_the_last(path: Path) -> None:
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
+def test_only_the_last_importer_overlaps_with_others(path: Path) -> None:
     try:
         sample = Source(PlainFile(path)).sample
     except UnreadableError:

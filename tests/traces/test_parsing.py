@@ -1,4 +1,4 @@
-"""Single fields as recordings have them: commands, times, amounts, arguments, contents."""
+"""Parsing of single fields: commands, times, amounts, arguments, contents."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from policyguard.traces.parsing.timestamps import from_iso, from_milliseconds, f
 PIECES = ("```", "bash", "```bash", "\n", "\n```", " ", "\t", "ls", "rc", "\r\n", "\x85")
 
 
-def as_the_agent_finds_it(text: str) -> str | None:
-    """The expression of mini-swe-agent 1 itself."""
+def find_like_the_agent(text: str) -> str | None:
+    """Apply the regex of mini-swe-agent 1."""
     found = re.findall(r"```bash\s*\n(.*?)\n```", text, re.DOTALL)
     return found[0].strip() if len(found) == 1 else None
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
-def test_the_command_is_the_one_that_the_agent_finds(text: str) -> None:
-    assert find_command(text, "bash") == as_the_agent_finds_it(text)
+def test_command_matches_the_agents_regex(text: str) -> None:
+    assert find_command(text, "bash") == find_like_the_agent(text)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_command_is_the_one_that_the_agent_finds(text: str) -> None:
     ["```bash\n" * 100_000, "```bash" + "\n" * 500_000, ("```bash" + " " * 50) * 20_000],
     ids=["openings", "line ends", "spaces"],
 )
-def test_a_text_made_to_be_slow_is_not(text: str) -> None:
+def test_finding_commands_takes_linear_time(text: str) -> None:
     assert find_command(text, "bash") is None
 
 
@@ -157,13 +157,13 @@ PICTURES: tuple[Callable[[str], dict[str, object]], ...] = (
     lambda data: {"image": {"format": "png", "source": {"bytes": data}}},
     lambda data: {"inlineData": {"mimeType": "image/png", "data": data}},
 )
-"""A block that is no text, as each API has it."""
+"""Blocks without text, one per API."""
 
 DATA = st.text("0123456789ABCDEF+/=", min_size=20)
 
 
 @given(st.sampled_from(PICTURES), DATA, DATA)
-def test_pictures_have_one_text_where_they_are_equal_and_show_no_data(
+def test_pictures_become_digests(
     block: Callable[[str], dict[str, object]], one: str, other: str
 ) -> None:
     texts = [as_text([block(data)]) for data in (one, other)]
@@ -187,7 +187,7 @@ def test_pictures_have_one_text_where_they_are_equal_and_show_no_data(
         ({"type": "agent_message"}, None),
     ],
 )
-def test_ends_of_calls_of_codex(event: dict[str, object], outcome: CallEnd | None) -> None:
+def test_codex_call_ends(event: dict[str, object], outcome: CallEnd | None) -> None:
     assert parse_end(event) == outcome
 
 
@@ -210,7 +210,7 @@ def test_ends_of_calls_of_codex(event: dict[str, object], outcome: CallEnd | Non
         (None, None, "unknown", None),
     ],
 )
-def test_outputs_of_codex(output: object, ok: bool | None, known: str, code: int | None) -> None:
+def test_codex_outputs(output: object, ok: bool | None, known: str, code: int | None) -> None:
     read = parse_result({"call_id": "c", "output": output}, None, None)
     assert (read.ok, read.provenance, read.exit_code) == (ok, known, code)
 
@@ -224,5 +224,5 @@ def test_outputs_of_codex(output: object, ok: bool | None, known: str, code: int
     ],
     ids=["headers", "commands", "line ends"],
 )
-def test_an_output_of_codex_made_to_be_slow_is_not(text: str) -> None:
+def test_parsing_codex_outputs_takes_linear_time(text: str) -> None:
     assert parse_result({"output": text}, None, None).text == text

@@ -1,4 +1,4 @@
-"""Files that are no files, go away, or hold what a decoder chokes on."""
+"""Files that cannot be read, disappear, or exceed the decoder's limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policyguard.traces import Item, Reader, Skipped
 
 
 def skipped(path: Path) -> str:
-    """The one reason for which a file is passed over."""
+    """Return the only reason why a file is skipped."""
     items = list(Reader().read(path))
     assert len(items) == 1
     assert isinstance(items[0], Skipped)
@@ -22,29 +22,29 @@ def skipped(path: Path) -> str:
     return items[0].reason
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_folder_is_not_a_file(tmp_path: Path) -> None:
     assert skipped(tmp_path) == "not a regular file"
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert skipped(tmp_path / "pipe") == "not a regular file"
 
 
-def test_a_link_to_nothing_is_named(tmp_path: Path) -> None:
+def test_broken_link_is_reported(tmp_path: Path) -> None:
     (tmp_path / "gone.jsonl").symlink_to(tmp_path / "nowhere")
     assert skipped(tmp_path / "gone.jsonl") == "cannot be read: No such file or directory"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+def test_locked_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "secret.jsonl"
     path.write_text("{}")
     path.chmod(0)
     assert skipped(path) == "cannot be read: Permission denied"
 
 
-def test_a_file_that_goes_away_while_it_is_read_is_named(tmp_path: Path) -> None:
+def test_file_deleted_while_reading_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text('{"event":"started","session":"s"}\n')
     trace = Reader().read(path)
@@ -55,13 +55,13 @@ def test_a_file_that_goes_away_while_it_is_read_is_named(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("depth", [300, 900, 100_000])
 @pytest.mark.parametrize("text", ['[{"role":"user","content":%s}]', "[\n%s]"])
-def test_a_document_nested_too_deeply_is_named(tmp_path: Path, depth: int, text: str) -> None:
+def test_deep_document_is_reported(tmp_path: Path, depth: int, text: str) -> None:
     path = tmp_path / "deep.json"
     path.write_text(text % ("[" * depth + "]" * depth))
     assert skipped(path) == "nested more than 200 levels deep"
 
 
-def test_a_line_nested_too_deeply_costs_that_line_only(tmp_path: Path) -> None:
+def test_deep_line_costs_that_line_only(tmp_path: Path) -> None:
     deep = "[" * 5000 + "]" * 5000
     path = tmp_path / "run.jsonl"
     path.write_text(
@@ -76,7 +76,7 @@ def test_a_line_nested_too_deeply_costs_that_line_only(tmp_path: Path) -> None:
     assert not isinstance(third, Skipped)
 
 
-def test_arguments_nested_too_deeply_are_kept_as_text(tmp_path: Path) -> None:
+def test_deep_arguments_are_kept_as_text(tmp_path: Path) -> None:
     deep = '{"a":' * 300 + "1" + "}" * 300
     call = {"id": "c", "function": {"name": "f", "arguments": deep}}
     path = tmp_path / "chat.json"
@@ -85,7 +85,7 @@ def test_arguments_nested_too_deeply_are_kept_as_text(tmp_path: Path) -> None:
     assert getattr(admitted, "args", None) == {"arguments": deep}
 
 
-def test_sub_agents_within_one_another_are_read_as_deep_as_a_document_may_be(
+def test_deeply_nested_sub_agents(
     tmp_path: Path,
 ) -> None:
     step = {"source": "agent", "tool_calls": [{"tool_call_id": "c", "function_name": "f"}]}
@@ -99,13 +99,13 @@ def test_sub_agents_within_one_another_are_read_as_deep_as_a_document_may_be(
     assert sum(type(item).__name__ == "Admitted" for item in items) == 98
 
 
-def test_the_format_is_not_told_by_the_name(tmp_path: Path) -> None:
+def test_detection_ignores_the_file_name(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     path.write_text('{"event":"closed","session":"s"}')
     assert Reader().read(path).format == "policyguard"
 
 
-def test_one_reader_counts_a_simulation_once_and_two_readers_each(tmp_path: Path) -> None:
+def test_one_reader_reads_a_simulation_once(tmp_path: Path) -> None:
     path = tmp_path / "tau2.json"
     run = {"id": "sim-a", "messages": [{"role": "user", "content": "hi"}]}
     path.write_text(json.dumps({"simulations": [run]}))
@@ -128,9 +128,7 @@ def test_one_reader_counts_a_simulation_once_and_two_readers_each(tmp_path: Path
     ],
     ids=["agent", "number", "cut", "list", "deep", "cut emoji", "none"],
 )
-def test_results_beside_a_simulation_can_only_name_its_agent(
-    tmp_path: Path, beside: str | None, agent: str
-) -> None:
+def test_results_file_only_names_the_agent(tmp_path: Path, beside: str | None, agent: str) -> None:
     folder = tmp_path / "simulations"
     folder.mkdir()
     run = {"task_id": "1", "reward_info": {"reward": 1}, "messages": []}

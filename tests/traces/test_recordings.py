@@ -1,8 +1,8 @@
-"""The real recordings: what is read of each file, against three counts that know nothing of it.
+"""Real recordings: what is read of each file, checked against three independent counts.
 
 `recordings.json` pins what is read; `labels.jsonl` beside the recordings has calls and errors of
 each session; and the counters below count the calls of a file with plain json. `deviations.json`
-explains each session in which ours differs from the labels: there is no other way to differ.
+explains each session that differs from its labels; no other difference is accepted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not ROOT.is_dir(), reason=f"no recordings: {ROOT
 
 
 def tally(path: Path) -> dict[str, Any]:
-    """What is read of a file, in the form of `recordings.json`."""
+    """Read a file into the form of `recordings.json`."""
     sessions: dict[str, Counter[str]] = {}
     success: dict[str, bool | None] = {}
     skipped = 0
@@ -66,13 +66,13 @@ def tally(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", PINNED)
-def test_each_recording_is_read_as_pinned(file: str) -> None:
+def test_recording_matches_its_pinned_counts(file: str) -> None:
     assert tally(ROOT / file) == PINNED[file]
 
 
 @pytest.mark.parametrize("file", [file for file in PINNED if file.endswith((".json", ".traj"))])
 @pytest.mark.parametrize("indent", [None, 1])
-def test_a_document_is_read_alike_on_one_line_and_on_many(
+def test_line_breaks_do_not_change_a_document(
     file: str, indent: int | None, tmp_path: Path
 ) -> None:
     document = json.loads((ROOT / file).read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ def test_a_document_is_read_alike_on_one_line_and_on_many(
     assert tally(copy) == PINNED[file]
 
 
-def test_every_other_file_is_named_once_as_skipped() -> None:
+def test_all_other_files_are_skipped_once() -> None:
     files = {str(path.relative_to(ROOT)): path for path in ROOT.rglob("*") if path.is_file()}
     assert PINNED.keys() <= files.keys()
     for name in files.keys() - PINNED.keys():
@@ -100,7 +100,7 @@ def labels() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("label", labels(), ids=lambda label: f"{label['set']}-{label['session']}")
-def test_calls_and_errors_are_those_of_the_labels_or_the_difference_is_explained(
+def test_calls_and_errors_match_the_labels(
     label: dict[str, Any],
 ) -> None:
     deviations = {d["field"]: d for d in DEVIATIONS if d["label_session"] == label["session"]}
@@ -178,7 +178,7 @@ def _codex(path: Path) -> list[int]:
 
 
 def _copilot_cli(path: Path) -> list[int]:
-    """All that anything is said of: not every call stands in a message of the model."""
+    """Count all call ids: not every call is in a message of the model."""
     return [len(set(re.findall(r'"toolCallId":"(\w+)"', path.read_text(encoding="utf-8"))))]
 
 
@@ -188,7 +188,7 @@ def _gemini_cli(path: Path) -> list[int]:
 
 
 def _openhands(path: Path) -> list[int]:
-    """An action counts that has an observation: those without one run nothing."""
+    """Count actions with an observation: the others run nothing."""
     if path.suffix == ".jsonl":
         histories = [line["history"] for line in _lines(path)]
     else:
@@ -201,7 +201,7 @@ def _openhands(path: Path) -> list[int]:
 
 
 def _inspect_ai(path: Path) -> list[int]:
-    """The tools' answers: each call of these runs has one."""
+    """Count tool results: each call of these runs has one."""
     if path.suffix == ".json":
         samples = json.loads(path.read_text(encoding="utf-8"))["samples"]
         return [
@@ -220,7 +220,7 @@ def _inspect_ai(path: Path) -> list[int]:
 
 
 def _otel(path: Path) -> list[int]:
-    """Spans that say of themselves that they are a tool's, whatever form they have."""
+    """Count tool spans in any notation."""
     text = re.sub(r"\s+", "", path.read_text(encoding="utf-8"))
     value = r'(?:"type":"string",)?"value":(?:{"stringValue":)?'
     told = (
@@ -232,7 +232,7 @@ def _otel(path: Path) -> list[int]:
 
 
 def _langfuse(path: Path) -> list[int]:
-    """Each beginning of an observation of that type, once: most exports hold them twice."""
+    """Count the starts of such observations once: most exports repeat them."""
     text = re.sub(r"\s+", "", path.read_text(encoding="utf-8"))
     ids = re.findall(r'{"id":"(\w+)","traceId":"\w+"(?:,"\w+":"[^"]*")*,"type":"TOOL"', text)
     return [len(set(ids))]
@@ -247,7 +247,7 @@ def _intercode(path: Path) -> list[int]:
 
 
 def _atif(path: Path) -> list[int]:
-    """No step of these files with calls is a copy."""
+    """Count calls; no step with calls is a copy in these files."""
     text = path.read_text(encoding="utf-8")
     return [len(re.findall(r'"tool_call_id": "', text))]
 
@@ -280,7 +280,7 @@ COUNTERS = {
 
 
 @pytest.mark.parametrize("file", PINNED)
-def test_an_independent_count_finds_as_many_calls(file: str) -> None:
+def test_independent_count_of_calls(file: str) -> None:
     pinned = PINNED[file]
     read = [session.get("calls", 0) for session in pinned["sessions"].values()]
     assert COUNTERS[pinned["format"]](ROOT / file) == read

@@ -1,4 +1,4 @@
-"""Which observations of SWE-agent are failures, and which only look like one."""
+"""SWE-agent observations that are failures, and ones that only look like it."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ NO_FAILURES = [
 
 
 @pytest.mark.parametrize(("tool", "observation"), FAILURES)
-def test_a_failure(tool: str, observation: str) -> None:
+def test_failures(tool: str, observation: str) -> None:
     assert is_failure(tool, observation)
 
 
 @pytest.mark.parametrize(("tool", "observation"), NO_FAILURES)
-def test_no_failure(tool: str, observation: str) -> None:
+def test_non_failures(tool: str, observation: str) -> None:
     assert not is_failure(tool, observation)

@@ -9,7 +9,7 @@ from typing import BinaryIO, Literal, Protocol
 
 from policyguard.traces.containers.compression import decompress_gzip, decompress_zstd, open_stream
 from policyguard.traces.containers.expansion_limit import (
-    MAX_BUFFERED_BYTES,
+    BUFFER_BYTES,
     ExpansionLimit,
     StreamMeter,
 )
@@ -71,7 +71,7 @@ _SUFFIXES = {"gzip": (".gz",), "zstd": (".zst", ".zstd")}
 class CompressedFile:
     """A compressed content, read as the content inside it."""
 
-    max_bytes = MAX_BUFFERED_BYTES
+    max_bytes = BUFFER_BYTES
 
     def __init__(self, inner: Content, compression: Compression, limit: ExpansionLimit) -> None:
         self.path = inner.path
@@ -110,10 +110,9 @@ def read_bytes(file: BinaryIO, max_bytes: int) -> bytes:
 
 def open_seekable(content: Content) -> BinaryIO:
     """Open a content for random access. Raises what `read_bytes` does."""
-    file = content.open()
-    return (
-        file if isinstance(content, PlainFile) else io.BytesIO(read_bytes(file, content.max_bytes))
-    )
+    if isinstance(content, PlainFile):
+        return content.open()
+    return io.BytesIO(read_bytes(content.open(), content.max_bytes))
 
 
 def too_large(part: str, max_bytes: int) -> str:

@@ -19,7 +19,7 @@ MIN_LIMIT_BYTES = 16 * MIB
 MAX_LIMIT_BYTES = 4096 * MIB
 """Bytes that no file may exceed, however large."""
 
-MAX_BUFFERED_BYTES = 256 * MIB
+BUFFER_BYTES = 256 * MIB
 """The largest part of an expanded file held in memory: a document, a line, or an archive inside an
 archive. Shorter lines are streamed."""
 

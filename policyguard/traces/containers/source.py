@@ -80,10 +80,12 @@ class Source:
     def values(self) -> Iterator[tuple[int | None, object] | Skipped]:
         """Yield the items of a document that is a list, else the document, else each line."""
         document = self.sample.document
-        if isinstance(document, list):
-            yield from ((None, value) for value in document)
-        elif document is not None:
-            yield None, document
+        return self.items_or_lines(document if isinstance(document, list | None) else [document])
+
+    def items_or_lines(self, items: object) -> Iterator[tuple[int | None, object] | Skipped]:
+        """Yield the items of a list found in the document, else each line."""
+        if isinstance(items, list):
+            yield from ((None, item) for item in items)
         else:
             yield from self.lines()
 

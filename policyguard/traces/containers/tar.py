@@ -6,19 +6,15 @@ therefore uses only its parser for single headers.
 
 from __future__ import annotations
 
-import io
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-from policyguard.traces.containers.compression import CHUNK_BYTES
+from policyguard.traces.containers.compression import CHUNK_BYTES, Chunks, open_stream
 from policyguard.traces.containers.content import is_hidden, member_path
-from policyguard.traces.containers.expansion_limit import MAX_BUFFERED_BYTES
+from policyguard.traces.containers.expansion_limit import BUFFER_BYTES
 from policyguard.traces.item import UnreadableError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 BLOCK_BYTES = tarfile.BLOCKSIZE
 
@@ -45,7 +41,7 @@ def is_tar(head: bytes) -> bool:
 class TarMember:
     """A file in an archive; it must be read before the next one."""
 
-    max_bytes = MAX_BUFFERED_BYTES
+    max_bytes = BUFFER_BYTES
 
     def __init__(self, path: Path, archive: BinaryIO, size: int) -> None:
         self.path = path
@@ -53,22 +49,29 @@ class TarMember:
         self._archive = archive
         self._remaining = size
         self._is_past = False
-        self.preview = bytearray()
+        self._preview = bytearray()
 
     def open_preview(self) -> BinaryIO:
         """Open it from the start; what is read is kept, as the archive cannot be rewound."""
-        return io.BufferedReader(_MemberStream(self, keeps_preview=True), CHUNK_BYTES)
+        return open_stream(self._read_chunks(keeps_preview=True))
 
     def open(self) -> BinaryIO:
         """Open it from the start, once."""
-        return io.BufferedReader(_MemberStream(self, keeps_preview=False), CHUNK_BYTES)
+        return open_stream(self._read_chunks(keeps_preview=False))
 
-    def read_chunk(self, max_bytes: int) -> bytes:
-        """Return the member's next bytes."""
+    def _read_chunks(self, *, keeps_preview: bool) -> Chunks:
+        position = 0
+        while chunk := bytes(self._preview[position : position + CHUNK_BYTES]) or self._read_next():
+            if keeps_preview and position == len(self._preview):
+                self._preview += chunk
+            position += len(chunk)
+            yield chunk
+
+    def _read_next(self) -> bytes:
         if self._is_past:
             raise UnreadableError("its archive was read past it")
-        data = self._archive.read(min(max_bytes, self._remaining))
-        if not data and max_bytes and self._remaining:
+        data = self._archive.read(min(CHUNK_BYTES, self._remaining))
+        if not data and self._remaining:
             raise UnreadableError(TRUNCATED)
         self._remaining -= len(data)
         return data
@@ -77,31 +80,8 @@ class TarMember:
         """Skip the rest of the member."""
         is_unread = self._remaining > 0
         while self._remaining:
-            self.read_chunk(CHUNK_BYTES)
+            self._read_next()
         self._is_past = is_unread
-
-
-class _MemberStream(io.RawIOBase):
-    def __init__(self, member: TarMember, keeps_preview: bool) -> None:
-        self._member = member
-        self._keeps_preview = keeps_preview
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        preview = self._member.preview
-        if self._position < len(preview):
-            data = bytes(preview[self._position : self._position + len(view)])
-        else:
-            data = self._member.read_chunk(len(view))
-            if self._keeps_preview:
-                preview += data
-        self._position += len(data)
-        view[: len(data)] = data
-        return len(data)
 
 
 def iter_members(archive: BinaryIO, path: Path) -> Iterator[TarMember]:

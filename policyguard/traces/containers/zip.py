@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from policyguard.traces.containers.compression import (
     CHUNK_BYTES,
@@ -18,14 +17,11 @@ from policyguard.traces.containers.compression import (
 )
 from policyguard.traces.containers.content import Content, is_hidden, member_path, open_seekable
 from policyguard.traces.containers.expansion_limit import (
-    MAX_BUFFERED_BYTES,
+    BUFFER_BYTES,
     ExpansionLimit,
     StreamMeter,
 )
 from policyguard.traces.item import UnreadableError
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 _ZSTD = 93
 _SUPPORTED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTD)
@@ -83,7 +79,7 @@ class ZipArchive:
 class ZipMember:
     """A file in an archive that must stay open while it is read."""
 
-    max_bytes = MAX_BUFFERED_BYTES
+    max_bytes = BUFFER_BYTES
 
     def __init__(
         self,
@@ -129,29 +125,19 @@ class ZipMember:
         self._file.seek(self._info.header_offset)
         name, extra = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
         start = self._info.header_offset + _LOCAL_HEADER.size + name + extra
-        slice_ = _FileSlice(self._file, start, self._info.compress_size)
-        for chunk in decompress_zstd(io.BufferedReader(slice_, CHUNK_BYTES)):
+        for chunk in decompress_zstd(open_stream(self._read_slice(start))):
             checksum = zlib.crc32(chunk, checksum)
             yield chunk
         if checksum != self._info.CRC:
             raise zipfile.BadZipFile
 
-
-class _FileSlice(io.RawIOBase):
-    """A part of a file that several readers share."""
-
-    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        self._file = file
-        self._position = start
-        self._end = start + size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        self._file.seek(self._position)
-        data = self._file.read(min(len(view), self._end - self._position))
-        self._position += len(data)
-        view[: len(data)] = data
-        return len(data)
+    def _read_slice(self, start: int) -> Chunks:
+        """Read the compressed bytes; other members may move the file's position."""
+        end = start + self._info.compress_size
+        while start < end:
+            self._file.seek(start)
+            chunk = self._file.read(min(CHUNK_BYTES, end - start))
+            if not chunk:
+                return
+            start += len(chunk)
+            yield chunk

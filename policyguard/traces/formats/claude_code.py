@@ -59,7 +59,6 @@ def detect(sample: Sample) -> bool:
 
 
 def _listed_lines(document: object) -> object:
-    """Return the list of lines in a document."""
     return document if isinstance(document, list) else as_object(document).get("loglines")
 
 
@@ -78,20 +77,12 @@ def _is_typical(line: dict[str, Any]) -> bool:
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
     """Yield the transcript's session."""
     transcript = _TranscriptReader(source)
-    for entry in _lines(source):
+    for entry in source.items_or_lines(_listed_lines(source.sample.document)):
         if isinstance(entry, Skipped):
             yield entry
         else:
             yield from transcript.read_line(*entry)
     yield from transcript.finish()
-
-
-def _lines(source: Source) -> Iterator[tuple[int | None, object] | Skipped]:
-    lines = _listed_lines(source.sample.document)
-    if isinstance(lines, list):
-        yield from ((None, line) for line in lines)
-    else:
-        yield from source.lines()
 
 
 class _Message(msgspec.Struct):
@@ -123,8 +114,7 @@ class _TranscriptReader:
             return
         if line["type"] not in _MESSAGE_TYPES:
             return
-        message = as_object(line.get("message"))
-        content = message.get("content")
+        content = as_object(line.get("message")).get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if not isinstance(blocks, list):
             yield self._skip(number, f"a line of type {line['type']} without content")
@@ -138,7 +128,7 @@ class _TranscriptReader:
             self._builder = SessionBuilder(self._source.file, _start_event(self._source, line))
             yield from self._builder.start()
         if line["type"] == "assistant":
-            yield from self._read_assistant(self._builder, number, line, message, blocks)
+            yield from self._read_assistant(self._builder, number, line, blocks)
         else:
             yield from self._read_user(self._builder, number, line, blocks)
 
@@ -151,13 +141,9 @@ class _TranscriptReader:
         yield from self._builder.close(at=self._last_at)
 
     def _read_assistant(
-        self,
-        builder: SessionBuilder,
-        number: int | None,
-        line: dict[str, Any],
-        message: dict[str, Any],
-        blocks: list[dict[str, Any]],
+        self, builder: SessionBuilder, number: int | None, line: dict[str, Any], blocks: list[Any]
     ) -> Iterator[Item]:
+        message = as_object(line.get("message"))
         at = from_iso(line.get("timestamp"))
         name = as_id(message.get("id"))
         if self._message is None or not name or name != self._message.id:
@@ -174,11 +160,7 @@ class _TranscriptReader:
                 self._called_ids.add(call.id)
 
     def _read_user(
-        self,
-        builder: SessionBuilder,
-        number: int | None,
-        line: dict[str, Any],
-        blocks: list[dict[str, Any]],
+        self, builder: SessionBuilder, number: int | None, line: dict[str, Any], blocks: list[Any]
     ) -> Iterator[Item]:
         at = from_iso(line.get("timestamp"))
         results = tool_blocks.parse_results(blocks, at)
@@ -224,7 +206,6 @@ class _TranscriptReader:
 
 
 def _is_sidechain(line: dict[str, Any]) -> bool:
-    """Return whether a line belongs to a sub-agent."""
     return line.get("isSidechain") is True or bool(line.get("parent_tool_use_id"))
 
 

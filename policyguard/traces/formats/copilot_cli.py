@@ -11,7 +11,7 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_object, as_objects, as_string
-from policyguard.traces.parsing.message_content import as_arguments, as_text
+from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -54,8 +54,6 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
 
 
 class _SessionReader:
-    """A reader for one file."""
-
     def __init__(self, source: Source) -> None:
         self._source = source
         self._name = source.name.removesuffix(".jsonl")
@@ -124,13 +122,8 @@ class _SessionReader:
     def _parse_call(self, data: dict[str, Any], at: int | None) -> ImportedCall:
         name = as_id(data.get("toolCallId"))
         request = self._requested_calls.get(name)
-        return ImportedCall(
-            id=name,
-            tool=as_string(data.get("toolName")),
-            args=as_arguments(data.get("arguments")),
-            at=at,
-            server=as_string(data.get("mcpServerName")) or (request.server if request else ""),
-        )
+        server = data.get("mcpServerName") or (request.server if request else "")
+        return ImportedCall.parse(name, data.get("toolName"), data.get("arguments"), at, server)
 
     def _flush_calls(self, builder: SessionBuilder) -> Iterator[Item]:
         """Yield the calls that started with nothing between them, as one batch."""
@@ -141,13 +134,8 @@ class _SessionReader:
 
 
 def _parse_request(request: dict[str, Any], at: int | None) -> ImportedCall:
-    return ImportedCall(
-        id=as_id(request.get("toolCallId")),
-        tool=as_string(request.get("name")),
-        args=as_arguments(request.get("arguments")),
-        at=at,
-        server=as_string(request.get("mcpServerName")),
-    )
+    name, server = request.get("toolCallId"), request.get("mcpServerName")
+    return ImportedCall.parse(name, request.get("name"), request.get("arguments"), at, server)
 
 
 def _parse_result(data: dict[str, Any], at: int | None, tool: str) -> ImportedResult:

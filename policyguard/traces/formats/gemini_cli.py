@@ -22,7 +22,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_arguments, as_text
+from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -55,9 +55,8 @@ def detect(sample: Sample) -> bool:
 def _is_typical(line: dict[str, Any]) -> bool:
     if "sessionId" in line and "projectHash" in line:
         return True
-    return line.get("type") == "gemini" and isinstance(
-        line.get("tokens", line.get("toolCalls")), dict | list
-    )
+    data = line.get("tokens", line.get("toolCalls"))
+    return line.get("type") == "gemini" and isinstance(data, dict | list)
 
 
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
@@ -123,7 +122,9 @@ def _read_message(
             continue
         called_ids.add(name)
         calls.append(call)
-    yield from builder.add_calls([_parse_call(call, at) for call in calls])
+    yield from builder.add_calls(
+        [ImportedCall.parse(raw.get("id"), raw.get("name"), raw.get("args"), at) for raw in calls]
+    )
     for call in calls:
         if call.get("result") is not None or as_string(call.get("status")) in _STATUS_SUCCESS:
             yield from builder.add_result(_parse_result(call))
@@ -134,15 +135,6 @@ def _message_text(content: object) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(as_string(part.get("text")) for part in as_objects(content))
-
-
-def _parse_call(call: dict[str, Any], at: int | None) -> ImportedCall:
-    return ImportedCall(
-        id=as_id(call.get("id")),
-        tool=as_string(call.get("name")),
-        args=as_arguments(call.get("args")),
-        at=at,
-    )
 
 
 def _parse_result(call: dict[str, Any]) -> ImportedResult:
@@ -176,7 +168,6 @@ def _split_footer(text: str) -> tuple[str, int | None]:
 
 
 def _parse_response(result: object) -> tuple[str, str | None]:
-    """Return the text that the model saw, and the error in it."""
     if not isinstance(result, list):
         return as_text(result), None
     texts: list[str] = []

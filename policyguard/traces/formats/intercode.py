@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import Provenance, Started
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
@@ -41,14 +41,9 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
         builder.add_prompt()
         for action, observation, valid in steps:
             yield from builder.add_calls([ImportedCall("", tool, {"command": action})])
-            yield from builder.add_result(
-                ImportedResult(
-                    call="",
-                    text=as_text(observation),
-                    ok=valid,
-                    provenance="unknown" if valid is None else "explicit",
-                )
-            )
+            provenance: Provenance = "unknown" if valid is None else "explicit"
+            result = ImportedResult("", as_text(observation), valid, provenance)
+            yield from builder.add_result(result)
         yield from builder.close()
 
 

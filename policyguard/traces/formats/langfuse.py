@@ -30,9 +30,6 @@ FORMAT = "langfuse"
 
 _SNAKE_WORD = re.compile(r"_([a-z])")
 
-_NAME_PREFIXES = ("execute_tool ", "running tool: ")
-"""Prefixes that instrumentations put before a tool's name."""
-
 
 def detect(sample: Sample) -> bool:
     """Return whether observations are present, in any of these wrappings."""
@@ -90,14 +87,11 @@ def _is_typical(observation: dict[str, Any]) -> bool:
     return is_known and keys.isdisjoint(("spanId", "span_id", "spanID"))
 
 
-def _to_camel_case(observation: dict[str, Any]) -> dict[str, Any]:
+def _to_camel_case(item: dict[str, Any]) -> dict[str, Any]:
     """Return an observation with the API's keys; exports with one per line use snake case."""
-    if "trace_id" not in observation:
-        return observation
-    return {
-        _SNAKE_WORD.sub(lambda word: word[1].upper(), key): value
-        for key, value in observation.items()
-    }
+    if "trace_id" not in item:
+        return item
+    return {_SNAKE_WORD.sub(lambda word: word[1].upper(), key): item[key] for key in item}
 
 
 def _parse_span(observation: dict[str, Any]) -> Span:
@@ -107,7 +101,8 @@ def _parse_span(observation: dict[str, Any]) -> Span:
     if kind == "TOOL":
         raw = observation.get("input")
         args = None if raw is None else as_arguments(raw)
-        call = ImportedCall(as_id(observation.get("id")), _tool_name(observation), args, start)
+        tool = spans.tool_in_name(as_string(observation.get("name")))
+        call = ImportedCall(as_id(observation.get("id")), tool, args, start)
         result = _parse_result(observation, start, end) if end is not None else None
     is_model = kind == "GENERATION"
     usage = as_object(observation.get("usageDetails")) if is_model else {}
@@ -123,13 +118,6 @@ def _parse_span(observation: dict[str, Any]) -> Span:
     )
 
 
-def _tool_name(observation: dict[str, Any]) -> str:
-    name = as_string(observation.get("name"))
-    for prefix in _NAME_PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
-
-
 def _parse_result(observation: dict[str, Any], start: int | None, end: int) -> ImportedResult:
     failed = observation.get("level") == "ERROR"
     return ImportedResult(
@@ -139,5 +127,5 @@ def _parse_result(observation: dict[str, Any], start: int | None, end: int) -> I
         provenance="explicit" if failed else "unknown",
         at=end,
         error=as_string(observation.get("statusMessage")) or None if failed else None,
-        duration=None if start is None else max(end - start, 0) / 1_000_000_000,
+        duration=spans.seconds_between(start, end),
     )

@@ -26,7 +26,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.message_content import as_arguments, as_text
+from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -48,9 +48,8 @@ def detect(sample: Sample) -> bool:
     if "simulations" in document:
         runs = as_objects(document["simulations"])
         return any(map(_has_messages, runs)) or isinstance(document.get(_INDEX_KEY), list)
-    return (
-        "task_id" in document and any(map(document.get, _OUTCOME_KEYS)) and _has_messages(document)
-    )
+    has_outcome = any(map(document.get, _OUTCOME_KEYS))
+    return "task_id" in document and has_outcome and _has_messages(document)
 
 
 def _has_messages(run: dict[str, Any]) -> bool:
@@ -145,12 +144,7 @@ def _read_message(builder: SessionBuilder, message: dict[str, Any]) -> Iterator[
 
 def _parse_calls(message: dict[str, Any], at: int | None) -> list[ImportedCall]:
     return [
-        ImportedCall(
-            id=as_id(call.get("id")),
-            tool=as_string(call.get("name")),
-            args=as_arguments(call.get("arguments")),
-            at=at,
-        )
+        ImportedCall.parse(call.get("id"), call.get("name"), call.get("arguments"), at)
         for call in as_objects(message.get("tool_calls"))
         if call.get("requestor") != "user"
     ]

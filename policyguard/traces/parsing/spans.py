@@ -14,6 +14,9 @@ from policyguard.traces.session_builder import ImportedCall, ImportedResult, Ses
 _EARLIER_RESULTS, _REPLIES, _CALLS, _INSTANT_RESULTS = range(4)
 """The order of steps that happened at one moment."""
 
+NAME_PREFIXES = ("execute_tool ", "running tool: ")
+"""Prefixes that instrumentations put before a tool's name."""
+
 
 class Span(msgspec.Struct, frozen=True):
     """A span: of a tool, with its `call` and `result`, of a model, with its usage, or another.
@@ -31,6 +34,18 @@ class Span(msgspec.Struct, frozen=True):
     is_mcp: bool = False
     tokens: int = 0
     cost: float = 0.0
+
+
+def tool_in_name(name: str) -> str:
+    """Return the tool in a span's name, without the `NAME_PREFIXES`."""
+    for prefix in NAME_PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def seconds_between(start: int | None, end: int | None) -> float | None:
+    """Return the duration of a span with a start and an end."""
+    return None if start is None or end is None else max(end - start, 0) / 1_000_000_000
 
 
 def build_session(file: str, session: str, spans: list[Span]) -> Iterator[Item]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from policyguard.traces.parsing.json_shape import as_id, as_object, as_string
-from policyguard.traces.parsing.message_content import as_arguments, as_text
+from policyguard.traces.parsing.json_shape import as_id, as_object
+from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.session_builder import ImportedCall, ImportedResult
 
 _SDK_ERROR_TYPES = ("error-text", "error-json", "execution-denied")
@@ -30,14 +30,13 @@ def parse_results(blocks: Iterable[dict[str, Any]], at: int | None = None) -> li
 def _parse_call(block: dict[str, Any], at: int | None) -> Iterator[ImportedCall]:
     kind, bedrock = block.get("type"), block.get("toolUse")
     if kind == "tool_use":
-        tool = as_string(block.get("name"))
-        yield ImportedCall(as_id(block.get("id")), tool, as_arguments(block.get("input")), at)
+        yield ImportedCall.parse(block.get("id"), block.get("name"), block.get("input"), at)
     elif kind == "tool-call" and block.get("providerExecuted") is not True:
-        tool, args = as_string(block.get("toolName")), block.get("input", block.get("args"))
-        yield ImportedCall(as_id(block.get("toolCallId")), tool, as_arguments(args), at)
+        args = block.get("input", block.get("args"))
+        yield ImportedCall.parse(block.get("toolCallId"), block.get("toolName"), args, at)
     elif isinstance(bedrock, dict):
-        tool, args = as_string(bedrock.get("name")), as_arguments(bedrock.get("input"))
-        yield ImportedCall(as_id(bedrock.get("toolUseId")), tool, args, at)
+        args = bedrock.get("input")
+        yield ImportedCall.parse(bedrock.get("toolUseId"), bedrock.get("name"), args, at)
 
 
 def _parse_result(block: dict[str, Any], at: int | None) -> Iterator[ImportedResult]:

@@ -50,7 +50,6 @@ class _FileReader:
         self.line: int | None = None
 
     def read_trajectory(self, trajectory: object, parent: str = "") -> Iterator[Item]:
-        """Yield the session of one trajectory."""
         document = as_object(trajectory)
         if not isinstance(document.get("steps"), list):
             yield self.skip("not a trajectory: expected an object with `steps`")
@@ -62,7 +61,6 @@ class _FileReader:
         return SessionBuilder(self._source.file, started)
 
     def skip(self, reason: str) -> Skipped:
-        """Return a skipped part at the current line."""
         return Skipped(self._source.file, self.line, reason)
 
     def _unique_name(self, document: dict[str, Any]) -> str:
@@ -76,8 +74,6 @@ class _FileReader:
 
 
 class _TrajectoryReader:
-    """A reader for the steps of one trajectory."""
-
     def __init__(self, file: _FileReader, document: dict[str, Any], name: str, parent: str) -> None:
         steps = list(enumerate(document["steps"]))
         # A continuation begins with copied steps of the previous trajectory.
@@ -137,10 +133,8 @@ class _TrajectoryReader:
         self, position: str, step: dict[str, Any], calls: list[ImportedCall]
     ) -> Iterator[Item]:
         raw_results = as_list(as_object(step.get("observation")).get("results"))
-        odd = sum(
-            not isinstance(value, dict)
-            for value in (*as_list(step.get("tool_calls")), *raw_results)
-        )
+        values = [*as_list(step.get("tool_calls")), *raw_results]
+        odd = sum(not isinstance(value, dict) for value in values)
         if odd:
             yield self._file.skip(f"{position}: {odd} calls or results that are not objects")
         results = as_objects(raw_results)
@@ -154,7 +148,6 @@ class _TrajectoryReader:
         self._unmatched_results += left if step.get("source") == "agent" else 0
 
     def _read_sub_agent(self, name: object) -> Iterator[Item]:
-        """Yield a sub-agent's trajectory, if it has not been read yet."""
         if name in self._sub_agents:
             yield from self._file.read_trajectory(self._sub_agents.pop(name), self._builder.session)
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from policyguard.traces.parsing.json_shape import as_id, as_objects, as_string
-from policyguard.traces.parsing.message_content import as_arguments, as_text
+from policyguard.traces.parsing.json_shape import as_id, as_objects
+from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.session_builder import ImportedCall, ImportedResult
 
 
 def parse_calls(step: dict[str, Any], at: int | None) -> list[ImportedCall]:
     """Return the calls of a step."""
     return [
-        ImportedCall(
-            id=as_id(call.get("tool_call_id")),
-            tool=as_string(call.get("function_name")),
-            args=as_arguments(call.get("arguments")),
-            at=at,
+        ImportedCall.parse(
+            call.get("tool_call_id"), call.get("function_name"), call.get("arguments"), at
         )
         for call in as_objects(step.get("tool_calls"))
     ]

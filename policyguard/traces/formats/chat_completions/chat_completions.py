@@ -13,7 +13,7 @@ from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import tool_blocks, usage
 from policyguard.traces.parsing.json_shape import as_id, as_objects, as_string
-from policyguard.traces.parsing.message_content import as_arguments, as_text
+from policyguard.traces.parsing.message_content import as_text
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "chat-completions"
@@ -80,11 +80,8 @@ def _parse_call(call: dict[str, Any]) -> ImportedCall:
     function = call.get("function", call.get("custom"))
     holder = function if isinstance(function, dict) else call
     args = (holder[key] for key in ("arguments", "args", "input") if key in holder)
-    return ImportedCall(
-        id=as_id(call.get("id")),
-        tool=as_string(function) or as_string(holder.get("name")),
-        args=as_arguments(next(args, None)),
-    )
+    tool = as_string(function) or holder.get("name")
+    return ImportedCall.parse(call.get("id"), tool, next(args, None))
 
 
 def _parse_results(message: dict[str, Any], is_tau_bench: bool) -> list[ImportedResult]:

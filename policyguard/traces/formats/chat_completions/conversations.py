@@ -147,5 +147,4 @@ def _make_conversation(row: _Row, messages: list[Any]) -> Conversation:
 
 
 def _is_header(row: object) -> bool:
-    """Return whether a row is the header with which some files begin."""
     return isinstance(row, dict) and set(row) == {"metadata"}

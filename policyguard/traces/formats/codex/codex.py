@@ -65,7 +65,6 @@ def detect(sample: Sample) -> bool:
 
 
 def _listed_items(document: object) -> object:
-    """Return the list of items in a document."""
     if isinstance(document, list):
         return document
     return next((value for key in _LIST_KEYS if (value := as_object(document).get(key))), None)
@@ -81,20 +80,13 @@ def _is_typical(line: dict[str, Any]) -> bool:
 def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
     """Yield the session of a file."""
     rollout = _RolloutReader(source)
-    for entry in forks.drop_parent_history(source.file, _lines(source)):
+    lines = source.items_or_lines(_listed_items(source.sample.document))
+    for entry in forks.drop_parent_history(source.file, lines):
         if isinstance(entry, Skipped):
             yield entry
         else:
             yield from rollout.read_line(*entry)
     yield from rollout.finish()
-
-
-def _lines(source: Source) -> Iterator[tuple[int | None, object] | Skipped]:
-    items = _listed_items(source.sample.document)
-    if isinstance(items, list):
-        yield from ((None, item) for item in items)
-    else:
-        yield from source.lines()
 
 
 class _RolloutReader:

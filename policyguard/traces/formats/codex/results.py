@@ -76,8 +76,6 @@ def parse_end(event: dict[str, Any]) -> CallEnd | None:
 
 
 class _Output(msgspec.Struct, frozen=True):
-    """The contents of an output in any form."""
-
     text: str
     exit_code: int | None = None
     duration: float | None = None
@@ -113,7 +111,6 @@ def parse_result(item: dict[str, Any], end: CallEnd | None, at: int | None) -> I
 
 
 def _success_flag(item: dict[str, Any]) -> bool | None:
-    """Return the success recorded in an output without an exit code."""
     output = item.get("output")
     if item.get("type") == "apply_patch_call_output":
         return _PATCH_STATUS.get(as_string(item.get("status")))
@@ -155,7 +152,6 @@ def _parse_output(output: object) -> _Output:
 
 
 def _join_streams(commands: list[dict[str, Any]]) -> str:
-    """Return the output of a `shell_call`'s commands, in their order."""
     streams = [command.get(key) for command in commands for key in ("stdout", "stderr")]
     return "\n".join(filter(None, map(as_string, streams)))
 

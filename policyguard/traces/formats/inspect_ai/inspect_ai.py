@@ -84,8 +84,6 @@ def _iter_samples(source: Source) -> Iterator[dict[str, Any] | Skipped]:
 
 
 class _SampleReader:
-    """A reader for one sample."""
-
     def __init__(self, source: Source, name: str, sample: dict[str, Any]) -> None:
         self._file = source.file
         self._name = name
@@ -136,7 +134,6 @@ class _SampleReader:
             self._builder.add_prompt()
 
     def _message_calls(self) -> Iterator[dict[str, Any]]:
-        """Yield the calls of all assistant messages."""
         for message in as_objects(self._messages):
             if message.get("role") == "assistant":
                 yield from as_objects(message.get("tool_calls"))

@@ -58,7 +58,6 @@ class SampleEvents:
 
 
 def _flatten(events: object) -> Iterator[dict[str, Any]]:
-    """Yield the events and those inside them, in order."""
     waiting = as_objects(events)[::-1]
     while waiting:
         event = waiting.pop()
@@ -73,6 +72,5 @@ def _take_next(events: dict[str, deque[dict[str, Any]]], id_: str) -> dict[str, 
 
 
 def _message_id(event: dict[str, Any]) -> str:
-    """Return the id of the message that a model event produced."""
     choices = as_objects(as_object(event.get("output")).get("choices"))
     return as_id(as_object(choices[0].get("message")).get("id")) if choices else ""

@@ -8,7 +8,7 @@ from typing import Any
 from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.formats.openclaw.session_reader import (
-    EVENT_KEYS,
+    FIELDS,
     SessionReader,
     TelemetryEvent,
 )
@@ -60,7 +60,7 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
         if reason:
             yield Skipped(source.file, number, reason)
         elif event["type"] in _READ_TYPES:
-            fields = {key: event[key] for key in EVENT_KEYS if key in event}
+            fields = {key: event[key] for key in FIELDS if key in event}
             events.append(TelemetryEvent(number, event["type"], session, fields))
     yield from _LogReader(source.file, parents).read_events(events)
 
@@ -83,15 +83,12 @@ def _spawned_sessions(event: dict[str, Any]) -> Iterator[str]:
 
 
 class _LogReader:
-    """A reader for the events of one file."""
-
     def __init__(self, file: str, parents: dict[str, set[str]]) -> None:
         self._file = file
         self._parent_candidates = parents
         self._sessions: dict[str, SessionReader] = {}
 
     def read_events(self, events: Sequence[TelemetryEvent]) -> Iterator[Item]:
-        """Yield all sessions of the file."""
         for event, next_type in zip(events, _next_types(events), strict=True):
             session = self._sessions.get(event.session)
             if session is None:

@@ -10,18 +10,17 @@ import msgspec
 from policyguard.model.event import Completed, Started
 from policyguard.traces.item import Item
 from policyguard.traces.parsing.json_shape import as_amount, as_string
-from policyguard.traces.parsing.message_content import as_arguments
 from policyguard.traces.parsing.timestamps import from_milliseconds
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 _TOKEN_KEYS = ("inputTokens", "outputTokens", "cacheTokens", "cacheWriteTokens")
 
-EVENT_KEYS = ("ts", "toolName", "params", "success", "error", "durationMs", "costUsd", *_TOKEN_KEYS)
+FIELDS = ("ts", "toolName", "params", "success", "error", "durationMs", "costUsd", *_TOKEN_KEYS)
 """The fields of an event that are read."""
 
 
 class TelemetryEvent(msgspec.Struct, frozen=True):
-    """An event with its line, type and session, and the fields in `EVENT_KEYS`."""
+    """An event with its line, type and session, and the fields in `FIELDS`."""
 
     line: int
     type: str
@@ -68,8 +67,8 @@ class SessionReader:
 
 def _parse_call(fields: dict[str, Any], at: int | None) -> ImportedCall:
     """Return a call, whose id is the tool's name: there are no ids."""
-    tool = as_string(fields.get("toolName"))
-    return ImportedCall(id=tool, tool=tool, args=as_arguments(fields.get("params")), at=at)
+    tool = fields.get("toolName")
+    return ImportedCall.parse(tool, tool, fields.get("params"), at)
 
 
 def _parse_result(fields: dict[str, Any], at: int | None) -> ImportedResult:

@@ -95,7 +95,6 @@ def _is_typical(event: dict[str, Any]) -> bool:
 
 
 def _iter_events(history: list[Any]) -> Iterator[dict[str, Any]]:
-    """Yield each event, also those in pairs."""
     for entry in history:
         yield from (as_objects(entry) if isinstance(entry, list) else as_objects([entry]))
 
@@ -163,11 +162,7 @@ def _read_session(
 
 
 class _StreamReader:
-    """A reader for one session."""
-
-    def __init__(
-        self, builder: SessionBuilder, history: list[dict[str, Any]], line: int | None
-    ) -> None:
+    def __init__(self, builder: SessionBuilder, history: list[Any], line: int | None) -> None:
         self.builder = builder
         self.last_at: int | None = None
         self._line = line
@@ -266,7 +261,6 @@ def _is_call(event: dict[str, Any]) -> bool:
 
 
 def _response_id(event: dict[str, Any]) -> str:
-    """Return the id of the model's answer that contains the action."""
     metadata = as_object(event.get("tool_call_metadata"))
     return as_id(as_object(metadata.get("model_response")).get("id"))
 

@@ -64,6 +64,5 @@ def find_exit_code(*holders: dict[str, Any]) -> int | None:
 
 
 def _mcp_error_flag(text: str) -> bool | None:
-    """Return `isError` of an MCP server's answer, if it has one."""
     flag = as_object(try_decode(text)).get("isError")
     return flag if isinstance(flag, bool) else None

@@ -118,7 +118,6 @@ def _message_part(span: RawSpan, messages: str, kind: str, key: str) -> object:
 
 
 def _decode_blocks(message: object) -> object:
-    """Return a message, with its content blocks decoded if they are JSON text."""
     blocks = _decode_if(message, "[")
     return blocks if isinstance(blocks, list) else message
 

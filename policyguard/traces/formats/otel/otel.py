@@ -36,9 +36,6 @@ _SHARED_KEYS = ("gen_ai.conversation.id", "gen_ai.task.id")
 
 _TOOL_KEYS = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _CALL_ID_KEYS = ("gen_ai.tool.call.id", "tool.id", "tool_call.id", "ai.toolCall.id")
-_NAME_PREFIXES = ("execute_tool ", "running tool: ")
-"""Prefixes of span names before a tool's name."""
-
 _MERGED_TOOLS = "(merged tools)"
 """The tool of an extra span that Google's ADK writes over parallel calls."""
 
@@ -122,24 +119,18 @@ def _tool_name(raw: RawSpan) -> str:
         or "ai.toolCall.name" in attributes
         or (
             operation is None
-            and ("gen_ai.tool.name" in attributes or raw.name.startswith(_NAME_PREFIXES))
+            and ("gen_ai.tool.name" in attributes or raw.name.startswith(spans.NAME_PREFIXES))
         )
     )
     if not is_tool:
         return ""
-    name = raw.name
-    for prefix in _NAME_PREFIXES:
-        name = name.removeprefix(prefix)
-    tool = as_string(first_value(attributes, _TOOL_KEYS)) or name
+    tool = as_string(first_value(attributes, _TOOL_KEYS)) or spans.tool_in_name(raw.name)
     return "" if tool == _MERGED_TOOLS else tool
 
 
 def _parse_result(raw: RawSpan, call: ImportedCall) -> ImportedResult:
     text, result_flag = call_content.parse_result(raw)
     ok = call_content.parse_success(raw, result_flag)
-    duration = None
-    if raw.start is not None and raw.end is not None:
-        duration = max(raw.end - raw.start, 0) / 1_000_000_000
     return ImportedResult(
         call.id,
         text,
@@ -147,7 +138,7 @@ def _parse_result(raw: RawSpan, call: ImportedCall) -> ImportedResult:
         "unknown" if ok is None else "explicit",
         raw.end,
         error=(call_content.parse_error(raw) or None) if ok is False else None,
-        duration=duration,
+        duration=spans.seconds_between(raw.start, raw.end),
     )
 
 

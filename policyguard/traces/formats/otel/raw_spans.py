@@ -119,9 +119,8 @@ def _first_id(value: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _parent_id(value: dict[str, Any]) -> str:
-    parent = _first_id(value, _PARENT_KEYS) or _first_id(
-        as_object(value.get("parentSpanContext")), _ID_KEYS
-    )
+    context = as_object(value.get("parentSpanContext"))
+    parent = _first_id(value, _PARENT_KEYS) or _first_id(context, _ID_KEYS)
     if parent:
         return "" if parent == _NO_PARENT else parent
     references = as_objects(value.get("references"))
@@ -131,9 +130,7 @@ def _parent_id(value: dict[str, Any]) -> str:
 def _parse_attributes(value: object) -> dict[str, Any]:
     if isinstance(value, dict):
         return value
-    return {
-        as_string(entry.get("key")): _parse_value(entry.get("value")) for entry in as_objects(value)
-    }
+    return {as_string(tag.get("key")): _parse_value(tag.get("value")) for tag in as_objects(value)}
 
 
 def _flatten(attributes: dict[str, Any]) -> dict[str, Any]:

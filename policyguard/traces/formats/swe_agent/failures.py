@@ -69,7 +69,6 @@ def is_failure(tool: str, observation: str) -> bool:
 
 
 def _is_shell_error(line: str) -> bool:
-    """Return whether an observation of one line is an error of the shell or a program."""
     first_word = line.split(" ", 1)[0]
     return (first_word.endswith(":") and line.endswith(_SHELL_ERROR_SUFFIXES)) or (
         first_word in ("Directory", "File") and line.endswith(" not found")

@@ -22,9 +22,8 @@ def detect(sample: Sample) -> bool:
     document = as_object(sample.document)
     runs = (document, *as_objects(document.get("attempts")))
     history = as_objects(document.get("history"))
-    return any(_has_steps(run) for run in runs) or any(
-        "action" in entry and "agent" in entry for entry in history
-    )
+    is_demonstration = any("action" in entry and "agent" in entry for entry in history)
+    return any(map(_has_steps, runs)) or is_demonstration
 
 
 def _has_steps(run: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""A policy that comes out of the cache is the policy that was put in, or none does."""
+"""The cache returns the policy that was stored, or nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from policyguard.compiler.cache import CachedPolicy
 from policyguard.engines.yaml_tree import MappingNode as Tree
 from policyguard.engines.yaml_tree import Node, to_plain
 from policyguard.lint import lint_paths
-from policyguard.lint import linter as linting
+from policyguard.lint import linter as linter
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.replay.renderers import render_json
 from policyguard.simulate import Replay
@@ -68,7 +68,7 @@ params:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache's folder: empty, and in use."""
+    """An empty, enabled cache folder."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("POLICYGUARD_CACHE", str(folder))
     return folder
@@ -76,7 +76,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A policy of two files, in the folder that everything is seen from."""
+    """A policy of two files in the current folder."""
     home = tmp_path / "project"
     home.mkdir()
     (home / "policy.yaml").write_text(RULE)
@@ -86,7 +86,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Counted:
-    """How often a policy was compiled the whole way."""
+    """Counts full compilations."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.times = 0
@@ -97,7 +97,7 @@ class Counted:
             return whole(*args, **named)
 
         monkeypatch.setattr(compiling, "check_policy", counted)
-        monkeypatch.setattr(linting, "check_policy", counted)
+        monkeypatch.setattr(linter, "check_policy", counted)
 
 
 @pytest.fixture
@@ -105,17 +105,17 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(monkeypatch)
 
 
-def loading(folder: Path, pattern: str) -> Iterator[str]:
-    """The files of a folder that are policies without errors."""
+def valid_policies(folder: Path, pattern: str) -> Iterator[str]:
+    """Yield the files of a folder that are policies without errors."""
     for file in sorted(folder.glob(pattern)):
         if check_policy(file, environ={})[0] is not None:
             yield str(file)
 
 
-def both(
+def compile_twice(
     policy: str | Path, environ: Mapping[str, str], compiled: Counted
 ) -> tuple[CompiledPolicy, CompiledPolicy]:
-    """A policy compiled, and the same out of the cache."""
+    """Return a policy compiled, and the same from the cache."""
     before = compiled.times
     fresh = compile_policy(policy, environ=environ)
     assert compiled.times == before + 1
@@ -124,8 +124,8 @@ def both(
     return fresh, known
 
 
-def same(fresh: CompiledPolicy, known: CompiledPolicy) -> None:
-    """Whether two are equal, part by part."""
+def assert_same(fresh: CompiledPolicy, known: CompiledPolicy) -> None:
+    """Assert that two policies are equal, part by part."""
     assert known.policy == fresh.policy
     encode = msgspec.msgpack.encode
     assert encode(known.policy) == encode(fresh.policy)  # 1 == 1.0 == True, but not here
@@ -145,7 +145,7 @@ def same(fresh: CompiledPolicy, known: CompiledPolicy) -> None:
     programs = dict(known.expressions)
     assert programs.keys() == dict(fresh.expressions).keys()
     for path, program in fresh.expressions:
-        told = programs[path]
+        cached = programs[path]
         for part in (
             "source",
             "code",
@@ -155,17 +155,17 @@ def same(fresh: CompiledPolicy, known: CompiledPolicy) -> None:
             "type",
             "warnings",
         ):
-            assert getattr(told, part) == getattr(program, part), (path, part)
+            assert getattr(cached, part) == getattr(program, part), (path, part)
         assert known.expressions.reads(*path) == fresh.expressions.reads(*path)
         assert known.merged.span_of(path) == fresh.merged.span_of(path)
     assert known.merged.sources == fresh.merged.sources
     assert repr(known.merged.tree) == repr(fresh.merged.tree)
 
 
-def told(made: CompiledPolicy, traces: list[Path]) -> bytes:
-    """What recorded runs come to under a policy."""
-    made.fingerprinter.rekey(b"the same for both")
-    replay = Replay(made, observe=False, labels=None)
+def replay_report(compiled_policy: CompiledPolicy, traces: list[Path]) -> bytes:
+    """Return the replay report of recorded runs under a policy."""
+    compiled_policy.fingerprinter.rekey(b"the same for both")
+    replay = Replay(compiled_policy, observe=False, labels=None)
     reader = Reader()
     for trace in traces:
         for file in reader.iter_files(trace):
@@ -173,8 +173,8 @@ def told(made: CompiledPolicy, traces: list[Path]) -> bytes:
     return render_json(replay.finish()).encode()
 
 
-def recorded() -> list[Path]:
-    """The demonstration's run, and one file of every recorded set that is there."""
+def recordings() -> list[Path]:
+    """Return the demo run, and one file of every available set of recordings."""
     found = [ROOT / "docs" / "demo" / "trace.jsonl"]
     if TRACES.is_dir():
         for folder in sorted(path for path in TRACES.iterdir() if path.is_dir()):
@@ -183,33 +183,31 @@ def recorded() -> list[Path]:
     return found
 
 
-# What is in it
+# Content
 
 
 @pytest.mark.parametrize("pack", PACKS)
-def test_a_pack_out_of_the_cache_judges_as_a_fresh_one(
-    pack: str, folder: Path, compiled: Counted
-) -> None:
-    fresh, known = both(pack, {}, compiled)
-    traces = recorded()
-    assert told(known, traces) == told(fresh, traces)
-    same(fresh, known)
+def test_cached_pack_decides_like_a_fresh_one(pack: str, folder: Path, compiled: Counted) -> None:
+    fresh, known = compile_twice(pack, {}, compiled)
+    traces = recordings()
+    assert replay_report(known, traces) == replay_report(fresh, traces)
+    assert_same(fresh, known)
 
 
 @pytest.mark.skipif(
     not EXAMPLES.is_dir(), reason=f"no example policies in {EXAMPLES} (POLICYGUARD_EXAMPLES)"
 )
-def test_the_example_policies_do_too(folder: Path, compiled: Counted) -> None:
-    files = list(loading(EXAMPLES, "*.yaml"))
+def test_cached_example_policies_decide_like_fresh_ones(folder: Path, compiled: Counted) -> None:
+    files = list(valid_policies(EXAMPLES, "*.yaml"))
     for file in files:
-        fresh, known = both(file, {}, compiled)
-        traces = recorded()[:3]
-        assert told(known, traces) == told(fresh, traces)
-        same(fresh, known)
+        fresh, known = compile_twice(file, {}, compiled)
+        traces = recordings()[:3]
+        assert replay_report(known, traces) == replay_report(fresh, traces)
+        assert_same(fresh, known)
 
 
 @pytest.mark.parametrize("file", [*STORIES, *TESTS], ids=lambda file: file.name)
-def test_stories_go_the_same_way(
+def test_cached_policies_pass_the_same_stories(
     file: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     root, _ = parse_file(file)
@@ -227,34 +225,34 @@ def test_stories_go_the_same_way(
         Path(name).write_text(json.dumps({**head, **to_plain(policy)}))
     elif name.endswith(".yaml"):
         name = str(file.parent / name)
-    fresh, known = both(name, environ, compiled)
-    same(fresh, known)
+    fresh, known = compile_twice(name, environ, compiled)
+    assert_same(fresh, known)
     for test in suite.tests:
         first = run_test(suite._replace(compiled=fresh), test)
         second = run_test(suite._replace(compiled=known), test)
         assert first.failures == second.failures == (), test.name
 
 
-def test_warnings_are_told_again(small: Path, folder: Path, compiled: Counted) -> None:
+def test_warnings_are_cached(small: Path, folder: Path, compiled: Counted) -> None:
     small.write_text(
         RULE.replace("too many", "more than {limit}")
         + "  by-hint: {tools: [x], when: call.hints.read_only}\n"
     )
     Path("base.yaml").write_text(BASE + "  open: {default: yes}\n")
-    fresh, known = both(small, {}, compiled)
+    fresh, known = compile_twice(small, {}, compiled)
     assert {one.code for one in known.diagnostics} == {
         "cel/maybe-absent",
         "reference/placeholder",
         "yaml/boolean-trap",
     }
-    same(fresh, known)
+    assert_same(fresh, known)
 
 
-# When it holds
+# Validity
 
 
-def test_it_holds_as_long_as_nothing_changes(small: Path, folder: Path, compiled: Counted) -> None:
-    fresh, known = both(small, {}, compiled)
+def test_entry_is_valid_while_nothing_changes(small: Path, folder: Path, compiled: Counted) -> None:
+    fresh, known = compile_twice(small, {}, compiled)
     os.utime(small)  # a time says nothing
     assert compile_policy(str(small), environ={"OTHER": "1"}).policy == fresh.policy == known.policy
     assert compiled.times == 1
@@ -266,7 +264,7 @@ def _change_layer() -> None:
 
 
 def _change_quietly() -> None:
-    """As many bytes, and the same times as before."""
+    """Keep size and times."""
     before = Path("base.yaml").stat()
     _change_layer()
     os.utime("base.yaml", ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -277,14 +275,14 @@ def _comment() -> None:
 
 
 def _lead_elsewhere() -> None:
-    """The same text, but by another way: what it extends in turn may be another file."""
+    """Keep the text, but change the path: relative `extends` may lead to another file."""
     Path("there").mkdir()
     Path("base.yaml").rename("there/base.yaml")
     Path("base.yaml").symlink_to("there/base.yaml")
 
 
 @pytest.mark.parametrize("change", [_change_layer, _change_quietly, _comment, _lead_elsewhere])
-def test_a_changed_layer_is_compiled_anew(
+def test_changed_layer_is_recompiled(
     change: Callable[[], None], small: Path, folder: Path, compiled: Counted
 ) -> None:
     compile_policy(small, environ={})
@@ -293,14 +291,12 @@ def test_a_changed_layer_is_compiled_anew(
     assert compiled.times == 2
     known = compile_policy(small, environ={})
     assert compiled.times == 2
-    same(fresh, known)
+    assert_same(fresh, known)
     assert known.policy == compile_policy(small, environ={}, cache=False).policy
 
 
 @pytest.mark.parametrize("change", ["gone", "folder", "pipe", "broken"])
-def test_a_layer_that_cannot_be_read_any_more_is_an_error(
-    change: str, small: Path, folder: Path
-) -> None:
+def test_unreadable_layer_is_an_error(change: str, small: Path, folder: Path) -> None:
     compile_policy(small, environ={})
     base = Path("base.yaml")
     base.unlink()
@@ -318,7 +314,7 @@ def test_a_layer_that_cannot_be_read_any_more_is_an_error(
     assert known.value.diagnostics == fresh.value.diagnostics
 
 
-def test_the_environment_counts(small: Path, folder: Path, compiled: Counted) -> None:
+def test_environment_is_an_input(small: Path, folder: Path, compiled: Counted) -> None:
     def most(environ: dict[str, str]) -> object:
         return compile_policy(small, environ=environ).policy.params["most"].value
 
@@ -330,7 +326,7 @@ def test_the_environment_counts(small: Path, folder: Path, compiled: Counted) ->
     assert compiled.times == 4
 
 
-def test_the_process_environment_counts(
+def test_process_environment_is_an_input(
     small: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("MOST", raising=False)
@@ -339,7 +335,7 @@ def test_the_process_environment_counts(
     assert compile_policy(small).policy.params["most"].value == 9
 
 
-def test_the_order_of_several_counts(small: Path, folder: Path) -> None:
+def test_order_of_several_policies_is_an_input(small: Path, folder: Path) -> None:
     Path("other.yaml").write_text(BASE.replace("3", "7").replace("base", "other"))
 
     def most(*names: str) -> object:
@@ -350,7 +346,7 @@ def test_the_order_of_several_counts(small: Path, folder: Path) -> None:
         assert most("other.yaml", "policy.yaml") == 3
 
 
-def test_one_name_in_two_folders_is_two_policies(
+def test_same_name_in_two_folders_is_two_policies(
     small: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = compile_policy(small, environ={})
@@ -363,7 +359,7 @@ def test_one_name_in_two_folders_is_two_policies(
     assert compile_policy(small, environ={}).policy == first.policy
 
 
-def test_reports_name_a_file_as_it_was_asked_for(small: Path, folder: Path) -> None:
+def test_reports_name_a_file_as_requested(small: Path, folder: Path) -> None:
     Path("base.yaml").write_text(BASE + "rules:\n  x: {when: 'call.hints.read_only', tools: [a]}\n")
     for name in ("policy.yaml", str(small.absolute()), "../project/policy.yaml"):
         for _ in range(2):
@@ -371,7 +367,7 @@ def test_reports_name_a_file_as_it_was_asked_for(small: Path, folder: Path) -> N
             assert warning.span.file == os.path.join(os.path.dirname(name), "base.yaml")  # noqa: PTH118, PTH120
 
 
-def test_a_pack_is_the_same_from_everywhere(
+def test_pack_is_cached_for_every_folder(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     compile_policy("core", environ={})
@@ -382,7 +378,7 @@ def test_a_pack_is_the_same_from_everywhere(
         compile_policy(Path("core"), environ={})  # a file, which is not there
 
 
-def test_tools_that_are_described_count(small: Path, folder: Path, compiled: Counted) -> None:
+def test_tool_schemas_are_an_input(small: Path, folder: Path, compiled: Counted) -> None:
     def tools(kind: str) -> None:
         schema = {"type": "object", "properties": {"count": {"type": kind}}, "required": ["count"]}
         listed = [{"name": "fetch", "inputSchema": schema}]
@@ -390,14 +386,14 @@ def test_tools_that_are_described_count(small: Path, folder: Path, compiled: Cou
 
     small.write_text(RULE + "schemas: tools.json\n")
     tools("integer")
-    fresh, known = both(small, {}, compiled)
-    same(fresh, known)
+    fresh, known = compile_twice(small, {}, compiled)
+    assert_same(fresh, known)
     tools("string")
     with pytest.raises(PolicyError, match="int"):
         compile_policy(small, environ={})
 
 
-def test_another_compiler_compiles_anew(
+def test_changed_compiler_recompiles(
     small: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     compile_policy(small, environ={})
@@ -407,8 +403,8 @@ def test_another_compiler_compiles_anew(
     assert len(list(folder.iterdir())) == 2
 
 
-def test_a_change_of_our_code_is_seen_whatever_its_size_and_time(tmp_path: Path) -> None:
-    """An installer may set every time to the same, and a mended sign is as long as a wrong one."""
+def test_code_change_is_detected_despite_same_size_and_time(tmp_path: Path) -> None:
+    """Installers may reset times, and a fix may keep the size."""
     file = tmp_path / "rule.py"
     file.write_text("a < b")
     os.utime(file, (1, 1))
@@ -421,10 +417,10 @@ def test_a_change_of_our_code_is_seen_whatever_its_size_and_time(tmp_path: Path)
     assert cache._file_stamps(tmp_path) != before
 
 
-# When it does not
+# Entries that are not used
 
 
-def test_it_can_be_switched_off(
+def test_cache_can_be_disabled(
     small: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     compile_policy(small, environ={}, cache=False)
@@ -442,7 +438,7 @@ def test_it_can_be_switched_off(
     assert compiled.times == 6
 
 
-def test_a_policy_with_errors_is_not_kept(small: Path, folder: Path) -> None:
+def test_policy_with_errors_is_not_cached(small: Path, folder: Path) -> None:
     small.write_text(RULE.replace("call.args", "cal.args"))
     for _ in range(2):
         with pytest.raises(PolicyError, match="unknown variable `cal`"):
@@ -451,18 +447,18 @@ def test_a_policy_with_errors_is_not_kept(small: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [2**70, "\ud800", {"a", "b"}, 1j])
-def test_what_cannot_be_written_down_is_not_kept(value: Any, small: Path, folder: Path) -> None:
-    made = compile_policy(small, environ={}, cache=False)
-    odd = replace(made.policy, lists={"odd": (value,)})
+def test_unencodable_values_are_not_cached(value: Any, small: Path, folder: Path) -> None:
+    compiled_policy = compile_policy(small, environ={}, cache=False)
+    odd = replace(compiled_policy.policy, lists={"odd": (value,)})
     place = cache.locate_entry("policy", [small])
     assert place is not None
-    cache.store_policy(place, replace(made, policy=odd))
+    cache.store_policy(place, replace(compiled_policy, policy=odd))
     assert place.get(CachedPolicy, {}) is None
-    cache.store_policy(place, made)
+    cache.store_policy(place, compiled_policy)
     assert place.get(CachedPolicy, {}) is not None
 
 
-def test_no_cache_folder_is_no_error(
+def test_missing_cache_folder_is_not_an_error(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -479,7 +475,7 @@ def _no_home() -> Path:
     raise RuntimeError("Could not determine home directory.")
 
 
-def test_layers_that_have_changed_since_are_not_made_up(small: Path, folder: Path) -> None:
+def test_changed_files_of_a_cached_policy_raise(small: Path, folder: Path) -> None:
     compile_policy(small, environ={})
     known = compile_policy(small, environ={})
     Path("base.yaml").write_text(BASE.replace("3", "4"))
@@ -487,12 +483,12 @@ def test_layers_that_have_changed_since_are_not_made_up(small: Path, folder: Pat
         _ = known.merged
 
 
-# Who else may have written it
+# Forged entries
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_damaged_entry_is_made_again(
+def test_damaged_entry_is_rebuilt(
     small: Path, folder: Path, compiled: Counted, data: st.DataObject
 ) -> None:
     fresh = compile_policy(small, environ={})
@@ -508,7 +504,7 @@ def test_a_damaged_entry_is_made_again(
 
 
 def forge(folder: Path, data: bytes) -> None:
-    """Put something else under the name of the only entry."""
+    """Replace the content of the only entry."""
     (file,) = folder.iterdir()
     FileCache(folder).put(file.name, data)
 
@@ -526,7 +522,7 @@ DEEP = b"\x91" * 100_000
 @pytest.mark.parametrize(
     "data", [b"", b"\xc1", b"\xc0", b"\x90", b"\x80", DEEP, b"\x91\x92" + DEEP, b"\xff" * 100]
 )
-def test_what_is_no_entry_is_not_used(
+def test_invalid_entry_is_ignored(
     data: bytes, small: Path, folder: Path, compiled: Counted
 ) -> None:
     fresh = compile_policy(small, environ={})
@@ -537,10 +533,10 @@ def test_what_is_no_entry_is_not_used(
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_an_entry_with_anything_in_it_is_an_entry_or_none(
+def test_entry_with_arbitrary_values_is_used_or_ignored(
     small: Path, folder: Path, data: st.DataObject
 ) -> None:
-    """Whatever stands there, a policy comes out: of the entry, or of its own files."""
+    """The policy comes from the entry or from its files, whatever the entry contains."""
     compile_policy(small, environ={})
     value = msgspec.to_builtins(entry(folder), builtin_types=(bytes,))
     places: list[tuple[Any, Any]] = []
@@ -564,9 +560,7 @@ def _places(value: Any, found: list[tuple[Any, Any]]) -> None:
 
 
 @pytest.mark.parametrize("bound", ["sessions", "plans", "in_flight", "window_entries"])
-def test_a_bound_that_no_policy_may_have_is_not_used(
-    bound: str, small: Path, folder: Path, compiled: Counted
-) -> None:
+def test_invalid_bound_is_ignored(bound: str, small: Path, folder: Path, compiled: Counted) -> None:
     fresh = compile_policy(small, environ={})
     value = msgspec.to_builtins(entry(folder), builtin_types=(bytes,))
     policy = next(part for part in value if isinstance(part, dict) and "bounds" in part)
@@ -576,7 +570,7 @@ def test_a_bound_that_no_policy_may_have_is_not_used(
     assert compiled.times == 2
 
 
-def test_expressions_of_another_policy_are_not_used(
+def test_expressions_of_another_policy_are_ignored(
     small: Path, folder: Path, compiled: Counted
 ) -> None:
     compile_policy(small, environ={})
@@ -586,16 +580,14 @@ def test_expressions_of_another_policy_are_not_used(
     assert compiled.times == 2
 
 
-def test_what_a_forged_expression_says_that_it_reads_gives_it_nothing(
-    small: Path, folder: Path
-) -> None:
+def test_forged_reads_of_an_expression_have_no_effect(small: Path, folder: Path) -> None:
     compile_policy(small, environ={})
     known = entry(folder)
     ((source, outline),) = known.expressions.items()
     odd = ParsedExpression(outline.tree, frozenset({"__class__", "call.__class__"}))
     forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: odd})))
-    made = compile_policy(small, environ={})
-    session = Guard(made).session("s")
+    compiled_policy = compile_policy(small, environ={})
+    session = Guard(compiled_policy).session("s")
     assert session.check("fetch", {"count": 1}).allowed
     assert not session.check("fetch", {"count": 9}).allowed
 
@@ -633,8 +625,8 @@ SOURCES = (
 
 @settings(max_examples=400)
 @given(st.sampled_from(SOURCES), st.data())
-def test_no_tree_becomes_code_of_its_own(source: str, data: st.DataObject) -> None:
-    """Whatever stands in a tree, what is generated calls only what it may."""
+def test_forged_tree_cannot_inject_code(source: str, data: st.DataObject) -> None:
+    """Generated code calls only allowed functions, whatever the tree contains."""
     tree = parse_cel(source, lambda *_: None)
     value = msgspec.to_builtins(tree, builtin_types=(bytes,))
     places: list[tuple[Any, Any]] = []
@@ -662,7 +654,7 @@ def test_no_tree_becomes_code_of_its_own(source: str, data: st.DataObject) -> No
     assert RUNTIME.keys() <= namespace.keys()
 
 
-# What it spares
+# Imports
 
 
 def run(code: str, folder: Path) -> str:
@@ -677,7 +669,7 @@ def run(code: str, folder: Path) -> str:
 HEAVY = "{'celpy', 'lark', 'jsonschema', 'yaml', 'asyncio', 'sqlite3', 'click', 'logging'}"
 
 
-def test_with_it_no_parser_is_loaded(small: Path, folder: Path) -> None:
+def test_cached_policy_loads_without_parsers(small: Path, folder: Path) -> None:
     code = f"""
 import sys
 from policyguard import Guard
@@ -690,7 +682,7 @@ print(decision.effect, sorted({HEAVY} & sys.modules.keys()))
     assert known == "block []\n"
 
 
-def test_nor_is_any_for_lint(small: Path, folder: Path) -> None:
+def test_cached_lint_runs_without_parsers(small: Path, folder: Path) -> None:
     code = f"""
 import sys
 from policyguard.cli import main
@@ -708,7 +700,7 @@ finally:
 
 
 @pytest.mark.parametrize("case", [*LINTED, *map(Path, PACKS)], ids=str)
-def test_lint_finds_the_same_again(
+def test_cached_lint_reports_the_same(
     case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, compiled: Counted
 ) -> None:
     if case.name != "policy.yaml":
@@ -731,9 +723,7 @@ def errors(diagnostics: Any) -> list[Any]:
     return [one for one in diagnostics if one.severity == "error"]
 
 
-def test_lint_looks_again_where_something_changed(
-    small: Path, folder: Path, compiled: Counted
-) -> None:
+def test_lint_runs_again_after_a_change(small: Path, folder: Path, compiled: Counted) -> None:
     assert not errors(lint_paths([small]).diagnostics)
     assert lint_paths([small]) == lint_paths([small])
     assert compiled.times == 1

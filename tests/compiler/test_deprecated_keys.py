@@ -1,4 +1,4 @@
-"""A key that the language is about to drop is warned of, wherever it stands, and still works."""
+"""A deprecated key is a warning, and still works."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ rules: {r: {tools: [x], owner: me}}
 
 @pytest.fixture
 def changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A schema in which two keys are on their way out; there are none in the published one."""
+    """Deprecate two more keys of the schema."""
     document = copy.deepcopy(schema.document())
     definitions = document["$defs"]
     window = {**definitions["repeat"]["properties"]["window"], "deprecated": True}
@@ -34,7 +34,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     schema.validator.cache_clear()
 
 
-def test_a_deprecated_key_is_a_warning_at_its_place(tmp_path: Path, changed: None) -> None:
+def test_deprecated_key_is_a_warning_at_its_place(tmp_path: Path, changed: None) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     compiled, diagnostics = check_policy(file)
@@ -46,7 +46,7 @@ def test_a_deprecated_key_is_a_warning_at_its_place(tmp_path: Path, changed: Non
     assert "leave it out" in render_text(diagnostics)
 
 
-def test_a_renamed_key_still_works_and_its_fix_renames_it(tmp_path: Path) -> None:
+def test_renamed_key_works_and_has_a_fix(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     old = POLICY + "budgets: {b: {at_once: 2, per: project}}  # runs\n"
     file.write_text(old)
@@ -64,7 +64,7 @@ def test_a_renamed_key_still_works_and_its_fix_renames_it(tmp_path: Path) -> Non
     assert check_policy(file)[1] == []
 
 
-def test_the_old_and_the_new_key_exclude_each_other(tmp_path: Path) -> None:
+def test_old_and_new_key_conflict(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY + "budgets: {b: {at_once: 2, concurrent: 2}}\n")
     found = check_policy(file)[1]
@@ -72,7 +72,7 @@ def test_the_old_and_the_new_key_exclude_each_other(tmp_path: Path) -> None:
     assert not any(one.edits for one in found)
 
 
-def test_a_layer_overrides_an_inherited_budget_under_either_name(tmp_path: Path) -> None:
+def test_layer_overrides_an_inherited_budget_with_the_old_key(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(POLICY + "budgets: {b: {at_once: 2}}\n")
     file = tmp_path / "policy.yaml"
     file.write_text(

@@ -1,4 +1,4 @@
-"""What docs/policy-language.md and docs/learning.md show of a policy loads."""
+"""The policy fragments in docs/policy-language.md and docs/learning.md load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = "policyguard: 1\nname: shown\nextends: [core]\n"
 
 
 def fragments(page: str) -> list[str]:
-    """The blocks of YAML on a page, and what else is a whole section of a policy."""
+    """Return the YAML blocks of a page, and inline policy sections."""
     text = (DOCS / page).read_text()
     sections = "|".join(schema.document()["properties"].keys() - {"extends"})
     short = re.findall(rf"`((?:{sections}): [{{\[][^`…|]*)`", re.sub(r"\n *", " ", text))
@@ -25,12 +25,12 @@ def fragments(page: str) -> list[str]:
 SHOWN = [*fragments("policy-language.md"), *fragments("learning.md")]
 
 
-def test_there_is_something_to_load() -> None:
+def test_documents_have_fragments() -> None:
     assert len(SHOWN) > 2
 
 
 @pytest.mark.parametrize("text", SHOWN)
-def test_a_fragment_loads_below_the_head_of_a_policy(text: str, tmp_path: Path) -> None:
+def test_fragment_loads(text: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(HEAD + text)
     assert [found for found in check_policy(file)[1] if found.severity == "error"] == []

@@ -1,4 +1,4 @@
-"""Each of the twelve example policies needs a later step of the language: which parts of it?
+"""The parts of the twelve example policies that are not implemented yet.
 
 `POLICYGUARD_EXAMPLES` is the folder that they stand in. When a step comes to life, this list
 shrinks; when none is left, the policies must load.
@@ -19,7 +19,7 @@ from policyguard.engines.yaml_source import parse
 PROJECT = Path(__file__).parents[2]
 DEFAULT = PROJECT.parent / "shared" / "example-policies"
 FOLDER = Path(os.environ.get("POLICYGUARD_EXAMPLES", DEFAULT))
-PINNED = Path(__file__).parents[1] / "cases" / "not_alive.txt"
+PINNED = Path(__file__).parents[1] / "cases" / "unsupported.txt"
 
 pytestmark = pytest.mark.skipif(
     not FOLDER.is_dir(), reason=f"no example policies in {FOLDER} (POLICYGUARD_EXAMPLES)"
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def pinned() -> dict[str, list[str]]:
-    """By policy, the paths of its parts that are not alive."""
+    """Return the paths of unsupported keys by policy."""
     found: dict[str, list[str]] = {}
     for line in PINNED.read_text("utf-8").splitlines():
         policy, _, path = line.partition(": ")
@@ -38,19 +38,19 @@ def pinned() -> dict[str, list[str]]:
 ALIVE = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem not in pinned())
 
 
-def test_every_pinned_policy_is_there():
+def test_pinned_policies_exist():
     assert {path.stem for path in FOLDER.glob("*.yaml")} >= pinned().keys()
 
 
 @pytest.mark.parametrize("name", ALIVE)
-def test_a_policy_that_is_all_alive_compiles(name):
+def test_fully_supported_policy_compiles(name):
     compiled, diagnostics = check_policy(FOLDER / f"{name}.yaml", environ={})
     assert not [found for found in diagnostics if found.severity == "error"]
     assert compiled is not None
 
 
 @pytest.mark.parametrize("name", sorted(pinned()))
-def test_every_part_that_is_not_alive_is_named(name):
+def test_every_unsupported_key_is_reported(name):
     file = FOLDER / f"{name}.yaml"
     parsed = parse(file.read_bytes(), str(file))
     parts = list(find_unsupported(parsed.root))

@@ -1,4 +1,4 @@
-"""A `learn` that can certainly teach nothing is an error."""
+"""A `learn` that can never teach anything is an error."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ READS = "classify: {targets: [path], classes: [{class: read, words: [read]}]}\n"
             READS + LOST.replace("{}\n", "{ban: target}\n").replace("LEARN", "except: [read]"),
             [],
         ),
-        # What is broken already is not reported once more.
+        # Broken values are reported once.
         ("classify: {targets: 5}\nlearn: {ban: target}\n", ["schema/type 3:21"]),
         (READS + "learn: {ban: targte, except: [read]}\n", ["schema/value 4:14"]),
         ("extends: [lost]\nlearn: {ban: target}\n", ["load/not-found 3:11"]),
     ],
 )
-def test_what_is_said(text: str, expected: list[str], tmp_path: Path) -> None:
+def test_diagnostics(text: str, expected: list[str], tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(f"policyguard: 1\nname: x\n{text}")
     found = [f"{one.code} {one.span.line}:{one.span.column}" for one in check_policy(file)[1]]
     assert found == expected
 
 
-def test_a_signature_can_say_that_its_failures_teach_nothing(tmp_path: Path) -> None:
+def test_signature_can_disable_learning(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(f"policyguard: 1\nname: x\n{LOST.replace('LEARN', 'blame: []')}")
     session = Guard.load(file).session("s")

@@ -1,4 +1,4 @@
-"""Each folder of `tests/cases/lint` is a story: a policy, and the whole report about it.
+"""Each folder of `tests/cases/lint` is a policy with its whole report.
 
 A case is read from inside its folder, with the variables in its file `environ`, one `NAME=value`
 a line. To pin reports anew, run with `POLICYGUARD_PIN=1` and read the difference.
@@ -19,7 +19,7 @@ STORIES = sorted(policy.parent.name for policy in CASES.glob("*/policy.yaml"))
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_the_report_is_the_pinned_one(story, monkeypatch):
+def test_report_matches_the_pinned_one(story, monkeypatch):
     monkeypatch.chdir(CASES / story)
     variables = Path("environ").read_text().splitlines() if Path("environ").exists() else []
     environ = dict(line.split("=", 1) for line in variables)

@@ -1,4 +1,4 @@
-"""Which files a policy is made of, and in which order."""
+"""The files of a policy, and their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from policyguard.report.findings.diagnostics import render_text
 
 
 def write(folder: Path, **files: str) -> None:
-    """Files by name, each with its list of what it extends."""
+    """Write policies by name, each with its `extends`."""
     for name, extends in files.items():
         path = folder / f"{name}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,22 +43,22 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_what_is_extended_comes_first_in_the_order_of_the_list(here):
+def test_extended_files_come_first_in_order(here):
     write(here, a="[b.yaml, c.yaml]", b="[]", c="[]")
     assert order("a.yaml") == ["b", "c", "a"]
 
 
-def test_a_file_that_several_extend_is_loaded_once(here):
+def test_shared_base_is_loaded_once(here):
     write(here, a="[b.yaml, c.yaml]", b="[d.yaml]", c="[./d.yaml]", d="[]")
     assert order("a.yaml") == ["d", "b", "c", "a"]
 
 
-def test_several_policies_are_read_as_if_extended_in_order(here):
+def test_several_policies_load_in_order(here):
     write(here, a="[c.yaml]", b="[c.yaml]", c="[]")
     assert order("b.yaml", "a.yaml") == ["c", "b", "a"]
 
 
-def test_names_are_seen_from_the_folder_of_the_file_that_names_them(here):
+def test_names_are_relative_to_the_naming_file(here):
     (here / "team").mkdir()
     write(here, base="[]")
     (here / "team" / "policy.yaml").write_text(
@@ -70,7 +70,7 @@ def test_names_are_seen_from_the_folder_of_the_file_that_names_them(here):
     ]
 
 
-def test_a_text_is_seen_from_the_folder_of_its_name(here):
+def test_text_extends_files_relative_to_its_name(here):
     (here / "team").mkdir()
     write(here / "team", base="[]")
     loaded = load_text("extends: [base.yaml]", str(here / "team" / "new.yaml"))
@@ -78,13 +78,13 @@ def test_a_text_is_seen_from_the_folder_of_its_name(here):
     assert len(loaded.layers) == 2
 
 
-def test_a_link_is_the_file_that_it_leads_to(here):
+def test_link_is_its_target(here):
     write(here, a="[b.yaml, link.yaml]", b="[]")
     (here / "link.yaml").symlink_to(here / "b.yaml")
     assert order("a.yaml") == ["b", "a"]
 
 
-def test_a_cycle_ends_and_shows_the_way(here):
+def test_extends_cycle_is_reported(here):
     write(here, a="[b.yaml]", b="[c.yaml]", c="[a.yaml]")
     loaded = load_layers(["a.yaml"])
     (found,) = loaded.diagnostics
@@ -93,7 +93,7 @@ def test_a_cycle_ends_and_shows_the_way(here):
     assert [layer.source.file for layer in loaded.layers] == ["c.yaml", "b.yaml", "a.yaml"]
 
 
-def test_a_chain_is_bounded(here):
+def test_extends_depth_is_bounded(here):
     for number in range(MAX_EXTENDS_DEPTH + 2):
         write(here, **{f"f{number}": f"[f{number + 1}.yaml]"})
     write(here, **{f"f{MAX_EXTENDS_DEPTH + 2}": "[]"})
@@ -101,7 +101,7 @@ def test_a_chain_is_bounded(here):
     assert len(order(f"f{MAX_EXTENDS_DEPTH}.yaml")) == 3
 
 
-def test_what_cannot_be_read_is_said_at_the_name(here):
+def test_unreadable_names_are_reported_where_they_are_written(here):
     (here / "folder").mkdir()
     (here / "large.yaml").write_text("#" * (MAX_FILE_BYTES + 1))
     os.mkfifo(here / "pipe.yaml")
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_is_said_at_the_name(here):
         "hunter2\udcff",
     ],
 )
-def test_of_what_is_no_policy_nothing_is_shown(here, text):
+def test_text_of_other_files_is_never_shown(here, text):
     write(here / "team", a="[../other]")
     (here / "other").write_bytes(text.encode("utf-8", "surrogateescape"))
     diagnostics = read_policy(["team/a.yaml"]).diagnostics
@@ -151,7 +151,7 @@ def test_of_what_is_no_policy_nothing_is_shown(here, text):
         ("policyguard: 1\nnames: b\n", "schema/unknown-key"),
     ],
 )
-def test_a_policy_with_an_error_in_it_is_shown(here, text, code):
+def test_errors_in_an_extended_policy_are_shown(here, text, code):
     write(here, a="[b.yaml]")
     (here / "b.yaml").write_text(text)
     diagnostics = read_policy(["a.yaml"]).diagnostics
@@ -159,13 +159,13 @@ def test_a_policy_with_an_error_in_it_is_shown(here, text, code):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_that_may_not_be_read_is_said_at_the_name(here):
+def test_forbidden_file_is_reported_at_its_name(here):
     write(here, a="[b.yaml]", b="[]")
     (here / "b.yaml").chmod(0)
     assert codes("a.yaml") == ["load/unreadable"]
 
 
-def test_a_policy_that_does_not_exist_is_a_diagnostic_too(here):
+def test_missing_policy_is_a_diagnostic(here):
     assert codes("nothing.yaml") == ["load/not-found"]
     assert codes("nothing") == ["load/not-found"]
     assert codes(here) == ["load/not-a-file"]
@@ -173,17 +173,17 @@ def test_a_policy_that_does_not_exist_is_a_diagnostic_too(here):
     assert (found.span.file, found.span.line, found.span.column) == ("nothing.yaml", 1, 1)
 
 
-def test_a_path_is_never_a_pack(here):
+def test_path_is_never_a_pack(here):
     assert codes(Path("core")) == ["load/not-found"]
 
 
 @pytest.mark.parametrize("extends", ["core", "{a: b}", "[[core]]", "[5]", "[null]"])
-def test_an_extends_of_the_wrong_form_is_left_to_the_schema(extends):
+def test_malformed_extends_is_a_schema_error(extends):
     made = read_policy_text(f"policyguard: 1\nname: x\nextends: {extends}\n", environ={})
     assert [found.code for found in made.diagnostics] == ["schema/type"]
 
 
-def test_core_is_found_wherever_one_stands(here):
+def test_core_is_found_from_every_folder(here):
     made = read_policy("core", environ={})
     assert made.diagnostics == []
     assert made.policy.name == "core"
@@ -192,8 +192,8 @@ def test_core_is_found_wherever_one_stands(here):
     assert all(name.startswith("pack:core/") for name in shown)
 
 
-def test_a_pack_reads_nothing_outside_of_its_folder(tmp_path):
-    """A package in a zip file, as a wheel that was not unpacked, with a pack that tries."""
+def test_pack_reads_nothing_outside_its_folder(tmp_path):
+    """A zipped package with a pack that tries to read other files."""
     archive = tmp_path / "package.zip"
     extends = "[core, near.yaml, ../../core/limits.yaml, /etc/passwd]"
     with zipfile.ZipFile(archive, "w") as package:

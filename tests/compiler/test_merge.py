@@ -1,4 +1,4 @@
-"""How layers lie over one another (POLICY_LANGUAGE §8), and where merged values come from."""
+"""Merging of layers, and the sources of merged values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policyguard.model.diagnostic import Diagnostic
 
 @pytest.fixture
 def merged(tmp_path, monkeypatch):
-    """A policy of layers, the first at the bottom, each given as what stands below its head."""
+    """Merge layers, the base first, each given without its head."""
     monkeypatch.chdir(tmp_path)
 
     def merge(*layers: str) -> FrontendResult:
@@ -31,17 +31,17 @@ def errors(made: FrontendResult) -> list[tuple[str, str]]:
 
 
 def source(found: Diagnostic) -> str:
-    """The text under the caret."""
+    """Return the text under the caret."""
     return found.lines[0][found.span.column - 1 : found.span.end_column - 1]
 
 
-def test_a_policy_without_extends_inherits_nothing(merged):
+def test_policy_without_extends_inherits_nothing(merged):
     policy = merged("").policy
     assert (policy.rules, policy.signatures, policy.limits) == ((), (), {})
     assert policy.classify.classes == ()
 
 
-def test_scalars_are_replaced_where_they_are_given(merged):
+def test_given_scalars_are_replaced(merged):
     policy = merged(
         "mode: observe\nowner: a\ndescription: one\non_internal_error: allow", "owner: b"
     ).policy
@@ -49,7 +49,7 @@ def test_scalars_are_replaced_where_they_are_given(merged):
     assert (policy.description, policy.on_internal_error) == ("one", "allow")
 
 
-def test_an_entry_with_the_same_id_is_replaced_as_a_whole(merged):
+def test_entry_with_the_same_id_is_replaced_as_a_whole(merged):
     policy = merged(
         "rules: {a: {tools: [x], effect: halt, message: stop}, b: {tools: [y]}}",
         "rules: {c: {tools: [z]}, a: {tools: [w]}}",
@@ -59,7 +59,7 @@ def test_an_entry_with_the_same_id_is_replaced_as_a_whole(merged):
     assert (first.tools.items, first.effect, first.message) == (("w",), "block", None)
 
 
-def test_of_ban_and_key_the_upper_layer_s_takes_the_place_of_the_other(merged):
+def test_ban_and_key_replace_each_other(merged):
     learn = merged("learn: {key: call.tool, scope: agent}", "learn: {ban: tool}").policy.learn
     assert (learn.key, learn.ban, learn.scope) == (None, "tool", "agent")
     learn = merged("learn: {ban: target}", "learn: {key: call.tool}").policy.learn
@@ -77,7 +77,7 @@ def test_of_ban_and_key_the_upper_layer_s_takes_the_place_of_the_other(merged):
         assert learn.except_ == spared
 
 
-def test_in_a_first_match_list_known_ids_stay_and_new_ones_come_first(merged):
+def test_first_match_list_replaces_known_ids_in_place(merged):
     policy = merged(
         "signatures: [{id: a, pattern: a}, {id: b, pattern: b, blame: agent}]",
         "signatures: [{id: x, pattern: x}, {id: b, pattern: b2}, {id: y, pattern: y}]",
@@ -87,7 +87,7 @@ def test_in_a_first_match_list_known_ids_stay_and_new_ones_come_first(merged):
     assert policy.signatures[3].blame == "unknown"
 
 
-def test_classes_have_no_id_and_come_first(merged):
+def test_new_classes_come_first(merged):
     policy = merged(
         "classify: {classes: [{class: a, tools: [x]}, {class: b, tools: [y]}]}",
         "classify: {classes: [{class: b, tools: [z]}, {class: b, words: [w]}]}",
@@ -130,12 +130,12 @@ def test_named_lists_are_replaced_or_changed(merged):
     assert policy.lists == {"a": ("z",), "b": ("y", "z"), "c": (2,)}
 
 
-def test_a_list_that_is_not_inherited_cannot_be_changed(merged):
+def test_list_edits_need_an_inherited_list(merged):
     made = merged("lists: {known: [true]}", "lists: {new: {add: [x]}, known: {remove: [1]}}")
     assert errors(made) == [("reference/unknown-list", "new"), ("reference/not-in-list", "1")]
 
 
-def test_disable_takes_inherited_entries_away(merged):
+def test_disable_removes_inherited_entries(merged):
     made = merged(
         """
 rules: {a: {tools: [x]}, b: {tools: [x]}}
@@ -170,7 +170,7 @@ disable:
     assert policy.limits["tools:a_*"].cycle is None
 
 
-def test_an_entry_can_be_disabled_and_written_anew(merged):
+def test_entry_can_be_disabled_and_redefined(merged):
     made = merged(
         "signatures: [{id: a, pattern: x}, {id: b, pattern: x}]",
         "disable: {signatures/b: goes first now}\nsignatures: [{id: b, pattern: y}]",
@@ -178,27 +178,27 @@ def test_an_entry_can_be_disabled_and_written_anew(merged):
     assert [(one.id, one.pattern) for one in made.policy.signatures] == [("b", "y"), ("a", "x")]
 
 
-def test_an_entry_of_the_layer_itself_is_not_inherited(merged):
+def test_layer_cannot_disable_its_own_entries(merged):
     made = merged("", "rules: {a: {tools: [x]}}\ndisable: {rules/a: why}")
     assert errors(made) == [("reference/unknown-id", "rules/a")]
 
 
-def test_an_id_of_two_entries_must_be_written_in_full(merged):
+def test_ambiguous_id_is_an_error(merged):
     made = merged("rules: {a: {tools: [x]}}\nbudgets: {a: {calls: 1}}", "disable: {a: why}")
     assert errors(made) == [("reference/ambiguous-id", "a")]
 
 
-def test_what_is_broken_below_can_still_be_disabled(merged):
+def test_broken_inherited_entry_can_be_disabled(merged):
     made = merged("rules: {a: {effect: ask}}", "disable: {rules/a: why}")
     assert errors(made) == [("schema/missing-key", "a")]
 
 
-def test_disable_is_not_inherited_itself(merged):
+def test_disable_is_not_inherited(merged):
     made = merged("rules: {a: {tools: [x]}}", "disable: {rules/a: why}", "rules: {a: {tools: [y]}}")
     assert [rule.id for rule in made.policy.rules] == ["a"]
 
 
-def test_the_same_id_twice_in_one_layer_is_an_error(merged):
+def test_duplicate_id_is_an_error(merged):
     made = merged(
         "signatures: [{id: a, pattern: x}]",
         "signatures: [{id: a, pattern: y}, {id: a, pattern: z}, {id: b, pattern: z}]",
@@ -207,7 +207,7 @@ def test_the_same_id_twice_in_one_layer_is_an_error(merged):
     assert made.diagnostics[0].span.file == "layer1.yaml"
 
 
-def test_every_value_knows_its_layer(merged):
+def test_values_keep_their_source(merged):
     merged = merged(
         "rules: {a: {when: call.tool == 'x'}, b: {tools: [x]}}\nlists: {l: [p, q]}\n"
         "signatures: [{id: s, pattern: x}]",
@@ -222,19 +222,19 @@ def test_every_value_knows_its_layer(merged):
         "layer0.yaml",
         "layer1.yaml",
     ]
-    # The items of a list stand where the list was written.
+    # Inserted items keep the source of their list.
     assert origin(("rules", "c", "tools", 0)) == "layer0.yaml"
     span = merged.span_within(("rules", "a", "when"), 1, 6, 1, 10)
     assert merged.lines(span)[0][span.column - 1 : span.end_column - 1] == "tool"
     key = merged.span_of(("rules", "c"), key=True)
     assert merged.lines(key)[0][key.column - 1 : key.end_column - 1] == "c"
-    # A default has the place of what is around it.
+    # A default has the span of its parent.
     assert merged.span_of(("rules", "b", "effect")) == merged.span_of(("rules", "b"))
     assert not merged.has(("rules", "b", "effect"))
     assert to_plain(merged.node(("lists", "l"))) == ["p", "q", "r"]
 
 
-def test_broken_entries_are_known_and_hide_nothing(merged):
+def test_broken_entries_are_known_and_hide_no_errors(merged):
     made = merged(
         "rules: {a: {tools: [x], effect: stop}, b: {effct: ask}}\nlists: {l: 5}\n"
         "signatures: [{id: s, pattern: [x]}]\nclassify: {classes: [{class: k}]}",
@@ -250,11 +250,11 @@ def test_broken_entries_are_known_and_hide_nothing(merged):
     assert {("rules", "a"), ("rules", "b"), ("lists", "l")} <= made.merged.broken_entries
     assert made.merged.broken_names("classes") == {"k"}
     assert made.merged.broken_names("signatures") == {"s"}
-    # What is left is there to be checked further.
+    # The rest can be checked further.
     assert [rule.id for rule in made.policy.rules] == ["a", "c"]
 
 
-def test_the_digest_tells_policies_apart(merged, tmp_path):
+def test_digest_differs_between_policies(merged, tmp_path):
     digests = {
         merged(*layers).policy.digest
         for layers in (

@@ -1,4 +1,4 @@
-"""Messages taken apart into texts and placeholders."""
+"""Parsing of messages into texts and placeholders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from policyguard.compiler.build.message_parsing import parse_message
         ("{a{b}", ("{a", "b", ""), (0,)),
     ],
 )
-def test_a_message_is_taken_apart(text, parts, stray):
+def test_message_is_parsed(text, parts, stray):
     found = parse_message(text)
     assert found.parts == parts
     assert found.stray_braces == stray
@@ -33,9 +33,9 @@ def test_a_message_is_taken_apart(text, parts, stray):
 
 
 @given(st.lists(st.text("ab{} .", max_size=5), min_size=1, max_size=5))
-def test_texts_with_doubled_braces_come_back(texts):
+def test_doubled_braces_are_literal(texts):
     written = "{x}".join(text.replace("{", "{{").replace("}", "}}") for text in texts)
-    # `{{` next to a placeholder's brace reads from the left, as it does everywhere.
+    # `{{` next to a placeholder's brace is read from the left.
     found = parse_message(written.replace("{x}", " {x} "))
     assert found.stray_braces == ()
     shown = [text.removesuffix(" ").removeprefix(" ") for text in found.parts[::2]]

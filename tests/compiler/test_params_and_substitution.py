@@ -1,4 +1,4 @@
-"""`params`, `lists`, and the `$name`s that stand for them."""
+"""`params`, `lists`, and references to them (`$name`)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def codes(made: FrontendResult) -> list[str]:
         ("{default: 5, env: P, min: 1, max: 2k}", {"P": "2000"}, 2000),
     ],
 )
-def test_a_param_has_the_value_of_the_environment_else_its_default(param, environ, expected):
+def test_param_has_the_environment_value_or_its_default(param, environ, expected):
     found = value(param, **environ)
     assert found == expected
     assert type(found) is type(expected)
@@ -84,7 +84,7 @@ def test_a_param_has_the_value_of_the_environment_else_its_default(param, enviro
         ("{default: red, env: P}", "$p"),
     ],
 )
-def test_a_value_of_the_environment_that_does_not_fit_is_an_error(param, given):
+def test_invalid_environment_value_is_an_error(param, given):
     made = read(f"params: {{p: {param}}}\nbudgets: {{b: {{calls: $p}}}}", P=given)
     (found,) = made.diagnostics
     assert found.code == "scalar/environment"
@@ -93,7 +93,7 @@ def test_a_value_of_the_environment_that_does_not_fit_is_an_error(param, given):
 
 
 def test_no_limit_is_clamped():
-    """What is not bounded by the policy itself is taken as it stands."""
+    """Values without bounds are not limited."""
     made = read("budgets: {b: {calls: 999999999M, within: 99999d}}\nbounds: {sessions: 999M}")
     assert codes(made) == []
     (budget,) = made.policy.budgets
@@ -116,12 +116,12 @@ def test_no_limit_is_clamped():
         "{default: text, unit: s}",
     ],
 )
-def test_bounds_that_contradict_are_errors(param):
+def test_contradicting_bounds_are_errors(param):
     assert codes(read(f"params: {{p: {param}}}")) == ["scalar/param"]
 
 
 @pytest.mark.parametrize("param", ["$calls", "{default: $calls}", "{default: $no, env: P}"])
-def test_a_param_cannot_borrow_its_value_from_another(param):
+def test_param_cannot_refer_to_another(param):
     made = read(f"params: {{calls: 5, p: {param}}}\nbudgets: {{b: {{calls: $p}}}}", P="3")
     (found,) = made.diagnostics
     assert found.code == "scalar/param"
@@ -129,7 +129,7 @@ def test_a_param_cannot_borrow_its_value_from_another(param):
     assert set(made.policy.params) == {"calls"}
 
 
-def test_names_stand_for_values_of_every_kind():
+def test_names_work_for_values_of_every_kind():
     made = read(
         """
 params: {calls: 20, wait: 5m, money: 2.5, window: 7, tokens: 500k, tool: bash}
@@ -160,7 +160,7 @@ rules: {r: {tools: [$tools, $tool], message: cost $calls}}
     assert policy.limits["tools:x"].polling.cooldown == 300 * 10**9
     assert policy.classify.targets == ("b*", "c")
     assert policy.classify.classes[0].tools == ("a", "b*", "c", "bash")
-    # A message is a text like any other.
+    # Messages do not substitute names.
     assert policy.rules[0].message == "cost $calls"
 
 
@@ -178,7 +178,7 @@ rules: {r: {tools: [$tools, $tool], message: cost $calls}}
         ("rules: {r: {tools: [$odd]}}", "scalar/glob", "`$odd` does not fit here"),
     ],
 )
-def test_a_name_that_cannot_stand_where_it_stands(text, code, message):
+def test_name_that_does_not_fit_is_an_error(text, code, message):
     made = read(
         "params: {calls: 5, text: t, half: 2.5, zero: 0}\n"
         "lists: {list: [a], odd: [a, 'b c']}\n" + text
@@ -188,12 +188,12 @@ def test_a_name_that_cannot_stand_where_it_stands(text, code, message):
     assert message in found.message
 
 
-def test_a_close_name_is_suggested():
+def test_close_name_is_suggested():
     made = read("params: {searches: 5}\nbudgets: {b: {calls: $serches}}")
     assert made.diagnostics[0].help == "did you mean `$searches`?"
 
 
-def test_a_broken_param_is_not_called_unknown():
+def test_broken_param_is_not_reported_as_unknown():
     made = read(
         "params: {p: {default: 5, max: 4}}\nlists: {l: {a: b}}\n"
         "budgets: {b: {calls: $p, tools: [$l]}}"
@@ -201,19 +201,19 @@ def test_a_broken_param_is_not_called_unknown():
     assert codes(made) == ["schema/unknown-key", "schema/missing-key", "scalar/param"]
 
 
-def test_lists_that_contain_each_other_end():
+def test_list_cycle_is_an_error():
     made = read("lists: {a: [$b, x], b: [$c], c: [$a]}\nrules: {r: {tools: [$a]}}")
     assert codes(made) == ["reference/list-cycle"]
 
 
-def test_lists_that_grow_exponentially_are_refused():
+def test_exponential_lists_are_an_error():
     lists = ["l0: [a, a, a, a, a, a, a, a, a, a]"]
     lists += [f"l{n}: [{', '.join([f'$l{n - 1}'] * 10)}]" for n in range(1, 30)]
     made = read("lists: {" + ", ".join(lists) + "}")
     assert codes(made) == ["reference/too-many"]
 
 
-def test_yes_and_no_are_text_and_the_author_is_told():
+def test_yes_and_no_are_text_with_a_warning():
     made = read("params: {a: no, b: {default: 1_000}, c: 'no', d: text}")
     assert [(found.code, found.severity) for found in made.diagnostics] == [
         ("yaml/boolean-trap", "warning"),
@@ -225,7 +225,7 @@ def test_yes_and_no_are_text_and_the_author_is_told():
 @pytest.mark.parametrize(
     "rate", ["20.0", "{default: 20.0, env: RATE}", "{default: 1.5, env: RATE}"]
 )
-def test_expressions_see_a_fraction_as_a_double_whatever_its_value(rate, tmp_path):
+def test_expressions_see_a_fraction_as_a_double(rate, tmp_path):
     file = tmp_path / "policy.yaml"
     when = "call.args.n > params.rate * 1.5"
     file.write_text(f"{HEAD}params: {{rate: {rate}}}\nrules: {{r: {{when: {when}}}}}\n", "utf-8")

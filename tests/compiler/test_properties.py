@@ -1,4 +1,4 @@
-"""Whatever stands in a policy file, the answer is diagnostics: no exception, and no silence."""
+"""Every policy file gives diagnostics, never an exception."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VALUES += ['"5"', "yes", "017", "5m", "2k", "\u202e", "\x00", "é", "*a", "&a", 
 
 
 def judged(made: FrontendResult) -> None:
-    """What holds for every policy, however broken."""
+    """Assert what holds for every policy, however broken."""
     errors = [found for found in made.diagnostics if found.severity == "error"]
     assert made.policy is not None or errors
     assert isinstance(made.policy, Policy | None)
@@ -65,7 +65,7 @@ def test_random_trees_with_the_languages_own_words(tree):
 
 @settings(max_examples=500, deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from(POLICIES))
-def test_policies_with_parts_deleted_repeated_and_exchanged(rng: random.Random, text):
+def test_policies_with_parts_deleted_repeated_and_swapped(rng: random.Random, text):
     tokens = TOKEN.findall(text)
     for _ in range(rng.choice([1, 1, 2, 3, 6])):
         place = rng.randrange(len(tokens))
@@ -87,7 +87,7 @@ def test_policies_with_parts_deleted_repeated_and_exchanged(rng: random.Random, 
 
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_keys_changes_nothing(rng):
-    """Neither of sections nor of what is keyed by id; what is left out is the order itself."""
+    """The order of sections and of map keys has no meaning."""
     sections = {
         "rules": ["a: {tools: [x], effect: halt}", "b: {when: call.tool == 'x'}"],
         "budgets": ["a: {calls: 5, per: turn}", "b: {calls: $n}"],
@@ -115,7 +115,7 @@ def test_the_order_of_keys_changes_nothing(rng):
     assert one.mode == other.mode == "observe"
 
 
-def test_a_policy_without_mistakes_has_every_value_of_its_file():
+def test_policy_without_mistakes_has_every_value_of_its_file():
     text = (CASES / "a_policy_without_mistakes" / "policy.yaml").read_text("utf-8")
     made = read_policy_text(
         text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"), environ={}

@@ -1,4 +1,4 @@
-"""A radius that can do nothing is an error, and so is a word that `session.progress` never is."""
+"""A radius without effect is an error, and so is an unknown value of `session.progress`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
             ["cel/unknown-field 5:35"],
         ),
         (TARGETS + "radius:\n  - {shrink_after: 2, when: 'call.tool'}\n", ["cel/not-bool 5:30"]),
-        # What is broken already is not reported once more.
+        # Broken values are reported once.
         ("classify: {targets: 5}\nradius: {shrink_after: 2}\n", ["schema/type 3:21"]),
         (TARGETS + "learn: {corroborate: many}\nradius: {}\n", ["scalar/count 4:22"]),
         ("extends: [lost]\nradius: {}\n", ["load/not-found 3:11"]),
@@ -54,7 +54,7 @@ RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
         (RULE.replace("WORD", "plateua"), ["cel/unknown-name 3:40"]),
     ],
 )
-def test_what_is_said(text: str, expected: list[str], tmp_path: Path) -> None:
+def test_diagnostics(text: str, expected: list[str], tmp_path: Path) -> None:
     assert codes(tmp_path, text) == expected
 
 
@@ -66,7 +66,7 @@ def test_what_is_said(text: str, expected: list[str], tmp_path: Path) -> None:
         ("radius: {}\nlearn: {corroborate: 5, blame: [agent, unknown]}\n", 5, {"agent", "unknown"}),
     ],
 )
-def test_failures_count_as_they_do_in_learning(
+def test_radius_counts_failures_like_learning(
     text: str, shrink_after: int, blame: set[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "policy.yaml"
@@ -76,7 +76,7 @@ def test_failures_count_as_they_do_in_learning(
     assert (entry.schedule.shrink_after, entry.schedule.blame) == (shrink_after, blame)
 
 
-def test_before_its_step_progress_is_not_alive(
+def test_progress_is_unsupported_before_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(language_version, "SUPPORTED_STEP", 1)

@@ -26,12 +26,12 @@ def found(line: str, start: int, end: int, **given: str) -> Diagnostic:
 
 
 def carets(line: str, start: int, end: int) -> tuple[str, str]:
-    """The line as it is shown, and what stands over the carets."""
+    """Return the line as shown, and the line with the carets."""
     _, _, _, shown, under, *_ = render_text([found(line, start, end)]).split("\n")
     return shown, under
 
 
-def test_it_looks_as_designed():
+def test_report_format():
     line = '    when: cal.tool == "bash"'
     assert render_text([found(line, 10, 13, hint="did you mean `call`?")]) == (
         "error[cel/undeclared-reference]: unknown variable `cal`\n"
@@ -59,11 +59,11 @@ def test_it_looks_as_designed():
         ("a: 🎈b", 4, 5, "14 | a: 🎈b", "   |      ^"),
     ],
 )
-def test_carets_stand_below_what_they_mean(line, start, end, shown, under):
+def test_carets_mark_the_span(line, start, end, shown, under):
     assert carets(line, start, end) == (shown, under)
 
 
-def test_a_long_line_is_cut_around_the_place():
+def test_long_line_is_cut_around_the_span():
     line = "a" * 1000 + "HERE" + "b" * 1000
     shown, under = carets(line, 1000, 1004)
     assert len(shown) < 180
@@ -81,19 +81,19 @@ def test_several_lines_show_the_first_and_the_last():
     )
 
 
-def test_control_characters_in_a_message_do_nothing():
+def test_control_characters_in_a_message_are_escaped():
     text = render_text([found("a: b", 3, 4, message="`\x1b[31m` \u202e\nforged", hint="\x07")])
     assert "`\\x1b[31m` \\u202e\\x0aforged" in text
     assert "\\x07" in text
 
 
-def test_without_a_source_there_is_no_excerpt():
+def test_no_excerpt_without_source():
     span = Span("nothing.yaml", 1, 1, 1, 1)
     diagnostic = Diagnostic(code="load/not-found", severity="error", message="m", span=span)
     assert render_text([diagnostic]) == "error[load/not-found]: m\n --> nothing.yaml:1:1\n"
 
 
-def test_they_are_sorted_by_file_and_place_and_each_is_shown_once():
+def test_diagnostics_are_sorted_and_unique():
     source = Source("b", "one\ntwo\n")
     late, early = (source.diagnostic("c/d", "m", source.span(at, at + 1)) for at in (4, 0))
     other = Source("a", "x").diagnostic("c/d", "m", Span("a", 1, 1, 1, 2))
@@ -116,7 +116,7 @@ def test_json_has_every_field():
     }
 
 
-def test_a_policy_error_is_its_report():
+def test_policy_error_text_is_the_report():
     diagnostics = [found("a: b", 3, 4)]
     error = PolicyError(render_text(diagnostics), diagnostics)
     assert str(error) == render_text(diagnostics)
@@ -125,7 +125,7 @@ def test_a_policy_error_is_its_report():
 
 
 @given(st.text(), st.integers(0, 30), st.integers(0, 30))
-def test_any_line_can_be_shown_and_prints_no_control_character(line, start, length):
+def test_any_line_prints_no_control_character(line, start, length):
     line = line.replace("\n", " ")
     start = min(start, len(line))
     text = render_text([found(line, start, min(start + length, len(line)))])

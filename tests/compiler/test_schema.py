@@ -1,4 +1,4 @@
-"""The published schema is whole, agrees with itself, and says the same as the model."""
+"""The published schema is complete, consistent, and agrees with the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCUMENT = schema.document()
 
 
 def objects(found: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object of the schema that is a schema itself, with its place."""
+    """Yield every subschema with its path."""
     if isinstance(found, dict):
         yield path, found
         for key, below in found.items():
@@ -32,25 +32,25 @@ def objects(found: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
                     yield from objects(one, f"{path}/{key}/{place}")
 
 
-def test_it_is_a_schema():
+def test_schema_is_valid():
     jsonschema.Draft202012Validator.check_schema(DOCUMENT)
 
 
 def test_every_key_has_a_description_for_editors():
     for path, found in objects(DOCUMENT):
         for name, below in found.get("properties", {}).items():
-            # Its own: for completions, editors follow no reference.
+            # Editors do not follow references in completions.
             described = below.get("description", "")
             assert re.match(r"[`A-Z].*[.?]$", described), f"{path}/{name}: {described!r}"
 
 
-def test_every_object_refuses_what_it_does_not_know():
+def test_every_object_rejects_unknown_keys():
     for path, found in objects(DOCUMENT):
         if "properties" in found:
             assert found.get("additionalProperties") is False, path
 
 
-def test_defaults_and_examples_are_valid_where_they_stand():
+def test_defaults_and_examples_are_valid():
     seen = 0
     for path, found in objects(DOCUMENT):
         check = jsonschema.Draft202012Validator({**found, "$defs": DOCUMENT["$defs"]})
@@ -69,7 +69,7 @@ def test_steps_are_those_of_the_language():
     assert language_version.SUPPORTED_STEP in (1, 2, 3, 4)
 
 
-def test_every_reference_leads_somewhere_and_every_definition_is_used():
+def test_references_and_definitions_match():
     used = {
         found["$ref"].removeprefix("#/$defs/") for _, found in objects(DOCUMENT) if "$ref" in found
     }
@@ -85,7 +85,7 @@ def test_patterns_are_anchored_and_simple():
             assert not re.search(r"\(\?[!=<]", pattern), path
 
 
-# The schema's objects, and the structs that hold them.
+# The schema's objects and their structs.
 STRUCTS = [
     ("rule", policy.Rule, {"id"}),
     ("result_rule", policy.ResultRule, {"id", "commands", "paths", "hosts"}),
@@ -125,7 +125,7 @@ PLACES = dict(objects(DOCUMENT))
 
 
 @pytest.mark.parametrize(("place", "struct", "own"), STRUCTS, ids=[place for place, *_ in STRUCTS])
-def test_the_model_has_the_keys_of_the_schema(place, struct, own):
+def test_model_has_the_keys_of_the_schema(place, struct, own):
     found = PLACES[place if place.startswith("/") or not place else f"/{place}"]
     renamed = {name for name, below in found["properties"].items() if "x-renamed" in below}
     known = set(found["properties"]) - {"policyguard", "extends", "disable"} - renamed
@@ -135,20 +135,20 @@ def test_the_model_has_the_keys_of_the_schema(place, struct, own):
         if name in own:
             continue
         shape = schema.resolve_ref(found["properties"][name])
-        # Whatever may be absent is optional in the model, or has a default in the schema.
+        # An optional key is optional in the model or has a default in the schema.
         required = field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
         given = name in found.get("required", ()) or "default" in shape
         if name not in ("on_error", "per") or struct is not policy.Rule:
             assert not required or given, name
         allowed = literals(field.type)
         if "enum" in shape and allowed:
-            # No rule allows, and nothing halts because of an error of its own.
+            # Rules never allow, and errors never halt.
             never = {"effect": {"allow"}, "on_error": {"halt"}}.get(name, set())
             assert set(shape["enum"]) == allowed - never, name
 
 
 def literals(kind: Any) -> set[str]:
-    """The values of the literals, or effects, that a field's type is made of."""
+    """Return the literals or effects in a field's type."""
     if kind is Effect:
         return set(Effect)
     if get_origin(kind) is Literal:

@@ -1,4 +1,4 @@
-"""Whether two globs can match one name."""
+"""Overlap of globs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ NAMES = ["".join(letters) for size in range(9) for letters in product("ab", repe
 
 
 @given(GLOBS, GLOBS)
-def test_two_globs_overlap_if_and_only_if_there_is_such_a_name(one, other):
+def test_globs_overlap_if_and_only_if_a_name_matches_both(one, other):
     first, second = compile_glob(one), compile_glob(other)
-    # Whatever two such globs have in common, a name of eight letters shows.
+    # Names of up to eight letters suffice for globs this short.
     assert globs_overlap(one, other) == any(first(name) and second(name) for name in NAMES)
 
 
-def test_long_globs_take_no_long_time():
+def test_long_globs_are_fast():
     assert not globs_overlap("*a" * 120 + "b", "*a" * 120 + "c")
     assert globs_overlap("*a" * 120 + "*", "*b" * 120 + "*")

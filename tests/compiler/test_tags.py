@@ -1,4 +1,4 @@
-"""Tags of the types that JSON has not: what a host may give, and what expressions see of it."""
+"""Tags of types that JSON lacks: accepted values, and their values in expressions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def guard(folder: Path, **options: Any) -> Guard:
         (datetime(2026, 1, 1, 12, 0, 0, 1, tzinfo=UTC), False),
     ],
 )
-def test_a_time_is_a_timestamp(opens: object, allowed: bool, tmp_path: Path) -> None:
+def test_time_is_a_timestamp(opens: object, allowed: bool, tmp_path: Path) -> None:
     inside = guard(tmp_path)
     decision = inside.session("s", tags={"opens": opens}).check("enter")
     assert decision.errors == ()
@@ -59,7 +59,7 @@ def test_a_time_is_a_timestamp(opens: object, allowed: bool, tmp_path: Path) -> 
     assert decision.allowed is allowed
 
 
-def test_a_message_shows_a_time_as_it_is_written(tmp_path: Path) -> None:
+def test_message_shows_a_time_as_written(tmp_path: Path) -> None:
     later = datetime(2026, 1, 2, 1, tzinfo=timezone(timedelta(hours=1)))
     (found,) = guard(tmp_path).session("s", tags={"opens": later}).check("enter").violations
     assert found.text == "opens at 2026-01-02T00:00:00Z"
@@ -72,7 +72,7 @@ def test_defaults_are_of_their_type(tmp_path: Path) -> None:
         assert (decision.allowed, decision.errors) == (True, ())
 
 
-def test_a_double_may_be_given_as_a_whole_number(tmp_path: Path) -> None:
+def test_double_accepts_a_whole_number(tmp_path: Path) -> None:
     session = guard(tmp_path).session("s", tags={"risk": 2})
     assert session.check("jump").violations[0].text == "risk 2"
     decision = session.check("jump", tags={"risk": 1})
@@ -80,7 +80,7 @@ def test_a_double_may_be_given_as_a_whole_number(tmp_path: Path) -> None:
 
 
 class Nowhere(tzinfo):
-    """A zone that does not know how far it is from UTC."""
+    """A time zone without an offset."""
 
     def utcoffset(self, _when: datetime | None) -> None:
         return None
@@ -101,7 +101,7 @@ class Nowhere(tzinfo):
         datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))),
     ],
 )
-def test_what_is_no_time_is_refused_by_name(opens: object, tmp_path: Path) -> None:
+def test_invalid_time_is_an_error_naming_the_tag(opens: object, tmp_path: Path) -> None:
     inside = guard(tmp_path)
     message = r"tag `opens` must be timestamp \(RFC 3339 text, or a datetime with its zone\), not "
     with pytest.raises(ValueError, match=message):
@@ -111,12 +111,12 @@ def test_what_is_no_time_is_refused_by_name(opens: object, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("risk", ["1.0", True, None, 10**400])
-def test_what_is_no_double_is_refused_by_name(risk: object, tmp_path: Path) -> None:
+def test_invalid_double_is_an_error_naming_the_tag(risk: object, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="tag `risk` must be double, not "):
         guard(tmp_path).session("s", tags={"risk": risk})
 
 
-def test_a_journal_holds_them_as_text_and_sessions_go_on(tmp_path: Path) -> None:
+def test_journal_stores_times_as_text_and_sessions_resume(tmp_path: Path) -> None:
     store = tmp_path / "state.db"
     later = datetime(2026, 1, 1, 13, tzinfo=timezone(timedelta(hours=1)))
     with guard(tmp_path, store=store) as first:
@@ -142,7 +142,7 @@ def test_a_journal_holds_them_as_text_and_sessions_go_on(tmp_path: Path) -> None
         ("{type: timestamp, one_of: [noon]}", "3:38"),
     ],
 )
-def test_a_policy_says_times_in_rfc_3339(tag: str, where: str, tmp_path: Path) -> None:
+def test_times_in_a_policy_are_rfc_3339(tag: str, where: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(f"policyguard: 1\nname: x\ntags: {{t: {tag}}}\n", "utf-8")
     with pytest.raises(PolicyError) as caught:
@@ -152,7 +152,7 @@ def test_a_policy_says_times_in_rfc_3339(tag: str, where: str, tmp_path: Path) -
     assert found.help == "write a time as `2026-01-31T09:30:00Z`"
 
 
-def test_one_of_compares_times_and_not_their_text(tmp_path: Path) -> None:
+def test_one_of_compares_times_not_text(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: x\n"
@@ -168,7 +168,7 @@ def test_one_of_compares_times_and_not_their_text(tmp_path: Path) -> None:
 
 
 @given(st.datetimes(timezones=st.just(UTC), min_value=datetime(2, 1, 1)))
-def test_a_datetime_and_its_text_are_the_same_time(moment: datetime) -> None:
+def test_datetime_and_its_text_are_the_same_time(moment: datetime) -> None:
     tag = Tag(type="timestamp")
     assert convert_tag(moment, tag) == convert_tag(moment.isoformat(), tag)
     assert convert_tag(moment, tag) is not None

@@ -52,7 +52,7 @@ FORMS: dict[str, Any] = {
 
 
 def check(folder: Path, rules: str, tools: Any = None, above: str = "") -> list[Diagnostic]:
-    """What is found in a policy with these rules, and these tools in the file beside it."""
+    """Return the diagnostics of a policy with these rules and tools."""
     if tools is not None:
         text = tools if isinstance(tools, str) else json.dumps(tools)
         (folder / "tools.json").write_text(text)
@@ -82,7 +82,7 @@ def test_every_form_types_the_arguments(form: str, tmp_path: Path) -> None:
     assert (wrong.code, wrong.help) == ("reference/unknown-tool", "did you mean `refund`?")
 
 
-def test_a_real_mcp_server_describes_its_tools(tmp_path: Path) -> None:
+def test_real_mcp_server_schemas(tmp_path: Path) -> None:
     server_module = pytest.importorskip("mcp.server.mcpserver", reason="mcp is not installed")
     server = server_module.MCPServer("shop")
 
@@ -101,8 +101,8 @@ def test_a_real_mcp_server_describes_its_tools(tmp_path: Path) -> None:
     assert codes(check(tmp_path, rule("call.args.amount == 'x'"), tools)) == ["cel/never-equal"]
 
 
-def test_what_is_required_may_be_asked_for_and_read_without_asking(tmp_path: Path) -> None:
-    """A model's arguments are not held against the schema by anybody."""
+def test_required_argument_can_be_tested_or_read(tmp_path: Path) -> None:
+    """Nobody validates a model's arguments against the schema."""
     tools = {"tools": [TOOL]}
     assert check(tmp_path, rule("has(call.args.order) && call.args.order == 'x'"), tools) == []
     assert check(tmp_path, rule("call.args.order == 'x'"), tools) == []
@@ -121,7 +121,7 @@ def test_what_is_required_may_be_asked_for_and_read_without_asking(tmp_path: Pat
         '[refund, "@finish"]',
     ],
 )
-def test_where_any_tool_may_be_meant_arguments_stay_open(tools: str, tmp_path: Path) -> None:
+def test_arguments_of_any_tool_stay_open(tools: str, tmp_path: Path) -> None:
     known = {"tools": [TOOL, {"name": "anything", "inputSchema": {"type": "object"}}]}
     assert check(tmp_path, rule("call.args.whatever == 3", tools), known) == []
 
@@ -136,16 +136,14 @@ def test_where_any_tool_may_be_meant_arguments_stay_open(tools: str, tmp_path: P
     ],
     ids=["any", "of a type", "by pattern", "in a branch"],
 )
-def test_a_schema_that_allows_further_arguments_leaves_them_open(
-    more: dict[str, Any], tmp_path: Path
-) -> None:
+def test_additional_properties_stay_open(more: dict[str, Any], tmp_path: Path) -> None:
     tools = {"tools": [{**NAMED, "inputSchema": {**ARGUMENTS, **more}}]}
     assert check(tmp_path, rule("call.args.other == 'x'"), tools) == []
     closed = {"tools": [{**NAMED, "inputSchema": {**ARGUMENTS, "additionalProperties": False}}]}
     assert codes(check(tmp_path, rule("call.args.other == 'x'"), closed)) == ["cel/unknown-field"]
 
 
-def test_two_tools_of_one_name_have_the_arguments_of_both(tmp_path: Path) -> None:
+def test_tools_of_one_name_have_the_arguments_of_both(tmp_path: Path) -> None:
     other = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
     tools = [{"tools": [TOOL]}, {"tools": [{"name": "refund", "inputSchema": other}]}]
     assert codes(check(tmp_path, rule("call.args.order == call.args.query"), tools)) == [
@@ -155,7 +153,7 @@ def test_two_tools_of_one_name_have_the_arguments_of_both(tmp_path: Path) -> Non
     assert codes(check(tmp_path, rule("call.args.quer == ''"), tools)) == ["cel/unknown-field"]
 
 
-def test_what_is_inherited_was_written_without_knowing_the_tools(tmp_path: Path) -> None:
+def test_inherited_files_are_not_checked_against_the_tools(tmp_path: Path) -> None:
     base = tmp_path / "base.yaml"
     base.write_text(
         "policyguard: 1\nname: base\n"
@@ -190,7 +188,7 @@ def test_what_is_inherited_was_written_without_knowing_the_tools(tmp_path: Path)
         ("latin.json", "yaml/encoding"),
     ],
 )
-def test_the_file_lies_in_the_policys_folder(named: str, code: str, tmp_path: Path) -> None:
+def test_schema_file_must_be_in_the_policy_folder(named: str, code: str, tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     (inside / "folder").mkdir(parents=True)
     good = json.dumps({"tools": [TOOL]})
@@ -226,7 +224,7 @@ BROKEN: list[tuple[str, str, tuple[int, int]]] = [
 
 
 @pytest.mark.parametrize(("text", "code", "place"), BROKEN, ids=range(len(BROKEN)))
-def test_a_malformed_file_is_an_error_with_its_place(
+def test_malformed_file_is_an_error_with_its_place(
     text: str, code: str, place: tuple[int, int], tmp_path: Path
 ) -> None:
     (wrong,) = check(tmp_path, rule("call.args.x == 1", "[whatever]"), text)
@@ -253,7 +251,7 @@ JSON = st.recursive(
 
 @settings(max_examples=300)
 @given(JSON)
-def test_whatever_a_schema_says_gives_a_type(schema: Any) -> None:
+def test_every_schema_gives_a_type(schema: Any) -> None:
     root = parse(json.dumps(schema), "x.json").root
     assert root is not None
     found, wrong = argument_type(root)
@@ -262,7 +260,7 @@ def test_whatever_a_schema_says_gives_a_type(schema: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["circle", "chain", "doubling"])
-def test_references_take_no_time_and_no_depth(kind: str) -> None:
+def test_recursive_references_are_fast(kind: str) -> None:
     many = 2000
     names = [f"a{number}" for number in range(many)]
     if kind == "circle":
@@ -287,8 +285,8 @@ def test_references_take_no_time_and_no_depth(kind: str) -> None:
     assert isinstance(found, RecordType)
 
 
-def test_the_judgement_does_not_depend_on_the_types(tmp_path: Path) -> None:
-    """A call that breaks its schema is judged as without it."""
+def test_decision_does_not_depend_on_the_types(tmp_path: Path) -> None:
+    """A call that violates its schema is evaluated as without it."""
     rules = rule("has(call.args.amount) && call.args.amount > 200")
     calls = [{"amount": 250}, {"amount": 2}, {"amount": "250"}, {}, {"amount": None}]
     decided = []
@@ -302,7 +300,7 @@ def test_the_judgement_does_not_depend_on_the_types(tmp_path: Path) -> None:
     assert set(decided[0]) == {"block", "allow"}
 
 
-def test_a_policy_that_was_loaded_before_is_held_against_the_tools_as_they_are(
+def test_cached_policy_is_checked_against_the_current_tools(
     tmp_path: Path,
 ) -> None:
     assert check(tmp_path, rule("call.args.order == 'x'"), {"tools": [TOOL]}) == []

@@ -1,4 +1,4 @@
-"""The typed policy: defaults filled in from the schema, short forms written out."""
+"""The typed policy: defaults from the schema, expanded short forms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def policy(text: str) -> Policy:
     return made.policy
 
 
-def test_an_empty_policy_has_all_defaults_of_the_schema():
+def test_empty_policy_has_all_defaults():
     found = policy("")
     assert (found.mode, found.on_internal_error) == ("enforce", "block")
     bounds = schema.document()["properties"]["bounds"]["properties"]
@@ -54,7 +54,7 @@ def test_limits_have_the_defaults_of_their_kind():
     assert poll.polling.cooldown is None
 
 
-def test_a_kind_that_is_off_is_not_one_that_is_absent():
+def test_disabled_kind_differs_from_absent_kind():
     level = policy("limits: {tools: {x: {repeat: none}}}").limits["tools:x"]
     assert (level.repeat, level.cycle) == ("none", None)
 
@@ -78,7 +78,7 @@ def test_selectors_have_one_form():
         (None, "advise", "advise"),
     ],
 )
-def test_an_error_has_the_rules_own_effect_unless_it_says_otherwise(effect, on_error, expected):
+def test_on_error_defaults_to_the_rule_effect(effect, on_error, expected):
     keys = {"effect": effect, "on_error": on_error}
     given = "".join(f", {key}: {value}" for key, value in keys.items() if value)
     (rule,) = policy(f"rules: {{a: {{tools: [x]{given}}}}}").rules
@@ -115,12 +115,12 @@ def test_whole_numbers_may_be_written_as_floats():
     assert type(found.repeat.max) is int
 
 
-def test_window_all_stays_a_word():
+def test_window_all_stays_text():
     found = policy("limits: {default: {repeat: {max: 1, window: all}}}").limits["default"]
     assert found.repeat.window == "all"
 
 
-def test_short_forms_of_tags_patterns_and_params_are_written_out():
+def test_short_forms_are_expanded():
     found = policy(
         """
 tags: {a: string, b: {one_of: [x, y]}, c: {type: "list(string)", default: [z], owner: o}}
@@ -169,7 +169,7 @@ rules:
     assert rule.examples.no_match == (Example(tool="write", args={}, session={"depth": 1}),)
 
 
-def test_metadata_may_stand_on_any_entry():
+def test_metadata_is_allowed_on_any_entry():
     given = "owner: o, severity: high, docs: d, labels: [l], reason: r"
     found = policy(
         f"""
@@ -214,13 +214,13 @@ limits: {{default: {{repeat: {{max: 1, {given}, mode: observe}}, {given}, mode: 
         ("cost: $p", "`$p` does not fit here: `1e+308` is too large"),
     ],
 )
-def test_numbers_beyond_all_measure_are_told(budget: str, said: str) -> None:
+def test_huge_numbers_are_errors(budget: str, said: str) -> None:
     text = f"policyguard: 1\nname: x\nparams: {{p: 1e308}}\nbudgets: {{b: {{{budget}}}}}\n"
     assert said in read_policy_text(text, environ={}).diagnostics[0].message
 
 
 @pytest.mark.parametrize("calls", ["1e15", "1000000000000000.0", "999999999M"])
-def test_large_whole_numbers_are_whole_however_they_are_written(calls: str) -> None:
+def test_large_whole_numbers_stay_whole(calls: str) -> None:
     made = read_policy_text(
         f"policyguard: 1\nname: x\nbudgets: {{b: {{calls: {calls}}}}}\n", environ={}
     )

@@ -1,4 +1,4 @@
-"""Whatever the schema allows, of this step of the language or a later one, the model can hold."""
+"""The model can hold everything the schema allows, of any step of the language."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCALARS = {
 
 @st.composite
 def instances(draw: Any, around: schema.Subschema, depth: int = 0) -> Any:
-    """A value that `around` allows."""
+    """Draw a value that `around` allows."""
     shape = schema.resolve_ref(around)
     if "const" in shape:
         return shape["const"]
@@ -92,7 +92,7 @@ def objects(draw: Any, shape: schema.Subschema, depth: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def every_step():
-    """As if all of the language were alive."""
+    """Support the whole language."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(language_version, "SUPPORTED_STEP", 4)
         yield
@@ -100,12 +100,12 @@ def every_step():
 
 @settings(max_examples=300, deadline=None)
 @given(instances(schema.document()))
-def test_whatever_the_schema_allows_becomes_a_policy(tree):
+def test_every_valid_tree_becomes_a_policy(tree):
     tree = {**tree, "extends": [], "disable": {}}
     made = read_policy_text(json.dumps(tree), environ={})
     found = [one for one in made.diagnostics if one.code != "schema/deprecated"]
     phases = {one.code.partition("/")[0] for one in found}
-    # What is left to complain about are names that mean nothing, and patterns that find nothing.
+    # Only unknown names and invalid patterns remain.
     assert phases <= {"reference", "scalar", "regex"}, (tree, made.diagnostics)
     assert isinstance(made.policy, Policy)
     assert made.policy.name == tree["name"]

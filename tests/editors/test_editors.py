@@ -96,7 +96,7 @@ def test_mistakes_are_underlined_where_they_stand(server: LanguageServer, policy
 def test_a_hover_tells_what_a_key_is(server: LanguageServer, policy: Path) -> None:
     server.open(policy)
     told = server.hover(policy, *place("on_error"))
-    assert "The effect where the rule's CEL cannot be evaluated." in told
+    assert "The effect if the rule's CEL cannot be evaluated." in told
     assert "`advise`" in told
     assert "How many get through: 3 means that the fourth is refused" in server.hover(
         policy, *place("max: 3")
@@ -121,7 +121,7 @@ def test_every_key_is_completed_with_its_description(server: LanguageServer, pol
         assert said == document["properties"][key]["description"], key
     line, column = place("    effect:")
     inside = server.completions(policy, line, column + 4)
-    assert inside["owner"] == "Who answers for this entry."
+    assert inside["owner"] == "The owner of this entry."
 
 
 @pytest.mark.parametrize(

@@ -399,12 +399,12 @@ def test_a_session_that_is_opened_wrongly_is_told(
 
 @pytest.mark.parametrize("policy", [None, 3, b"core", {"policyguard": 1}, ["core", 3]], ids=repr)
 def test_a_policy_is_named_by_texts_and_paths(policy: Any) -> None:
-    with pytest.raises(TypeError, match="a policy is named by a text or a path, not by "):
+    with pytest.raises(TypeError, match="a policy must be a name or path, not "):
         Guard.load(policy)
 
 
 def test_a_policy_is_named() -> None:
-    with pytest.raises(ValueError, match="no policy is named: give the name of a pack"):
+    with pytest.raises(ValueError, match="no policy given; pass the name of a pack"):
         Guard.load([])
 
 

@@ -49,4 +49,4 @@ def test_what_is_not_alive_is_refused(file: Path) -> None:
     assert codes <= NOT_ALIVE | {"load/not-found"}
     result = CliRunner().invoke(main, ["test", str(file)], catch_exceptions=False)
     assert result.exit_code == 2
-    assert "not alive in this version" in result.stdout
+    assert "not implemented yet" in result.stdout

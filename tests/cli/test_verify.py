@@ -137,7 +137,10 @@ def test_the_folder_of_a_store_is_none_of_journals(tmp_path: Path) -> None:
     for more in ([], ["--store", tmp_path / "other" / "store.db"]):
         result = _run(tmp_path / "other", *more)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert f"contains no journal, but a folder of journals; pass {file.parent}, and" in result.stderr
+        assert (
+            f"contains no journal, but a folder of journals; pass {file.parent}, and"
+            in result.stderr
+        )
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -81,7 +81,7 @@ def test_the_store_may_be_named_before_the_command_or_after_it(store: Path) -> N
         assert (after.exit_code, after.stdout) == (0, before.stdout)
     missing = CliRunner().invoke(main, ["constraints", "list", "--store", nowhere])
     assert missing.exit_code == 2
-    assert "is not there; name a store that exists" in missing.stderr
+    assert "no store at this path; pass `--store`" in missing.stderr
 
 
 def test_explain_tells_which_calls_taught_it(store: Path) -> None:
@@ -106,7 +106,7 @@ def test_to_revoke_makes_no_store(tmp_path: Path) -> None:
     other = tmp_path / "typo.db"
     result = _run(other, "revoke", "k1")
     assert result.exit_code == 2
-    assert "is not there; name a store that exists" in result.stderr
+    assert "no store at this path; pass `--store`" in result.stderr
     assert not other.exists()
 
 
@@ -129,7 +129,7 @@ def test_an_unknown_id_is_misuse(store: Path, args: list[str]) -> None:
 def test_what_cannot_be_read_is_named(store: Path, tmp_path: Path) -> None:
     broken = _run(store, "import", "-", input='{"id": 1}\n')
     assert broken.exit_code == 2
-    assert "line 1 is no constraint" in broken.stderr
+    assert "line 1 is not a constraint" in broken.stderr
     missing = _run(tmp_path / "nowhere.db", "list")
     assert missing.exit_code == 2
     assert "nowhere.db" in missing.stderr
@@ -182,5 +182,5 @@ def test_what_learning_never_makes_is_not_imported(
     given = "\n".join(json.dumps(one) for one in (lines[0], {**lines[1], **field}))
     result = _run(store, "import", "-", input=given)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "line 2 is no constraint" in result.stderr
+    assert "line 2 is not a constraint" in result.stderr
     assert says in result.stderr

@@ -81,7 +81,7 @@ def test_show_says_what_is_no_event(tmp_path: Path) -> None:
     result = _run("show", file)
     assert result.exit_code == 0
     assert "\x1b" not in result.stdout
-    assert "no event: [1]" in result.stdout
+    assert "not an event: [1]" in result.stdout
     assert "torn" not in result.stdout
 
 
@@ -115,7 +115,7 @@ def test_follow_goes_on_with_what_is_written(tmp_path: Path) -> None:
 def test_anchors_of_no_store_are_2(tmp_path: Path) -> None:
     result = _run("anchors", "--store", tmp_path / "store.db", "-o", tmp_path / "anchors.jsonl")
     assert result.exit_code == 2
-    assert "is not there" in result.stderr
+    assert "no store at this path" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -67,7 +67,7 @@ def test_what_was_altered_is_1_with_place_and_help(state: Path) -> None:
     edit(journal_of(state))
     result = _run(state / "journal")
     assert result.exit_code == 1
-    assert result.stdout.startswith("error[journal/edited]: is not as it was written\n  --> ")
+    assert result.stdout.startswith("error[journal/edited]: was edited\n  --> ")
     assert f"{journal_of(state)}:2\n   = help: compare with a backup" in result.stdout
     assert "1 journal, 3 lines: something was altered" in result.stderr
 
@@ -103,7 +103,7 @@ def test_journals_that_are_gone_with_their_folder_are_missing(state: Path) -> No
         result = _run(*named)
         assert result.exit_code == 1
         assert "error[journal/missing-file]" in result.stdout
-    assert "jurnal: is not there" in _run(state / "jurnal").stderr
+    assert "jurnal: does not exist" in _run(state / "jurnal").stderr
 
 
 def test_without_a_store_it_says_what_it_cannot_find(state: Path) -> None:
@@ -120,7 +120,7 @@ def test_another_store_is_named(state: Path, tmp_path: Path) -> None:
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2]))
     result = _run(file.parent, "--store", tmp_path / "other" / "store.db")
     assert result.exit_code == 1
-    assert "error[journal/cut-tail]: has 2 lines where 3 were anchored" in result.stdout
+    assert "error[journal/cut-tail]: has 2 lines, but 3 were anchored" in result.stdout
 
 
 def test_the_journals_of_a_named_store_stand_beside_it(state: Path, tmp_path: Path) -> None:
@@ -137,7 +137,10 @@ def test_the_folder_of_a_store_is_none_of_journals(tmp_path: Path) -> None:
     for more in ([], ["--store", tmp_path / "other" / "store.db"]):
         result = _run(tmp_path / "other", *more)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert f"holds no journal, but a folder of them; name {file.parent}, and" in result.stderr
+        assert (
+            f"contains no journal, but a folder of journals; pass {file.parent}, and"
+            in result.stderr
+        )
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -160,7 +163,7 @@ def test_an_export_without_an_anchor_proves_nothing(state: Path, tmp_path: Path)
     anchors.write_text("\n")
     result = _run("--anchor", anchors)
     assert result.exit_code == 2
-    assert f"{anchors}: holds no anchor; export it anew" in result.stderr
+    assert f"{anchors}: contains no anchor; export again" in result.stderr
     exported = CliRunner().invoke(main, ["journal", "anchors", "-o", str(anchors)])
     assert (exported.exit_code, exported.stdout) == (0, "")
     assert _run("--anchor", anchors).exit_code == 0
@@ -194,13 +197,13 @@ def test_a_key_is_read_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["nowhere"], "nowhere: is not there; name a journal"),
-        (["--store", "nowhere.db"], "is not there; name a store that exists"),
-        (["--store", "text"], "is damaged, or no database"),
+        (["nowhere"], "nowhere: does not exist; pass a journal"),
+        (["--store", "nowhere.db"], "no store at this path; pass `--store`"),
+        (["--store", "text"], "is damaged, or not a database"),
         (["--anchor", "nowhere"], "nowhere: cannot be read"),
-        (["--anchor", "text"], "line 1 is no anchor; export it anew"),
+        (["--anchor", "text"], "line 1 is not an anchor; export again"),
         (["--key", "nowhere"], "nowhere: cannot be read: No such file"),
-        (["--key", "empty"], "empty: has 0 bytes where a key has 16 to 65,536"),
+        (["--key", "empty"], "empty: has 0 bytes, but a key has 16 to 65,536"),
     ],
 )
 def test_misuse_is_2(

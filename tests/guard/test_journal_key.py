@@ -90,10 +90,13 @@ def test_a_session_is_not_taken_up_with_another_key(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (None, "nokey: cannot be read: No such file or directory; name a file with the key"),
-        (b"", "nokey: has 0 bytes where a key has 16 to 65,536; put random bytes into it"),
-        (b"too short", "nokey: has 9 bytes where a key has 16 to 65,536"),
-        (bytes(65_537), "nokey: has more than 65,536 bytes where a key has 16 to 65,536"),
+        (None, "nokey: cannot be read: No such file or directory; name the file with the key"),
+        (
+            b"",
+            "nokey: has 0 bytes, but a key has 16 to 65,536; make one with: head -c 32 /dev/urandom",
+        ),
+        (b"too short", "nokey: has 9 bytes, but a key has 16 to 65,536"),
+        (bytes(65_537), "nokey: has more than 65,536 bytes, but a key has 16 to 65,536"),
     ],
     ids=["missing", "empty", "short", "long"],
 )

@@ -40,7 +40,7 @@ TESTS = "tests: [{name: a, steps: [{turn: true}]}]\n"
 @pytest.mark.parametrize(
     ("text", "code", "line", "message"),
     [
-        ("", "yaml/empty", 1, "there is nothing in the file"),
+        ("", "yaml/empty", 1, "the file is empty"),
         ("- 1\n", "schema/type", 1, "expected a map, found a list"),
         ("policy: core\n", "schema/missing-key", 1, "a tests file needs `tests`"),
         ("policy: core\ntests: []\n", "schema/empty", 2, "`tests` is empty"),

@@ -180,9 +180,9 @@ class _Search:
 
     def _check(self) -> None:
         if not self._recording.trace_count:
-            raise SuggestError("none of the files contains a trace")
+            raise SuggestError("no trace among the files given")
         if not self._base:
-            raise SuggestError("none of the traces contains a call")
+            raise SuggestError("no session with a call in the traces given")
         if all(session.success is None for session in self._base):
             raise SuggestError("no session has a known outcome; pass the outcomes with --labels")
         succeeded = sum(session.success is True for session in self._base)

@@ -30,7 +30,11 @@ def load(policies: str | Path | Sequence[str | Path]) -> CompiledPolicy:
     Its fingerprints use a fixed key, so that reports are reproducible byte for byte; no report
     contains a fingerprint. Do not use the policy for a live guard.
     """
-    compiled = compile_policy(policies)
+    return use_replay_key(compile_policy(policies))
+
+
+def use_replay_key(compiled: CompiledPolicy) -> CompiledPolicy:
+    """Give a policy's fingerprints the fixed key of replays."""
     compiled.fingerprinter.rekey(_KEY)
     return compiled
 

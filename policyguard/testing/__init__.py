@@ -1,5 +1,5 @@
-"""Policy tests: stories in YAML beside a policy, and what runs them.
+"""Policy tests: YAML files next to a policy, and their runners.
 
-Nothing is imported here: the pytest plugin lives in this package, and a project without policy
-tests must not pay for it.
+Nothing is imported here: the pytest plugin is part of this package, and must cost nothing in
+projects without policy tests.
 """

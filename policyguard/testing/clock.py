@@ -1,4 +1,4 @@
-"""Times as tests write them. Integers are nanoseconds, since 1970 in UTC for instants."""
+"""The clock of a test, and its times. Integers are nanoseconds, for instants since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from policyguard.compiler.load import scalars
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEFAULT_START = 1_772_798_400 * 10**9
-"""When a test begins that does not say: Friday, 6 March 2026, 12:00 UTC. A working day at noon, so
-that rules about times of day are open rather than closed."""
+"""The default start of a test: Friday, 6 March 2026, 12:00 UTC, within usual working hours."""
 
 
 class Clock:
-    """A clock that moves only when it is told to."""
+    """A clock that a test sets."""
 
     def __init__(self, at: str | None) -> None:
-        given = None if at is None else parse_instant(at)
-        self.now = DEFAULT_START if given is None else given
+        start = None if at is None else parse_instant(at)
+        self.now = DEFAULT_START if start is None else start
 
     def __call__(self) -> int:
-        """What time it is."""
+        """Return the current time."""
         return self.now
 
 
 def parse_instant(text: str) -> int | None:
-    """An RFC 3339 time, whose form the schema has checked; None where there is no such day."""
+    """Parse an RFC 3339 time that fits the schema; None if there is no such day."""
     try:
         return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1) * 1000
     except (ValueError, OverflowError):
@@ -34,12 +33,12 @@ def parse_instant(text: str) -> int | None:
 
 
 def parse_nanoseconds(text: str) -> int:
-    """A duration, whose form the schema has checked."""
+    """Parse a duration that fits the schema."""
     found = scalars.parse_duration(text)
     assert found is not None  # noqa: S101 - the schema's pattern is the same
     return found
 
 
 def parse_seconds(value: float | str | None) -> float | None:
-    """A duration as text, or a number of seconds."""
+    """Convert a duration, as text or a number of seconds, to seconds."""
     return parse_nanoseconds(value) / 1e9 if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""Which entries of a policy its tests have reached, told from what guards decide."""
+"""Coverage: which entries of a policy its tests have reached."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from policyguard.report.policy_tests.results import Coverage, EntryCoverage
 
 
 class CoverageRecorder:
-    """Counts what fires: rules, limits, budgets, signatures, blame, and what failures have taught.
+    """Counts of how often each entry fired.
 
-    An entry is reached when it has something against a call (also in observe mode); a timeout when
-    it is a call's; a signature when a result has it; an entry of `blame` when it says whose fault a
-    failure was; a `learn` when a constraint that it taught binds a call.
+    An entry is reached by a violation (also in observe mode), a timeout by a call that has it, a
+    signature by a result that matches, an entry of `blame` by a failure that it assigns, a `learn`
+    by a violation of a constraint that it taught.
     """
 
     def __init__(self, compiled: CompiledPolicy) -> None:
@@ -28,19 +28,19 @@ class CoverageRecorder:
 
     @property
     def file(self) -> str:
-        """The policy's own file: the last layer. What it extends comes before.
+        """The policy's own file: the last layer.
 
-        The same for the same policy, also where tests give it another environment.
+        It identifies the policy, whatever environment its tests use.
         """
         return list(self._compiled.merged.sources)[-1]
 
     @property
     def ids(self) -> list[str]:
-        """The ids of all entries that may fire."""
+        """The ids of all entries that can fire."""
         return list(self._paths)
 
     def record_decision(self, decision: Decision, guard: ReplayGuard) -> None:
-        """Count what a decision names."""
+        """Count the entries that a decision names."""
         for violation in (*decision.violations, *decision.would):
             id_ = violation.id
             if id_.startswith("constraints/"):
@@ -53,25 +53,25 @@ class CoverageRecorder:
             self._hits[decision.timeout_by] += 1
 
     def record_result(self, recorded: Recorded) -> None:
-        """Count the signature of a result, and what said whose fault it was."""
+        """Count the signature of a result, and the entry that assigned the blame."""
         if recorded.outcome.signature:
             self._hits[f"signatures/{recorded.outcome.signature}"] += 1
         if recorded.outcome.blamed_by:
             self._hits[recorded.outcome.blamed_by] += 1
 
     def merge(self, other: CoverageRecorder) -> None:
-        """Count what other tests of the same policy have reached."""
+        """Add what other tests of the same policy have reached."""
         self._hits += other._hits
 
     def build_coverage(self) -> Coverage:
-        """What was reached so far. Entries of packs are left to the tests of the packs."""
-        layered, policy = self._compiled.merged, self._compiled.policy
-        own = self.file
-        found, inherited = [], 0
+        """Return the coverage so far. Entries of packs are left to the packs' own tests."""
+        file, name = self.file, self._compiled.policy.name
+        entries: list[EntryCoverage] = []
+        inherited = 0
         for id_, path in self._paths.items():
-            span = layered.span_of(path, key=True)
-            if span.file.startswith(PACK_PREFIX) and not own.startswith(PACK_PREFIX):
+            span = self._compiled.merged.span_of(path, key=True)
+            if span.file.startswith(PACK_PREFIX) and not file.startswith(PACK_PREFIX):
                 inherited += 1
             else:
-                found.append(EntryCoverage(id_, span.file, span.line, self._hits[id_]))
-        return Coverage(policy=policy.name, file=own, entries=tuple(found), inherited=inherited)
+                entries.append(EntryCoverage(id_, span.file, span.line, self._hits[id_]))
+        return Coverage(policy=name, file=file, entries=tuple(entries), inherited=inherited)

@@ -1,4 +1,4 @@
-"""What a test expects of a decision, held against it."""
+"""The comparison of a decision with what a test expects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policyguard.testing.formatting import format_value
 from policyguard.testing.suite import ExpectedDecision
 
 _LEARNED = "constraints"
-"""Stands for any learned constraint: its id is made from the call's keyed fingerprint."""
+"""Matches any learned constraint, whose id depends on a keyed fingerprint."""
 
 
 def compare_decision(
@@ -24,79 +24,75 @@ def compare_decision(
     *,
     refused: bool = False,
 ) -> Iterator[Mismatch]:
-    """Everything about a decision that is otherwise than expected.
+    """Yield every difference between a decision and what is expected of it.
 
-    Without an effect the call must be admitted, or with `refused` must not. `known` are the ids
-    of the policy's entries, for a hint where the test names none of them.
+    Without an expected effect the call must be admitted, or refused if `refused`. `known_ids` are
+    the policy's entries, for a hint if the test names none of them.
     """
-    fits = decision.allowed is not refused
+    matches = decision.allowed is not refused
     if expected.effect is not None:
-        fits = decision.effect is expected.effect
-    if not fits:
-        wanted = expected.effect or ("ask, block or halt" if refused else "allow or advise")
-        yield Mismatch("effect", str(wanted), decision.effect.value)
-    for what, id_, found in (
+        matches = decision.effect is expected.effect
+    if not matches:
+        effect = expected.effect or ("ask, block or halt" if refused else "allow or advise")
+        yield Mismatch("effect", str(effect), decision.effect.value)
+    for key, id_, violations in (
         ("by", expected.by, decision.violations),
         ("would", expected.would, decision.would),
     ):
-        if id_ is not None and not any(matches_id(id_, one.id) for one in found):
-            yield Mismatch(what, f"{what} `{id_}`{_hint(id_, known_ids)}", _join_ids(found))
+        if id_ is not None and not any(matches_id(id_, found.id) for found in violations):
+            hint = _hint(id_, known_ids)
+            yield Mismatch(key, f"{key} `{id_}`{hint}", _join_ids(violations))
     if expected.says is not None and expected.says not in decision.message:
-        found_text = "another message" if decision.message else "no message"
-        yield Mismatch("says", f"a message with `{expected.says}`", found_text)
+        found = "another message" if decision.message else "no message"
+        yield Mismatch("says", f"a message with `{expected.says}`", found)
     if expected.timeout is not None:
         timeout = "none" if decision.timeout is None else f"{decision.timeout:g}s"
         if not _has_timeout(decision.timeout, expected.timeout):
             yield Mismatch("timeout", f"timeout {expected.timeout}", f"timeout {timeout}")
-    told = decision.structured if expected.structured else {}
-    for name, wanted in expected.structured.items():
-        if not _is_equal(told.get(name), wanted):
-            found_text = f"{name} {format_value(told.get(name))}"
-            yield Mismatch("structured", f"{name} {format_value(wanted)}", found_text)
-    for fault in decision.errors:
-        if fault.id == "internal":
-            # A block by a defect of ours must not pass for the block that a test waits for.
-            yield Mismatch("internal", "an answer of the policy", f"a defect: {fault.error}")
+    structured = decision.structured if expected.structured else {}
+    for name, value in expected.structured.items():
+        if not _is_equal(structured.get(name), value):
+            found = f"{name} {format_value(structured.get(name))}"
+            yield Mismatch("structured", f"{name} {format_value(value)}", found)
+    for error in decision.errors:
+        if error.id == "internal":  # its block must not pass for the one that the test expects
+            found = f"internal error: {error.error}"
+            yield Mismatch("internal", "a decision of the policy", found)
 
 
 def matches_id(part: str, id_: str) -> bool:
-    """Whether a test that says `part` means the entry `id_`: its id, or a trailing part of it."""
+    """Return whether `part` is the entry id `id_` or its last part."""
     if part == _LEARNED:
         return id_.startswith(f"{_LEARNED}/")
     return id_ == part or id_.endswith(f"/{part}")
 
 
-def _has_timeout(found: float | None, wanted: str) -> bool:
-    if found is None or wanted == "none":
-        return found is None and wanted == "none"
-    return math.isclose(found, parse_nanoseconds(wanted) / 1e9)
+def _has_timeout(found: float | None, expected: str) -> bool:
+    if found is None or expected == "none":
+        return found is None and expected == "none"
+    return math.isclose(found, parse_nanoseconds(expected) / 1e9)
 
 
-def _is_equal(found: Any, wanted: Any) -> bool:
-    """Whether a value is as the test says; of a map, the keys that the test names."""
-    if isinstance(wanted, Mapping):
+def _is_equal(found: Any, expected: Any) -> bool:
+    """Return whether a value is as expected; of a map, only the expected keys count."""
+    if isinstance(expected, Mapping):
         return isinstance(found, Mapping) and all(
-            key in found and _is_equal(found[key], value) for key, value in wanted.items()
+            key in found and _is_equal(found[key], value) for key, value in expected.items()
         )
-    if isinstance(wanted, int | float) and isinstance(found, int | float):
-        return math.isclose(found, wanted, abs_tol=1e-9)
-    return bool(found == wanted)
+    if isinstance(expected, int | float) and isinstance(found, int | float):
+        return math.isclose(found, expected, abs_tol=1e-9)
+    return bool(found == expected)
 
 
 def _join_ids(violations: Iterable[Violation]) -> str:
     return ", ".join(violation.id for violation in violations) or "nothing"
 
 
-def _hint(part: str, known: Iterable[str]) -> str:
-    """For an id that no entry of the policy has: which one may have been meant."""
-    ids = list(known)
+def _hint(part: str, known_ids: Iterable[str]) -> str:
+    """Suggest an id if no entry of the policy has this one."""
+    ids = list(known_ids)
     if part == _LEARNED or any(matches_id(part, id_) for id_ in ids):
         return ""
-    ends = [id_[start:] for id_ in ids for start in _segment_starts(id_)]
-    hint = did_you_mean(part, ends)
+    parts = [id_.split("/", count)[-1] for id_ in ids for count in range(id_.count("/") + 1)]
+    hint = did_you_mean(part, parts)
     return f" ({hint})" if hint else ""
-
-
-def _segment_starts(id_: str) -> Iterator[int]:
-    yield 0
-    yield from (place + 1 for place, character in enumerate(id_) if character == "/")

@@ -1,4 +1,4 @@
-"""Where the tests files are. Light: the pytest plugin asks this of every file it meets."""
+"""The discovery of tests files. Imports little: the pytest plugin uses it for every file."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ _NAMES = ("tests.yaml", "tests.yml")
 _SUFFIXES = (".tests.yaml", ".tests.yml")
 
 POLICIES = Path("policies")
-"""The folder that is looked through first where no path is given."""
+"""The folder to search first by default."""
 
 
 class NothingToTestError(PolicyguardError):
-    """No tests file was found; the message says where it was looked for."""
+    """No tests file was found; the message says where."""
 
 
 def find_tests(paths: Sequence[Path]) -> list[Path]:
-    """The tests files at these paths, each once; a file named outright is one by any name.
+    """Return the tests files at these paths, each once; a file that is named may have any name.
 
-    Without paths those below `policies/`, or if there are none, below the current folder. Raises
+    By default those below `policies/`, or else below the current folder. Raises
     `NothingToTestError`.
     """
     if not paths:
         found = list(_find_below(POLICIES)) or list(_find_below(Path()))
         if not found:
             raise NothingToTestError(
-                "no tests.yaml and no *.tests.yaml below policies/ or here; name a file"
+                "no tests.yaml or *.tests.yaml below policies/ or the current folder; pass a path"
             )
         return found
     files: list[Path] = []
     for path in paths:
-        at = list(_find_at(path))
-        if not at:
+        found = list(_find_at(path))
+        if not found:
             raise NothingToTestError(
-                f"no tests in `{path}`: they stand in tests.yaml or *.tests.yaml"
+                f"no tests.yaml or *.tests.yaml in `{path}`"
                 if path.is_dir()
                 else f"no such file: `{path}`"
             )
-        files += [file for file in at if file not in files]
+        files += [file for file in found if file not in files]
     return files
 
 
 def has_tests_name(name: str) -> bool:
-    """Whether a file of this name may hold policy tests."""
+    """Return whether a file of this name may hold policy tests."""
     return name in _NAMES or name.endswith(_SUFFIXES)
 
 
 def has_tests_keys(file: Path) -> bool:
-    """Whether the file has the two keys that every tests file has.
+    """Return whether the file has the two keys of every tests file.
 
-    Files of that name belong to other programs as well.
+    Other programs use the same file names.
     """
     try:
         data = file.read_bytes()
     except OSError:
         return False
-    plain = data.replace(b"\0", b"")  # UTF-16 has zeros
+    plain = data.replace(b"\0", b"")  # UTF-16
     if b"policy" not in plain or b"tests" not in plain:
         return False
-    from policyguard.engines.yaml_top_keys import has_top_keys  # few files get here
+    from policyguard.engines.yaml_top_keys import has_top_keys  # rarely needed
 
     return has_top_keys(data, "policy", "tests")
 
@@ -75,19 +75,18 @@ def _find_at(path: Path) -> Iterator[Path]:
 
 
 def _find_below(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(_searchable_folders(Path(place), folders))
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(_searchable_folders(Path(parent), folders))
         for name in sorted(names):
-            file = Path(place, name)
-            # The longer name is ours alone: a key misspelt in it is an error, not a reason to
-            # pass over it.
+            file = Path(parent, name)
+            # Only policyguard uses the suffix: with a misspelt key such a file is an error.
             if name.endswith(_SUFFIXES) or (name in _NAMES and has_tests_keys(file)):
                 yield file
 
 
-def _searchable_folders(place: Path, folders: Iterable[str]) -> Iterator[str]:
-    """The folders that are looked into: not hidden ones, nor what is installed."""
+def _searchable_folders(parent: Path, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the folders to search: neither hidden nor installed packages."""
     for name in folders:
-        installed = name == "node_modules" or (place / name / "pyvenv.cfg").exists()
+        installed = name == "node_modules" or (parent / name / "pyvenv.cfg").exists()
         if not name.startswith(".") and not installed:
             yield name

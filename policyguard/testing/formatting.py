@@ -1,4 +1,4 @@
-"""Calls and values in the words of a report."""
+"""Calls, values and session states as text for reports."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from policyguard.evaluator.session_state import PROGRESSING
 
 
 def format_call(call: Mapping[str, Mapping[str, Any] | str]) -> str:
-    """A call as a test writes it: `read_file {"path": "a"}`."""
-    ((tool, given),) = call.items()
-    return f"{tool} {json.dumps(given, ensure_ascii=False)}"
+    """Format a call as in a test: `read_file {"path": "a"}`."""
+    ((tool, args),) = call.items()
+    return f"{tool} {json.dumps(args, ensure_ascii=False)}"
 
 
 def format_value(value: Any) -> str:
-    """A value as a test writes it; text in backticks."""
+    """Format a value as in a test; text in backticks."""
     return f"`{value}`" if isinstance(value, str) else json.dumps(value)
 
 

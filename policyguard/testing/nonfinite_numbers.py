@@ -1,6 +1,6 @@
-"""NaN and infinity, which no policy may hold, and which tests must be able to say.
+"""NaN and infinity, which policies forbid and tests need.
 
-A tool may well report a score that is no number, and a model send such an argument.
+A tool may report such a score, and a model may send such an argument.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _TreeAndDiagnostics(NamedTuple):
 
 
 def allow_nonfinite(root: Node, diagnostics: list[Diagnostic]) -> _TreeAndDiagnostics:
-    """The tree with NaN and infinity in its tests, and the diagnostics without those on them."""
+    """Convert NaN and infinity in the tests of a file, and drop the diagnostics about them."""
     if not isinstance(root, MappingNode):
         return _TreeAndDiagnostics(root, diagnostics)
     spans: set[Span] = set()
@@ -30,7 +30,9 @@ def allow_nonfinite(root: Node, diagnostics: list[Diagnostic]) -> _TreeAndDiagno
         (key, _convert(value, spans) if key.text == "tests" else value)
         for key, value in root.entries
     )
-    kept = [one for one in diagnostics if one.code != "yaml/number" or one.span not in spans]
+    kept = [
+        found for found in diagnostics if found.code != "yaml/number" or found.span not in spans
+    ]
     return _TreeAndDiagnostics(tree, kept)
 
 

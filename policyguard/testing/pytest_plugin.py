@@ -1,6 +1,6 @@
-"""A pytest plugin: `tests.yaml` and `*.tests.yaml` are collected, each policy test an item.
+"""A pytest plugin that collects `tests.yaml` and `*.tests.yaml`, one item per policy test.
 
-Only what such files need is imported, and only once there is one.
+Imports are deferred until there is such a file.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect policy tests: files of their name that have the keys `policy` and `tests`."""
+    """Collect files that are named like policy tests and have the keys `policy` and `tests`."""
     if has_tests_name(file_path.name) and has_tests_keys(file_path):
         return PolicyTestsFile.from_parent(parent, path=file_path)
     return None
 
 
 class PolicyTestsFile(pytest.File):
-    """One tests file. Where it, or its policy, is broken, the collection says how."""
+    """A tests file. If it or its policy is broken, collecting it raises the diagnostics."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One item a test."""
+        """Yield one item per test."""
         from policyguard.report.findings.diagnostics import render_text
         from policyguard.testing.suite_reader import read_suite
 
@@ -48,7 +48,7 @@ class PolicyTest(pytest.Item):
         self._test = test
 
     def runtest(self) -> None:
-        """Run it, and fail with the report that `policyguard test` prints."""
+        """Run the test, and fail with the report of `policyguard test`."""
         from policyguard.report.policy_tests.rendering import render_failure
         from policyguard.testing.runner import run_test
 
@@ -57,22 +57,22 @@ class PolicyTest(pytest.Item):
             raise PolicyTestError("\n\n".join(map(render_failure, failures)))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The report alone: a traceback would show this file."""
+        """Show only the report: a traceback would show this file."""
         if isinstance(excinfo.value, PolicyTestError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands; pytest counts lines from 0."""
+        """Return the test's location; pytest counts lines from 0."""
         line = self._suite.span_of((*self._test.path, "name")).line
         return self.path, line - 1, self.name
 
 
 class PolicyTestError(AssertionError):
-    """A policy test has failed; the message is the report."""
+    """A failed policy test; the message is the report."""
 
 
 def _relative_path(path: Path) -> Path:
-    """A path as short as a person would write it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    """Shorten a path to be relative to the current folder."""
+    folder = Path.cwd()
+    return path.relative_to(folder) if path.is_relative_to(folder) else path

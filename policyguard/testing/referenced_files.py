@@ -1,4 +1,4 @@
-"""Files that a tests file names: policies and recordings."""
+"""Files that a tests file refers to: policies and recordings."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import os
 from pathlib import Path
 
 _TESTS_FOLDER = "tests"
-"""The name of a folder that tests are put into, apart from what they test."""
+"""The name of a folder that holds tests, next to what they test."""
 
 
 def resolve_reference(file: str, name: str) -> Path:
-    """The file that `name` means in the tests file `file`.
+    """Return the file that `name` refers to in the tests file `file`.
 
-    It is seen from the tests file's folder; where that is called `tests` and has no such file,
-    from the folder around it.
+    It is relative to the tests file's folder, or to the parent of a folder called `tests` that has
+    no such file.
     """
     folder = Path(file).parent
-    here = _join(folder, name)
-    around = _join(folder.parent if folder.name else Path(".."), name)
-    apart = folder.name == _TESTS_FOLDER or (not folder.name and Path.cwd().name == _TESTS_FOLDER)
-    return around if apart and not here.exists() and around.exists() else here
+    in_folder = _join(folder, name)
+    in_parent = _join(folder.parent if folder.name else Path(".."), name)
+    folder_name = folder.name or Path.cwd().name
+    if folder_name == _TESTS_FOLDER and not in_folder.exists() and in_parent.exists():
+        return in_parent
+    return in_folder
 
 
 def _join(folder: Path, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""What comes back from a call: reported as the test says, and held against what it expects."""
+"""The result of a call: recorded as the test says, and compared with what it expects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policyguard.testing.suite import CallResult, Step
 
 
 def record_result(session: Session, decision: Decision, result: CallResult) -> Recorded:
-    """Report what came of a call."""
+    """Record the result of a call."""
     error = result.error
     if error is None and result.ok is False:
         error = result.text
@@ -38,11 +38,11 @@ def record_result(session: Session, decision: Decision, result: CallResult) -> R
 
 
 def compare_result(recorded: Recorded, step: Step) -> Iterator[tuple[Path, Mismatch]]:
-    """Everything about a result that is otherwise than expected, with its place in the step."""
-    for name, wanted in step.outcome.items():
+    """Yield every difference between a result and what is expected, with its path in the step."""
+    for name, expected in step.outcome.items():
         found = getattr(recorded.outcome, name)
-        if found != wanted:
-            yield ("outcome", name), _mismatch(name, format_value(wanted), format_value(found))
+        if found != expected:
+            yield ("outcome", name), _mismatch(name, format_value(expected), format_value(found))
     if step.text is not None:
         text = msgspec.structs.replace(recorded, advice="").text
         if text != step.text:

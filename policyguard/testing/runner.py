@@ -1,4 +1,4 @@
-"""Tests files → results: each test with a guard, a store and a clock of its own."""
+"""Tests files → results; each test has its own guard and clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from policyguard.report.policy_tests.results import (
-    Coverage,
     Failure,
     FileResult,
     Mismatch,
@@ -22,44 +21,44 @@ from policyguard.testing.trace_runner import run_trace
 
 
 def run_files(files: Iterable[Path], *, coverage: bool = False) -> TestReport:
-    """Run all tests of these files. One that is broken keeps no other from being run."""
-    begun = time.monotonic()
+    """Run all tests of these files. A broken file does not stop the others."""
+    started = time.monotonic()
     results: list[FileResult] = []
-    reached: dict[str, CoverageRecorder] = {}
+    recorders: dict[str, CoverageRecorder] = {}  # one a policy, over all files
     for file in files:
-        result, found = run_suite(str(file), read_suite(file))
+        result, recorder = run_suite(str(file), read_suite(file))
         results.append(result)
-        if found is not None:
-            _merge_coverage(reached, found)
+        if recorder is not None and recorders.setdefault(recorder.file, recorder) is not recorder:
+            recorders[recorder.file].merge(recorder)
     return TestReport(
         files=tuple(results),
-        seconds=time.monotonic() - begun,
-        coverage=_build_coverage(reached) if coverage else None,
+        seconds=time.monotonic() - started,
+        coverage=tuple(one.build_coverage() for one in recorders.values()) if coverage else None,
     )
 
 
 def run_suite(file: str, read: ReadResult) -> tuple[FileResult, CoverageRecorder | None]:
-    """Run what a file was read to. Also what its tests reached, where they could be run."""
+    """Run the suite of a file. Return its result, and its coverage if the suite is valid."""
     suite = read.suite
     if suite is None:
         return FileResult(file=file, errors=tuple(read.diagnostics)), None
-    reached = CoverageRecorder(suite.compiled)
-    tests = tuple(run_test(suite, test, reached) for test in suite.tests)
-    return FileResult(file=file, policy=suite.compiled.policy.name, tests=tests), reached
+    recorder = CoverageRecorder(suite.compiled)
+    tests = tuple(run_test(suite, test, recorder) for test in suite.tests)
+    return FileResult(file=file, policy=suite.compiled.policy.name, tests=tests), recorder
 
 
 def run_test(suite: Suite, test: Test, coverage: CoverageRecorder | None = None) -> TestResult:
-    """Run one test. Whatever goes wrong in it is a failure; nothing is raised."""
-    begun = time.monotonic()
+    """Run one test. Any error in it is a failure; nothing is raised."""
+    started = time.monotonic()
     coverage = CoverageRecorder(suite.compiled) if coverage is None else coverage
     try:
         failures = tuple(_run(suite, test, coverage))
-    except Exception as error:  # noqa: BLE001 - a defect of ours in one test must not end the others
+    except Exception as error:  # noqa: BLE001 - an internal error in one test must not end the others
         failures = (_internal_failure(suite, test, error),)
     return TestResult(
         name=test.name,
         line=suite.span_of((*test.path, "name")).line,
-        seconds=time.monotonic() - begun,
+        seconds=time.monotonic() - started,
         failures=failures,
     )
 
@@ -72,22 +71,6 @@ def _run(suite: Suite, test: Test, coverage: CoverageRecorder) -> Iterable[Failu
 
 
 def _internal_failure(suite: Suite, test: Test, error: Exception) -> Failure:
-    span = suite.span_of((*test.path, "name"))
-    found = f"a defect of policyguard: {type(error).__name__}: {error}"
-    return Failure(
-        span=span,
-        lines=suite.lines(span),
-        step="the test",
-        mismatches=(Mismatch("internal", "a test that runs", found),),
-    )
-
-
-def _merge_coverage(known: dict[str, CoverageRecorder], found: CoverageRecorder) -> None:
-    """Tests of one policy count together, in however many files they stand."""
-    before = known.setdefault(found.file, found)
-    if before is not found:
-        before.merge(found)
-
-
-def _build_coverage(reached: dict[str, CoverageRecorder]) -> tuple[Coverage, ...]:
-    return tuple(one.build_coverage() for one in reached.values())
+    found = f"internal error: {type(error).__name__}: {error}"
+    mismatch = Mismatch("internal", "a test that runs", found)
+    return suite.failure((*test.path, "name"), "the test", mismatch)

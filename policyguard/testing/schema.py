@@ -1,4 +1,4 @@
-"""The schema of tests files, and which of their keys are not alive yet."""
+"""The schema of tests files, and their unsupported keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policyguard.model.diagnostic import Diagnostic
 
 @cache
 def document() -> dict[str, Any]:
-    """The schema as it is published."""
+    """Return the published schema."""
     folder = resources.files("policyguard.schemas")
     read: dict[str, Any] = json.loads(
         folder.joinpath("policy-tests.schema.json").read_text("utf-8")
@@ -25,31 +25,28 @@ def document() -> dict[str, Any]:
 
 @cache
 def checker() -> Schema:
-    """The schema, ready to be applied."""
+    """Return the schema, ready for validation."""
     return Schema(document())
 
 
 @cache
 def unsupported_keys() -> dict[str, int]:
-    """The keys of a step that are not alive, with the step of the language that they wait for."""
+    """Return the unsupported keys of a step, with the language version that adds them."""
     steps: dict[str, Any] = document()["$defs"]["step"]["properties"]
     return {key: shape["x-step"] for key, shape in steps.items() if "x-step" in shape}
 
 
 def find_unsupported(root: Node) -> Iterator[Diagnostic]:
-    """Every key of a step that is not alive: it is refused, never ignored."""
+    """Yield a diagnostic for each unsupported key of a step: it is an error, never ignored."""
     for test in _map_items(root.get("tests") if isinstance(root, MappingNode) else None):
         for step in _map_items(test.get("steps")):
             for key, _ in step.entries:
                 if key.text in unsupported_keys():
-                    message = (
-                        f"`{key.text}` is part of the language but not alive in this version "
-                        f"(step {unsupported_keys()[key.text]})"
-                    )
-                    yield key.source.diagnostic("schema/not-alive", message, key.span)
+                    message = f"`{key.text}` is not implemented yet"
+                    yield key.source.diagnostic("schema/unsupported", message, key.span)
 
 
 def _map_items(node: Node | None) -> Iterator[MappingNode]:
-    """The maps among the items of a list, where it is one."""
+    """Yield the maps among the items of a list."""
     if isinstance(node, SequenceNode):
         yield from (item for item in node.items if isinstance(item, MappingNode))

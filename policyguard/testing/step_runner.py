@@ -1,4 +1,4 @@
-"""A test's steps, one after the other, through a guard of its own."""
+"""The runner of a test's steps."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from policyguard.report.policy_tests.results import Failure, Mismatch
 from policyguard.testing.clock import Clock, parse_nanoseconds
 from policyguard.testing.coverage import CoverageRecorder
 from policyguard.testing.decision_check import compare_decision
-from policyguard.testing.formatting import format_call, format_state, format_value
+from policyguard.testing.formatting import format_call, format_value
 from policyguard.testing.result_check import compare_result, record_result
 from policyguard.testing.suite import MAIN_SESSION, Approval, SessionSpec, Step, Suite, Test
 
 
 def run_steps(suite: Suite, test: Test, coverage: CoverageRecorder) -> Failure | None:
-    """Go through a test's steps; the first that goes otherwise than it says ends the test."""
-    story = _StepRunner(suite, test, coverage)
+    """Run a test's steps. The first failing step ends the test."""
+    runner = _StepRunner(suite, test, coverage)
     try:
-        story.open()
+        runner.open()
         for step in test.steps:
-            story.run_step(step)
-    except _StepFailed as different:
-        return story.build_failure(different)
+            runner.run_step(step)
+    except _StepFailed as failed:
+        return runner.build_failure(failed)
     return None
 
 
-class _StepFailed(Exception):  # noqa: N818 - not an error: the way out of the steps
-    """A step went otherwise. `path` leads to what the test says; `key` points at the key there."""
+class _StepFailed(Exception):  # noqa: N818 - a control flow signal
+    """A step failed. `path` is that of the expectation; `key`: point at its key."""
 
     def __init__(
         self,
@@ -53,10 +53,9 @@ class _StepFailed(Exception):  # noqa: N818 - not an error: the way out of the s
 
 
 class _StepRunner:
-    """A test while it runs.
+    """The state of a running test.
 
-    `asked` is the last decision, which `approve` is about; `running` are the calls that have not
-    come back, by name.
+    `approve` refers to `_last_decision`; `_running` are the calls that have not returned, by name.
     """
 
     def __init__(self, suite: Suite, test: Test, coverage: CoverageRecorder) -> None:
@@ -71,34 +70,33 @@ class _StepRunner:
         self._step_text = ""
 
     def open(self) -> None:
-        """Open the sessions: the test's own, where it is used, and those beside it in order."""
+        """Open the sessions: the test's own if it is used, then the others in order."""
         test = self._test
-        used = {step.in_ for step in test.steps} | {who.parent for who in test.sessions.values()}
+        used = {step.in_ for step in test.steps} | {spec.parent for spec in test.sessions.values()}
         if MAIN_SESSION in used:
             self._open(MAIN_SESSION, test.session, (*test.path, "session"))
-        for name, who in test.sessions.items():
-            self._open(name, who, (*test.path, "sessions", name))
+        for name, spec in test.sessions.items():
+            self._open(name, spec, (*test.path, "sessions", name))
 
-    def _open(self, name: str, who: SessionSpec, path: Path) -> None:
-        self._step_text = f"session {name} opens"
+    def _open(self, name: str, spec: SessionSpec, path: Path) -> None:
+        self._step_text = f"open session {name}"
         try:
             self._sessions[name] = self._guard.session(
                 name,
-                parent=self._sessions[who.parent] if who.parent is not None else None,
-                agent=who.agent,
-                user=who.user,
-                roles=who.roles,
-                project=who.project,
-                cwd=who.cwd,
-                tags=who.tags,
+                parent=self._sessions[spec.parent] if spec.parent is not None else None,
+                agent=spec.agent,
+                user=spec.user,
+                roles=spec.roles,
+                project=spec.project,
+                cwd=spec.cwd,
+                tags=spec.tags,
             )
         except ValueError as error:
-            raise _StepFailed(
-                path, Mismatch("session", "a session", str(error)), key=True
-            ) from None
+            mismatch = Mismatch("session", "a session", str(error))
+            raise _StepFailed(path, mismatch, key=True) from None
 
     def run_step(self, step: Step) -> None:
-        """Do what a step says, and hold what comes of it against what it says."""
+        """Run a step and check its expectations."""
         session = self._sessions[step.in_]
         self._step_text = _describe_step(step, len(self._test.steps))
         if step.turn:
@@ -118,20 +116,21 @@ class _StepRunner:
             if step.call is not None:
                 self._step_text = _describe_step(step, len(self._test.steps), time)
                 self._run_call(session, step)
-        for name, wanted in step.state.items():
-            self._compare_state(session, (*step.path, "state", name), wanted)
+        for name, expected in step.state.items():
+            self._compare_state(session, (*step.path, "state", name), expected)
         if step.progress is not None:
             self._compare_state(session, (*step.path, "progress"), step.progress)
 
-    def _approve(self, step: Step, yes: Approval) -> None:
-        asked = self._last_decision
-        if asked is None or asked.effect is not Effect.ASK:
+    def _approve(self, step: Step, approval: Approval) -> None:
+        decision = self._last_decision
+        if decision is None or decision.effect is not Effect.ASK:
             found = "no call yet"
-            if asked is not None:
-                found = f"the last call was answered with {asked.effect}"
-            mismatch = Mismatch("approve", "a call that was answered with ask", found)
-            raise _StepFailed((*step.path, "approve"), mismatch, decision=asked, key=True)
-        self._sessions[asked.session].approve(asked, by=yes.by, labels=yes.labels)
+            if decision is not None:
+                found = f"the last call was answered with {decision.effect}"
+            mismatch = Mismatch("approve", "a call answered with ask", found)
+            raise _StepFailed((*step.path, "approve"), mismatch, decision=decision, key=True)
+        session = self._sessions[decision.session]
+        session.approve(decision, by=approval.by, labels=approval.labels)
 
     def _run_call(self, session: Session, step: Step) -> None:
         decision = self._last_decision = self._check(session, step)
@@ -161,11 +160,11 @@ class _StepRunner:
                 estimate=step.estimate,
             )
         except ValueError as error:
-            what = Mismatch("tags", "the tags of a call", str(error))
-            raise _StepFailed((*step.path, "tags"), what, key=True) from None
+            mismatch = Mismatch("tags", "the tags of a call", str(error))
+            raise _StepFailed((*step.path, "tags"), mismatch, key=True) from None
 
     def _record(self, decision: Decision, step: Step) -> None:
-        """A call comes back."""
+        """Record the result of a call that returns."""
         session = self._sessions[decision.session]
         recorded = record_result(session, decision, step.result)
         self._coverage.record_result(recorded)
@@ -173,49 +172,45 @@ class _StepRunner:
             raise _StepFailed((*step.path, *path), mismatch, decision=decision, session=session)
 
     def _arguments(self, step: Step) -> tuple[str, dict[str, Any]]:
-        assert step.call is not None  # noqa: S101 - the caller has asked
-        ((tool, given),) = step.call.items()
-        if isinstance(given, str):
+        assert step.call is not None  # noqa: S101 - checked by the caller
+        ((tool, args),) = step.call.items()
+        if isinstance(args, str):
             names = self._suite.compiled.policy.classify.shell.arguments or ("command",)
-            return tool, {names[0]: given}
-        return tool, given
+            return tool, {names[0]: args}
+        return tool, args
 
-    def _compare_state(self, session: Session, path: Path, wanted: Any) -> None:
+    def _compare_state(self, session: Session, path: Path, expected: Any) -> None:
         name = str(path[-1])
         found = self._guard.inspect(session.id).get(name)
         if name == "elapsed":
-            same = found == scalars.parse_duration(wanted)
+            matches = found == scalars.parse_duration(expected)
             found = f"{(found or 0) / 1e9:g}s"
-        elif isinstance(wanted, bool) or not isinstance(wanted, int | float):
-            same = found == wanted
+        elif isinstance(expected, bool) or not isinstance(expected, int | float):
+            matches = found == expected
         else:
             # Costs are sums of binary fractions: 0.1 three times is not 0.3.
-            same = found is not None and math.isclose(found, wanted, abs_tol=1e-9)
-        if not same:
-            mismatch = Mismatch(
-                name, f"{name} {format_value(wanted)}", f"{name} {format_value(found)}"
-            )
+            matches = found is not None and math.isclose(found, expected, abs_tol=1e-9)
+        if not matches:
+            texts = f"{name} {format_value(expected)}", f"{name} {format_value(found)}"
+            mismatch = Mismatch(name, *texts)
             raise _StepFailed(path, mismatch, decision=self._last_decision, session=session)
 
-    def build_failure(self, different: _StepFailed) -> Failure:
-        """What a reader needs to see why the test failed."""
-        span = self._suite.span_of(different.path, key=different.key)
-        session = different.session
-        known = self._guard.inspect(session.id) if session is not None else {}
-        return Failure(
-            span=span,
-            lines=self._suite.lines(span),
-            step=self._step_text,
-            mismatches=different.mismatches,
-            decision=different.decision,
-            state=format_state(known),
+    def build_failure(self, failed: _StepFailed) -> Failure:
+        """Build the report of a failed step."""
+        return self._suite.failure(
+            failed.path,
+            self._step_text,
+            *failed.mismatches,
+            decision=failed.decision,
+            state=self._guard.inspect(failed.session.id) if failed.session else None,
+            key=failed.key,
         )
 
 
 def _mismatch_path(step: Step, mismatch: Mismatch) -> Path:
-    """Where the test says what was expected; where it says nothing, the call."""
+    """Return the path of the expectation, or of the call if there is none."""
     key = {"effect": "expect", "internal": "call"}.get(mismatch.aspect, mismatch.aspect)
-    said = {
+    expectations = {
         "expect": step.expect,
         "by": step.by,
         "says": step.says,
@@ -223,12 +218,12 @@ def _mismatch_path(step: Step, mismatch: Mismatch) -> Path:
         "timeout": step.timeout,
         "structured": step.structured,
     }
-    return (*step.path, key if said.get(key) is not None else "call")
+    return (*step.path, key if expectations.get(key) is not None else "call")
 
 
 def _describe_step(step: Step, total: int, time: int = 0) -> str:
     number = step.path[-1]
-    assert isinstance(number, int)  # noqa: S101 - the place of a step in its list
+    assert isinstance(number, int)  # noqa: S101 - the index of a step in its list
     text = f"{number + 1} of {total}"
     if step.times > 1:
         text += f", time {time + 1} of {step.times}"

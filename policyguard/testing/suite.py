@@ -1,6 +1,6 @@
-"""What a tests file says, typed. Names are those of `schemas/policy-tests.schema.json`.
+"""The types of a tests file, with the names of `schemas/policy-tests.schema.json`.
 
-Durations and times are still text here, as the file has them.
+Durations and times are text, as in the file.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import msgspec
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.load.layer_validation import find_span
 from policyguard.engines.yaml_tree import Node, Path
+from policyguard.model.decision import Decision
 from policyguard.model.diagnostic import Span
 from policyguard.model.effect import Effect
+from policyguard.report.policy_tests.results import Failure, Mismatch
+from policyguard.testing.formatting import format_state
 
 MAIN_SESSION = "main"
 """The name of a test's own session."""
@@ -24,11 +27,10 @@ class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CallResult(_Struct, frozen=True, kw_only=True):
-    """What came of a call.
+    """The result of a call.
 
-    `ok` is None where the test does not say: then it has succeeded, unless something else here
-    (`error`, `exit_code`, `status`) is a failure's. `mcp` is an MCP tool result as it comes over
-    the wire, in place of a text; `meta` is the host's word.
+    Without `ok` it is a success, unless `error`, `exit_code` or `status` indicate a failure. `mcp`
+    is an MCP tool result as sent by a server, instead of `text`; `meta` comes from the host.
     """
 
     ok: bool | None = None
@@ -47,7 +49,7 @@ class CallResult(_Struct, frozen=True, kw_only=True):
 
 
 class SessionSpec(_Struct, frozen=True, kw_only=True):
-    """A session: who is at work. `at` (when the test begins) is the main session's only."""
+    """A session. Only the main session has `at`, the start of the test."""
 
     tags: dict[str, Any] = {}
     roles: tuple[str, ...] = ()
@@ -60,16 +62,17 @@ class SessionSpec(_Struct, frozen=True, kw_only=True):
 
 
 class Approval(_Struct, frozen=True, kw_only=True):
-    """Who approves a call, and what the host knows them as."""
+    """The person who approves a call, with the labels that the host gives them."""
 
     by: str = "test"
     labels: tuple[str, ...] = ()
 
 
 class ExpectedDecision(_Struct, frozen=True, kw_only=True):
-    """What the policy must say to a call. `effect` None: that it is admitted.
+    """The expected decision. Without `effect` the call must be admitted.
 
-    `timeout` is how long it may take, or `none`; `structured` some keys of the answer for programs.
+    `timeout` is the call's time limit, or `none`; `structured` has keys of the machine-readable
+    answer.
     """
 
     effect: Effect | None = None
@@ -81,9 +84,9 @@ class ExpectedDecision(_Struct, frozen=True, kw_only=True):
 
 
 class Step(_Struct, frozen=True, kw_only=True):
-    """One step. `path` leads to it in the file.
+    """One step, with its `path` in the file.
 
-    A call with `as_` goes on, until a later step says that what has this name `returns`.
+    A call with `as_` keeps running until a later step `returns` this name.
     """
 
     path: Path
@@ -119,7 +122,7 @@ class Step(_Struct, frozen=True, kw_only=True):
 
     @property
     def expected(self) -> ExpectedDecision:
-        """What it says of the decision."""
+        """The expected decision."""
         return ExpectedDecision(
             effect=self.expect,
             by=self.by,
@@ -131,16 +134,16 @@ class Step(_Struct, frozen=True, kw_only=True):
 
     @property
     def granted(self) -> tuple[str, float | None]:
-        """The budget that is raised, and by how much (None: by its own `extend`)."""
+        """The budget to raise, and the amount (None: the budget's `extend`)."""
         assert self.grant is not None  # noqa: S101 - the caller has asked
         budget, *amount = self.grant
         return str(budget).removeprefix("budgets/"), float(amount[0]) if amount else None
 
 
 class ExpectedCall(_Struct, frozen=True, kw_only=True):
-    """A call of a trace, by its number from 1 or its id, and what the policy must say to it.
+    """A call of a trace, by its number from 1 or its id, with the expected decision.
 
-    `effect` None: that it is refused. `path` leads to the item in the file.
+    Without `effect` it must be refused. `path` is that of the item in the file.
     """
 
     path: Path
@@ -152,9 +155,9 @@ class ExpectedCall(_Struct, frozen=True, kw_only=True):
 
 
 class Test(_Struct, frozen=True, kw_only=True):
-    """One test: `steps`, or a `trace` with what is expected of it. `path` leads to it."""
+    """One test: `steps`, or a `trace` with expectations. `path` is its path in the file."""
 
-    __test__ = False  # to pytest, which takes a class of this name for tests
+    __test__ = False  # pytest would collect a class of this name
 
     path: Path
     name: str
@@ -167,7 +170,7 @@ class Test(_Struct, frozen=True, kw_only=True):
 
 
 class Suite(NamedTuple):
-    """A tests file that can be run: its tree, its policy, its tests."""
+    """A valid tests file: its tree, its policy, its tests."""
 
     root: Node
     compiled: CompiledPolicy
@@ -175,13 +178,30 @@ class Suite(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The file's name in reports, from which other files are looked for."""
+        """The file's path; references to other files are relative to it."""
         return self.root.source.file
 
     def span_of(self, path: Path, *, key: bool = False) -> Span:
-        """Where the value at `path` (or its key) stands, or the nearest around it."""
+        """Return the span of the value at `path` (or of its key), or of the nearest parent."""
         return find_span(self.root, path, key=key)
 
-    def lines(self, span: Span) -> tuple[str, ...]:
-        """The source lines of a span."""
-        return self.root.source.diagnostic("", "", span).lines
+    def failure(
+        self,
+        path: Path,
+        step: str,
+        *mismatches: Mismatch,
+        decision: Decision | None = None,
+        state: dict[str, Any] | None = None,
+        key: bool = False,
+    ) -> Failure:
+        """Build a failure at the value at `path` (or at its key)."""
+        span = self.span_of(path, key=key)
+        lines = self.root.source.diagnostic("", "", span).lines
+        return Failure(
+            span=span,
+            lines=lines,
+            step=step,
+            mismatches=mismatches,
+            decision=decision,
+            state=format_state(state or {}),
+        )

@@ -1,4 +1,4 @@
-"""A tests file → its suite, or everything that is wrong with it and with its policy."""
+"""A tests file → its suite, or the diagnostics of the file and its policy."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from policyguard.testing.suite_validation import validate
 
 
 class ReadResult(NamedTuple):
-    """A suite, or None where a diagnostic is an error."""
+    """A suite, None if there are errors, and the diagnostics."""
 
     suite: Suite | None
     diagnostics: list[Diagnostic]
 
 
 def read_suite(file: str | Path) -> ReadResult:
-    """Read a tests file and compile its policy. Raises nothing: what is wrong is a diagnostic."""
+    """Read a tests file and compile its policy. Raises nothing: all errors are diagnostics."""
     root, found = parse_file(file)
     if root is None:
         return ReadResult(None, found)
@@ -40,60 +40,52 @@ def read_suite(file: str | Path) -> ReadResult:
 
 
 def parse_file(file: str | Path) -> tuple[Node | None, list[Diagnostic]]:
-    """The file's tree, and what is wrong with it as YAML."""
-    shown = str(file)
+    """Return the file's tree, and the diagnostics of its YAML."""
+    name = str(file)
     try:
         with Path(file).open("rb") as handle:
             data = handle.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        message = f"`{shown}`: {(error.strerror or 'cannot be read').lower()}"
-        source = Source(shown, "")
+        message = f"`{name}`: {(error.strerror or 'cannot be read').lower()}"
+        source = Source(name, "")
         return None, [source.diagnostic("load/unreadable", message, source.span(0, 0))]
-    parsed = parse(data, shown)
-    found = [_reword(one) for one in parsed.diagnostics]
-    return (None, found) if parsed.root is None else allow_nonfinite(parsed.root, found)
+    parsed = parse(data, name)
+    if parsed.root is None:
+        return None, parsed.diagnostics
+    return allow_nonfinite(parsed.root, parsed.diagnostics)
 
 
 def build_suite(root: Node) -> ReadResult:
-    """Check a file's tree, and compile its policy."""
+    """Validate a file's tree, and compile its policy."""
     diagnostics = [diagnose(root, problem) for problem in schema.checker().validate(to_plain(root))]
-    sound = not diagnostics
+    fits_schema = not diagnostics
     diagnostics += schema.find_unsupported(root)
-    tests = _read_tests(root) if sound else ()
+    tests = _read_tests(root) if fits_schema else ()
     diagnostics += validate(root, tests)
     policy = root.get("policy") if isinstance(root, Tree) else None
     if policy is None or not _is_policy(policy):
         return ReadResult(None, diagnostics)
     compiled, found = _compile(policy, _read_environ(root))
-    diagnostics += [one for one in found if one.severity == "error"]
+    diagnostics += [diagnostic for diagnostic in found if diagnostic.severity == "error"]
     if compiled is None:
         return ReadResult(None, diagnostics)
     diagnostics += _validate_grants(root, tests, compiled)
     return ReadResult(None if diagnostics else Suite(root, compiled, tests), diagnostics)
 
 
-def _reword(found: Diagnostic) -> Diagnostic:
-    """The YAML reader speaks of policies, which is what it mostly reads."""
-    message = found.message.replace(
-        "there is no policy in the file", "there is nothing in the file"
-    )
-    hint = found.help and found.help.replace("a policy is one document", "a file is one document")
-    return msgspec.structs.replace(found, message=message, help=hint)
-
-
 def _is_policy(policy: Node) -> bool:
-    """Whether `policy` is something to go on with, whatever else is wrong in the file."""
+    """Return whether `policy` can be compiled, whatever else is wrong in the file."""
     return isinstance(policy, Tree) or (
         isinstance(policy, ScalarNode) and isinstance(policy.value, str)
     )
 
 
 def _read_environ(root: Node) -> dict[str, str]:
-    """The variables that the tests give; no others, so that it does not matter who runs them."""
-    given, rest = descend(root, ("environ",))
-    if rest or not isinstance(given, Tree):
+    """Return the tests' own variables; no others, so that results are reproducible."""
+    environ, rest = descend(root, ("environ",))
+    if rest or not isinstance(environ, Tree):
         return {}
-    return {key.text: value.text for key, value in given.entries if isinstance(value, ScalarNode)}
+    return {key.text: value.text for key, value in environ.entries if isinstance(value, ScalarNode)}
 
 
 def _compile(
@@ -101,64 +93,60 @@ def _compile(
 ) -> tuple[CompiledPolicy | None, Iterable[Diagnostic]]:
     if isinstance(policy, Tree):
         return check_tree(_add_header(policy), environ=environ)
-    assert isinstance(policy, ScalarNode)  # noqa: S101 - the caller has asked
+    assert isinstance(policy, ScalarNode)  # noqa: S101 - checked by the caller
     name: str | Path = policy.text
     if not PACK_NAME.fullmatch(policy.text):
         name = resolve_reference(policy.source.file, policy.text)
     compiled, found = check_policy(name, environ=environ)
-    return compiled, [_place_at_reference(one, str(name), policy) for one in found]
+    return compiled, [_place_at_reference(diagnostic, str(name), policy) for diagnostic in found]
 
 
 def _place_at_reference(found: Diagnostic, name: str, policy: ScalarNode) -> Diagnostic:
-    """A file that could not be read has no place of its own: it is where it was asked for."""
+    """Place the diagnostic of an unreadable file at the reference to it."""
     if found.span.file != name or any(found.lines) or not found.code.startswith("load/"):
         return found
     return policy.source.diagnostic(found.code, found.message, policy.span, hint=found.help)
 
 
 def _add_header(policy: Tree) -> Tree:
-    """A policy within a tests file may leave out what says that it is one."""
-    given: dict[str, str | int] = {"policyguard": 1, "name": _default_name(policy.source.file)}
-    return policy.with_entries(
-        [
-            *(
-                (_scalar(policy, key), _scalar(policy, value))
-                for key, value in given.items()
-                if key not in policy
-            ),
-            *policy.entries,
-        ]
-    )
+    """Add the keys that an inline policy may omit."""
+    header: dict[str, str | int] = {"policyguard": 1, "name": _default_name(policy.source.file)}
+    added = [
+        (_scalar(policy, key), _scalar(policy, value))
+        for key, value in header.items()
+        if key not in policy
+    ]
+    return policy.with_entries([*added, *policy.entries])
 
 
 def _default_name(file: str) -> str:
-    """The name of a policy that has none: that of the file it stands in."""
+    """Return the default name of an inline policy: that of its file."""
     return Path(file).name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".tests")
 
 
-def _scalar(around: Tree, value: str | int) -> ScalarNode:
-    return ScalarNode(around.source, around.start, around.start, "", str(value), value)
+def _scalar(parent: Tree, value: str | int) -> ScalarNode:
+    return ScalarNode(parent.source, parent.start, parent.start, "", str(value), value)
 
 
 def _read_tests(root: Node) -> tuple[Test, ...]:
-    """The tests, typed; the schema has nothing against them."""
-    written: list[dict[str, Any]] = to_plain(root)["tests"]
-    return tuple(_read_test(number, test) for number, test in enumerate(written))
+    """Convert the tests of a file that fits the schema."""
+    tests: list[dict[str, Any]] = to_plain(root)["tests"]
+    return tuple(_read_test(index, test) for index, test in enumerate(tests))
 
 
-def _read_test(number: int, written: dict[str, Any]) -> Test:
-    path = ("tests", number)
+def _read_test(index: int, test: dict[str, Any]) -> Test:
+    path = ("tests", index)
     steps = [
-        # Keys that are not alive have been reported, and the model does not know them.
+        # `Step` has no unsupported keys; they have been reported.
         {key: value for key, value in step.items() if key not in schema.unsupported_keys()}
-        | {"path": (*path, "steps", place)}
-        for place, step in enumerate(written.get("steps", ()))
+        | {"path": (*path, "steps", index)}
+        for index, step in enumerate(test.get("steps", ()))
     ]
     expect = [
-        call | {"path": (*path, "expect", place)}
-        for place, call in enumerate(written.get("expect", ()))
+        call | {"path": (*path, "expect", index)}
+        for index, call in enumerate(test.get("expect", ()))
     ]
-    rest = {key: value for key, value in written.items() if key not in ("steps", "expect")}
+    rest = {key: value for key, value in test.items() if key not in ("steps", "expect")}
     return Test(
         **{
             **rest,
@@ -175,7 +163,7 @@ def _read_test(number: int, written: dict[str, Any]) -> Test:
 def _validate_grants(
     root: Node, tests: Iterable[Test], compiled: CompiledPolicy
 ) -> Iterable[Diagnostic]:
-    """Budgets that a test raises and the policy does not have."""
+    """Yield a diagnostic for each grant that the policy does not support."""
     known = [name.partition("/")[2] for name in compiled.evaluator.budgets]
     for test in tests:
         for step in test.steps:
@@ -189,6 +177,6 @@ def _validate_grants(
                 hint = "it has: " + ", ".join(f"`{name}`" for name in known) if known else None
                 yield root.source.diagnostic("schema/value", message, span, hint=hint)
             elif amount is None and budget.extend is None:
-                message = f"budget `{name}` has no `extend`: say how much is granted"
+                message = f"budget `{name}` has no `extend`; give an amount"
                 hint = f"write `[{name}, 1]`"
                 yield root.source.diagnostic("schema/missing-key", message, span, hint=hint)

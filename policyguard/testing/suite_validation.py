@@ -1,4 +1,4 @@
-"""What a tests file may have wrong that its schema cannot say."""
+"""Validation of a tests file beyond its schema."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from policyguard.testing.referenced_files import resolve_reference
 from policyguard.testing.suite import MAIN_SESSION, Step, Test
 
 _RESULT_KEYS = ("outcome", "text", "advice")
-"""Keys that say what must be of a call that has come back."""
+"""Keys with expectations of a call that has returned."""
 
 
 def validate(root: Node, tests: Iterable[Test]) -> Iterator[Diagnostic]:
-    """Everything wrong with tests that the schema has nothing against."""
+    """Yield everything wrong with tests that fit the schema."""
     names: set[str] = set()
     for test in tests:
         if test.name in names:
-            message = f"the name `{test.name}` stands here a second time"
+            message = f"duplicate test name `{test.name}`"
             yield _diagnostic(root, "reference/duplicate-id", message, (*test.path, "name"))
         names.add(test.name)
         yield from _validate_sessions(root, test)
@@ -37,21 +37,19 @@ def validate(root: Node, tests: Iterable[Test]) -> Iterator[Diagnostic]:
 def _validate_sessions(root: Node, test: Test) -> Iterator[Diagnostic]:
     if test.session.at is not None and parse_instant(test.session.at) is None:
         path = (*test.path, "session", "at")
-        yield _diagnostic(
-            root, "schema/value", f"`{test.session.at}` is no time that there is", path
-        )
-    before = [MAIN_SESSION]
-    for name, who in test.sessions.items():
+        yield _diagnostic(root, "schema/value", f"`{test.session.at}` is not a valid time", path)
+    earlier = [MAIN_SESSION]
+    for name, spec in test.sessions.items():
         path = (*test.path, "sessions", name)
         if name == MAIN_SESSION:
             message = f"`{MAIN_SESSION}` is the test's own session"
-            where = "describe it under `session`"
-            yield _diagnostic(root, "schema/conflict", message, path, hint=where, key=True)
-        if who.parent is not None and who.parent not in before:
-            message = f"no session `{who.parent}` stands before this one"
-            hint = did_you_mean(who.parent, before)
-            yield _diagnostic(root, "schema/value", message, (*path, "parent"), hint=hint)
-        before.append(name)
+            hint = "describe it under `session`"
+            yield _diagnostic(root, "schema/conflict", message, path, hint=hint, key=True)
+        if spec.parent is not None and spec.parent not in earlier:
+            message = f"no earlier session `{spec.parent}`"
+            suggestion = did_you_mean(spec.parent, earlier)
+            yield _diagnostic(root, "schema/value", message, (*path, "parent"), hint=suggestion)
+        earlier.append(name)
 
 
 def _validate_step(root: Node, test: Test, step: Step) -> Iterator[Diagnostic]:
@@ -64,24 +62,24 @@ def _validate_step(root: Node, test: Test, step: Step) -> Iterator[Diagnostic]:
         for key in ("result", "running", "as", "release", *_RESULT_KEYS):
             path = (*step.path, key)
             if not descend(root, path)[1]:
-                message = f"a call that is answered with `{step.expect}` has no `{key}`"
-                hint = "it does not run"
+                message = f"a call answered with `{step.expect}` has no `{key}`"
+                hint = "remove it: the call does not run"
                 yield _diagnostic(root, "schema/conflict", message, path, hint=hint, key=True)
     if step.call is None and step.returns is None:
         for key in ("result", *_RESULT_KEYS):
             path = (*step.path, key)
             if not descend(root, path)[1]:
-                message = f"`{key}` needs `call` or `returns` beside it"
+                message = f"`{key}` needs `call` or `returns` in the same step"
                 yield _diagnostic(root, "schema/missing-key", message, path, key=True)
     if step.result.ok and step.result.error is not None:
-        message = "`ok: true` and an `error` exclude each other"
+        message = "`ok: true` contradicts `error`"
         yield _diagnostic(
             root, "schema/conflict", message, (*step.path, "result", "error"), key=True
         )
 
 
 def _validate_returns(root: Node, test: Test) -> Iterator[Diagnostic]:
-    """Every call that returns has been left running before, and returns once."""
+    """Check that each call that returns is running, and returns once."""
     running: Counter[str] = Counter()
     for step in test.steps:
         name = step.returns
@@ -90,8 +88,8 @@ def _validate_returns(root: Node, test: Test) -> Iterator[Diagnostic]:
         if name is None:
             continue
         if not running[name]:
-            message = f"no call is running as `{name}` here"
-            hint = did_you_mean(name, +running) or f"say `as: {name}` where it is made"
+            message = f"no running call is named `{name}`"
+            hint = did_you_mean(name, +running) or f"add `as: {name}` to the step that makes it"
             yield _diagnostic(root, "schema/value", message, (*step.path, "returns"), hint=hint)
         running[name] -= 1
 
@@ -108,7 +106,7 @@ def _validate_trace(root: Node, test: Test) -> Iterator[Diagnostic]:
     for number, item in enumerate(test.refused):
         first, _, last = str(item).partition("-")
         if last and int(first) > int(last):
-            message = f"`{item}` is from a later call to an earlier one"
+            message = f"the range `{item}` is reversed"
             hint = f"write `{last}-{first}`"
             yield _diagnostic(
                 root, "schema/value", message, (*test.path, "refused", number), hint=hint

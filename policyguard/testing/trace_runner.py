@@ -1,4 +1,4 @@
-"""A test over a recorded run: every call is admitted, but those that the test names."""
+"""The runner of a test's trace: every call is admitted, except those that the test names."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ import msgspec
 
 from policyguard.engines.yaml_tree import Path
 from policyguard.guard.replay import ReplayGuard, ReplaySession
-from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Approved, Closed, Event, Refused, Started
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Failure, Mismatch
 from policyguard.testing.coverage import CoverageRecorder
 from policyguard.testing.decision_check import compare_decision
-from policyguard.testing.formatting import format_call, format_state
+from policyguard.testing.formatting import format_call
 from policyguard.testing.referenced_files import resolve_reference
 from policyguard.testing.suite import ExpectedCall, ExpectedDecision, Suite, Test
 from policyguard.traces import Reader, Skipped, TraceFile
 
 _OWN_FORMAT = "policyguard"
-"""The format in which every line is an event; of others, importers pass over what is no call."""
+"""In our own format every line is an event; importers of others skip what is no call."""
 
 
 def run_trace(suite: Suite, test: Test, coverage: CoverageRecorder) -> Iterator[Failure]:
-    """Replay a test's recording as `policyguard simulate` does, and yield what goes otherwise.
+    """Replay a test's trace as `policyguard simulate` does, and yield the failures.
 
-    A refused call's result is not folded in, as it would never have come; nobody answers *ask*.
+    The results of refused calls are dropped; nobody answers *ask*.
     """
     yield from _TraceRunner(suite, test, coverage).run()
 
 
 class _TraceRunner:
-    """One recording on its way through a guard.
+    """The state of a replay.
 
-    `_left` are expectations that no call has met, `_lost` sessions that could not be opened.
+    `_unmatched` are expectations that no call has met, `_unopened` sessions that failed to open.
     """
 
     def __init__(self, suite: Suite, test: Test, coverage: CoverageRecorder) -> None:
@@ -51,7 +50,7 @@ class _TraceRunner:
         self._refused_ranges = list(_parse_ranges(test.refused))
 
     def run(self) -> Iterator[Failure]:
-        """Replay the whole recording."""
+        """Replay the whole trace."""
         trace = Reader().read(resolve_reference(self._suite.file, self._test.trace or ""))
         for item in trace:
             if isinstance(item, Skipped):
@@ -61,19 +60,23 @@ class _TraceRunner:
         if self._unopened:
             return
         if not self._call_count and trace.format is not None:
-            yield self._trace_failure("trace", "a call in the recording", "none")
+            yield self._trace_failure("trace", "a call in the trace", "none")
         for call in self._unmatched:
-            text = f"a call {call.call}" + (f" of session `{call.in_}`" if call.in_ else "")
-            yield self._failure((*call.path, "call"), "", text, f"{self._call_count} calls in all")
+            expected = f"a call {call.call}" + (f" of session `{call.in_}`" if call.in_ else "")
+            yield self._failure((*call.path, "call"), expected, self._total)
         for number, (_, last) in enumerate(self._refused_ranges):
             if last > self._call_count:
                 path = (*self._test.path, "refused", number)
-                yield self._failure(path, "", f"a call {last}", f"{self._call_count} calls in all")
+                yield self._failure(path, f"a call {last}", self._total)
+
+    @property
+    def _total(self) -> str:
+        return f"{self._call_count} calls in all"
 
     def _check_skipped(self, trace: TraceFile, item: Skipped) -> Iterator[Failure]:
         if trace.format in (None, _OWN_FORMAT):
-            place = f"line {item.line}: " if item.line else ""
-            yield self._trace_failure("trace", "a recording", f"{place}{item.reason}")
+            location = f"line {item.line}: " if item.line else ""
+            yield self._trace_failure("trace", "a trace", f"{location}{item.reason}")
 
     def _replay_event(self, event: Event) -> Iterator[Failure]:
         if event.session in self._unopened:
@@ -98,41 +101,39 @@ class _TraceRunner:
                 del self._sessions[event.session]
 
     def _fill_in(self, started: Started) -> Started:
-        """The start of a session, with what the test says where the recording says nothing."""
-        who, declared = self._test.session, self._suite.compiled.policy.tags
+        """Complete the start of a session with what the test says about it."""
+        spec, declared = self._test.session, self._suite.compiled.policy.tags
         known = {name: value for name, value in started.tags.items() if name in declared}
         return msgspec.structs.replace(
             started,
-            agent=started.agent or who.agent,
-            user=started.user or who.user,
-            roles=started.roles or who.roles,
-            project=started.project or who.project,
-            cwd=started.cwd or who.cwd or "",
-            tags=self._suite.compiled.evaluator.check_tags({**who.tags, **known}),
+            agent=started.agent or spec.agent,
+            user=started.user or spec.user,
+            roles=started.roles or spec.roles,
+            project=started.project or spec.project,
+            cwd=started.cwd or spec.cwd or "",
+            tags=self._suite.compiled.evaluator.check_tags({**spec.tags, **known}),
         )
 
     def _replay_call(self, session: ReplaySession, event: Admitted | Refused) -> Iterator[Failure]:
         self._call_count += 1
         self._session_call_counts[event.session] += 1
         path, expected, refused = self._find_expected(event)
-        said = f"call {self._call_count}"
+        step = f"call {self._call_count}"
         if event.args is None:
-            found = "its arguments were not kept"
-            yield self._failure(path, said, "a call that can be judged", found)
+            yield self._failure(path, "a call with arguments", "they are redacted", step=step)
             return
-        said += f" (`{event.call}` of `{event.session}`): {format_call({event.tool: event.args})}"
+        step += f" (`{event.call}` of `{event.session}`): {format_call({event.tool: event.args})}"
         decision = session.check(event)
         self._coverage.record_decision(decision, self._guard)
         mismatches = tuple(
             compare_decision(decision, expected, self._coverage.ids, refused=refused)
         )
         if mismatches:
-            yield self._failure(
-                path, said, decision=decision, session=session, mismatches=mismatches
-            )
+            state = self._guard.inspect(session.id)
+            yield self._suite.failure(path, step, *mismatches, decision=decision, state=state)
 
     def _find_expected(self, event: Admitted | Refused) -> tuple[Path, ExpectedDecision, bool]:
-        """What the test says of a call, where it says so, and whether the call must be refused."""
+        """Return the expected decision of a call, its path, and whether it must be refused."""
         for call in self._unmatched:
             if self._is_meant(call, event):
                 self._unmatched.remove(call)
@@ -153,33 +154,14 @@ class _TraceRunner:
         )
 
     def _trace_failure(self, key: str, expected: str, found: str) -> Failure:
-        return self._failure((*self._test.path, key), "", expected, found)
+        return self._failure((*self._test.path, key), expected, found)
 
-    def _failure(
-        self,
-        path: Path,
-        said: str,
-        expected: str = "",
-        found: str = "",
-        *,
-        mismatches: tuple[Mismatch, ...] = (),
-        decision: Decision | None = None,
-        session: ReplaySession | None = None,
-    ) -> Failure:
-        span = self._suite.span_of(path)
-        known = self._guard.inspect(session.id) if session is not None else {}
-        return Failure(
-            span=span,
-            lines=self._suite.lines(span),
-            step=said or "the recording",
-            mismatches=mismatches or (Mismatch("trace", expected, found),),
-            decision=decision,
-            state=format_state(known),
-        )
+    def _failure(self, path: Path, expected: str, found: str, step: str = "the trace") -> Failure:
+        return self._suite.failure(path, step, Mismatch("trace", expected, found))
 
 
 def _parse_ranges(items: Iterable[int | str]) -> Iterator[tuple[int, int]]:
-    """`7` and `5-20` as first and last."""
+    """Parse `7` and `5-20` into first and last."""
     for item in items:
         first, _, last = str(item).partition("-")
         yield int(first), int(last or first)

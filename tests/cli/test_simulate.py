@@ -104,21 +104,21 @@ def test_labels_by_file_alone_need_a_file_of_one_session(tmp_path: Path) -> None
         ("[" * 100_000, "labels.jsonl:1: not a label"),
         (
             '{"session": "a", "success": false}\n\n{"session": "a", "success": true}',
-            "labels.jsonl:3: says otherwise than {path}:1 of the same session",
+            "labels.jsonl:3: conflicts with {path}:1 about the same session",
         ),
         (
             '{"session": "a", "success": null}\n{"session": "a", "file": "t", "success": true}',
-            "labels.jsonl:2: says otherwise",
+            "labels.jsonl:2: conflicts with",
         ),
         (
             '{"session": "a", "file": "x/t", "success": false}\n'
             '{"session": "a", "file": "y/t", "success": true}\n'
             '{"session": "a", "file": "t", "success": true}',
-            "labels.jsonl:3: says otherwise than {path}:1 of",
+            "labels.jsonl:3: conflicts with {path}:1 about",
         ),
         (
             '{"file": "t", "success": false}\n{"file": "x/t", "success": true}',
-            "labels.jsonl:2: says otherwise",
+            "labels.jsonl:2: conflicts with",
         ),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_baseline_shows_what_a_change_newly_refuses() -> None:
         (["catch.rate > 0.9"], 1, "--fail-on catch.rate > 0.9: held: catch.rate = 1"),
         (["harm.rate > 0.01"], 0, ""),
         (["harm.rate > 0.01", "effects.block > 0"], 1, "effects.block > 0: held: effects.block ="),
-        (["baseline.earlier > 0"], 2, "name the policy to compare with: --baseline"),
+        (["baseline.earlier > 0"], 2, "pass the policy to compare with: --baseline"),
         (["harm.rat > 0.01"], 2, "did you mean `rate`?"),
         (["sessions[9].calls > 0"], 1, "cannot be decided, which counts as held"),
     ],
@@ -229,7 +229,7 @@ def test_a_rate_of_nothing_does_not_open_the_gate(tmp_path: Path) -> None:
     trace.write_text('{"event":"admitted","session":"s","call":"c","tool":"t","args":{}}\n')
     result = _run(trace, "--policy", "core", "--fail-on", "harm.rate > 0.01")
     assert result.exit_code == 1
-    assert "`harm.rate` is not known" in result.stderr
+    assert "`harm.rate` is unknown" in result.stderr
 
 
 def test_a_broken_baseline_ends_with_2(tmp_path: Path) -> None:

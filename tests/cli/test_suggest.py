@@ -171,10 +171,10 @@ def test_runs_that_say_nothing_end_with_2(tmp_path: Path) -> None:
     unknown = write(tmp_path / "u.jsonl", lines("s", [read("/a")]))
     result = _run(unknown, "--max-harm", "0.1")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "say which runs succeeded, with --labels" in result.stderr
+    assert "pass the outcomes with --labels" in result.stderr
     only_failed = write(tmp_path / "f.jsonl", lines("s", [read("/a")], success=False))
     assert (
-        "no sessions of 1 known to have succeeded" in _run(only_failed, "--max-harm", "0.1").stderr
+        "none of 1 sessions succeeded; at least 2 are needed" in _run(only_failed, "--max-harm", "0.1").stderr
     )
     (tmp_path / "no.txt").write_text("hello")
     assert "no trace among the files given" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr

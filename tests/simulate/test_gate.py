@@ -67,7 +67,7 @@ def test_it_says_what_it_has_read() -> None:
 @pytest.mark.parametrize(
     ("expression", "says"),
     [
-        ("catch.rate > 0.5", "`catch.rate` is not known"),
+        ("catch.rate > 0.5", "`catch.rate` is unknown"),
         ("sessions[0].refused > 0", "no element 0"),
         ("1 / harm.unknown > 0", "division by zero"),
     ],
@@ -116,7 +116,7 @@ def test_the_baseline_can_be_read_only_where_there_is_one() -> None:
         Gate(["baseline.earlier > 0"], has_baseline=False)
     (found,) = wrong.value.diagnostics
     assert "`baseline`" in found.message
-    assert found.help == "name the policy to compare with: --baseline FILE_OR_PACK"
+    assert found.help == "pass the policy to compare with: --baseline FILE_OR_PACK"
 
 
 def test_every_field_of_the_report_can_be_read() -> None:

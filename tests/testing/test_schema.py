@@ -78,7 +78,7 @@ def test_no_branch_is_a_reference() -> None:
     ],
 )
 def test_the_model_has_the_keys_of_the_schema(part: str, struct: Any, own: set[str]) -> None:
-    # What is not alive is no part of the model: it must be refused, never read and ignored.
+    # The structs have no unsupported keys: those must be errors, never ignored.
     unborn = schema.unsupported_keys() if part == "step" else {}
     fields = {field.encode_name for field in msgspec.structs.fields(struct)}
     assert fields - own == set(PARTS[part]["properties"]) - set(unborn)
@@ -89,7 +89,7 @@ def test_the_result_has_the_keys_of_the_schema() -> None:
     assert fields == set(PARTS["step"]["properties"]["result"]["properties"])
 
 
-def test_what_is_not_alive_waits_for_a_step_of_the_language() -> None:
+def test_unsupported_keys_name_the_version_that_adds_them() -> None:
     assert schema.unsupported_keys() == {"then": 4}
 
 

@@ -225,15 +225,15 @@ FAILING: dict[str, tuple[list[dict[str, Any]], tuple[str, str, str]]] = {
     ),
     "nothing to approve": (
         [{"approve": True}],
-        ("approve", "a call that was answered with ask", "no call yet"),
+        ("approve", "a call answered with ask", "no call yet"),
     ),
     "not asked": (
         [READ, {"approve": True}],
-        ("approve", "a call that was answered with ask", "the last call was answered with allow"),
+        ("approve", "a call answered with ask", "the last call was answered with allow"),
     ),
     "refused, not asked": (
         [MAIL, MAIL | {"expect": "block"}, {"approve": True}],
-        ("approve", "a call that was answered with ask", "the last call was answered with block"),
+        ("approve", "a call answered with ask", "the last call was answered with block"),
     ),
 }
 
@@ -326,7 +326,7 @@ def test_a_defect_of_ours_is_no_block(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Session, "check", check)
     ((what, _, text),) = found(tmp_path, READ | {"expect": "block"})
-    assert (what, text) == ("internal", "a defect: KeyError: x")
+    assert (what, text) == ("internal", "internal error: KeyError: x")
 
 
 def test_a_defect_of_ours_ends_one_test_only(

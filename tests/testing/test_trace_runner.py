@@ -69,7 +69,7 @@ def test_what_it_does_not_say(
     tmp_path: Path, test: dict[str, Any], steps: list[int | None], first: tuple[str, str]
 ) -> None:
     wrong = found(tmp_path, **test)
-    wanted = ["the recording" if step is None else f"call {step} (" for step in steps]
+    wanted = ["the trace" if step is None else f"call {step} (" for step in steps]
     assert [step[: len(start)] for (step, *_), start in zip(wrong, wanted, strict=True)] == wanted
     assert wrong[0][1:] == first
 
@@ -98,7 +98,7 @@ def test_the_time_of_a_failure_is_the_recordings_own(tmp_path: Path) -> None:
     [
         ("hello\n", "not JSON"),
         ('{"event": "started", "session": "a"}\n', "none"),
-        (CALL + "}\n", "its arguments were not kept"),
+        (CALL + "}\n", "they are redacted"),
         (CALL + ', "args": {}}\n{"event": "x"}\n', "line 2: "),
     ],
 )

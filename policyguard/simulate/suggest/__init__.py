@@ -1,4 +1,4 @@
-"""Recorded runs with labels → overrides of a policy with a guarantee, and signatures."""
+"""Suggest: labelled runs → overrides of a policy with a guarantee, and signatures."""
 
 from policyguard.simulate.suggest.suggestion import Request, SuggestError, suggest
 

@@ -1,7 +1,6 @@
-"""Exact statements about a share from a count: binomial tails, the bound of Clopper and Pearson.
+"""Exact binomial tests and bounds (Clopper-Pearson).
 
-Nothing here approximates by a normal distribution: with few runs, which is what there is, that
-promises too much.
+A normal approximation would promise too much for the few runs there usually are.
 """
 
 from __future__ import annotations
@@ -9,29 +8,29 @@ from __future__ import annotations
 import math
 
 _HALVINGS = 100
-"""Steps of a bisection: more than a double can tell apart."""
+"""Bisection steps: beyond the precision of a double."""
 
 
 def tail(hits: int, trials: int, share: float) -> float:
-    """The probability of at most `hits` in so many independent trials, each of which has `share`.
+    """Return the probability of at most `hits` in independent trials with probability `share`.
 
-    As a p-value: how likely so few hits are where the true share is `share` (or more).
+    This is the p-value of so few hits if the true share is `share` or more.
     """
     if hits >= trials or share <= 0.0:
         return 1.0
     if hits < 0 or share >= 1.0:
         return 0.0
-    yes, no = math.log(share), math.log1p(-share)
-    every = math.lgamma(trials + 1)
+    log_hit, log_miss = math.log(share), math.log1p(-share)
+    log_total = math.lgamma(trials + 1)
     return min(
         1.0,
         math.fsum(
             math.exp(
-                every
+                log_total
                 - math.lgamma(count + 1)
                 - math.lgamma(trials - count + 1)
-                + count * yes
-                + (trials - count) * no
+                + count * log_hit
+                + (trials - count) * log_miss
             )
             for count in range(hits + 1)
         ),
@@ -39,9 +38,9 @@ def tail(hits: int, trials: int, share: float) -> float:
 
 
 def upper_bound(hits: int, trials: int, delta: float) -> float:
-    """The share that is not exceeded with confidence `1 - delta` (Clopper and Pearson, one-sided).
+    """Return the one-sided Clopper-Pearson bound of a share with confidence `1 - delta`.
 
-    The largest share under which so few hits are no less likely than `delta`.
+    This is the largest share for which so few hits have at least probability `delta`.
     """
     if hits >= trials:
         return 1.0
@@ -56,17 +55,17 @@ def upper_bound(hits: int, trials: int, delta: float) -> float:
 
 
 def needed_trials(max_share: float, delta: float, hits: int = 0) -> int:
-    """How many trials it takes so that with so many hits the share is shown to be at most `most`.
+    """Return how many trials with so many hits prove that the share is at most `max_share`.
 
-    Without hits that is ln `delta` / ln (1 - `most`), rounded up.
+    Without hits that is ln `delta` / ln (1 - `max_share`), rounded up.
     """
-    few, enough = hits, hits + 1
+    too_few, enough = hits, hits + 1
     while tail(hits, enough, max_share) > delta:
-        few, enough = enough, enough * 2
-    while enough - few > 1:
-        middle = (few + enough) // 2
+        too_few, enough = enough, enough * 2
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
         if tail(hits, middle, max_share) > delta:
-            few = middle
+            too_few = middle
         else:
             enough = middle
     return enough

@@ -1,11 +1,11 @@
-"""The guarantee: which of some candidates, in a given order, are shown to do little harm.
+"""The guarantee: which candidates, tested in a given order, do at most the accepted harm.
 
-Learn then Test (Angelopoulos, Bates, Candès, Jordan, Lei 2021) with fixed-sequence testing: that a
-candidate harms more than `most` of the successful runs is a hypothesis, tested on runs that had no
-part in making or ordering the candidates. They are tested in that order, each at the full `delta`,
-until the first that cannot be rejected. The first true one that is met is rejected with probability
-at most `delta`, and without that none behind it is: so with probability at least `1 - delta` *all*
-that pass harm at most `most`, and whoever picks among them needs no correction.
+Learn then Test (Angelopoulos, Bates, Candès, Jordan, Lei 2021) with fixed-sequence testing. The
+hypothesis that a candidate harms more than `max_harm` of the successful runs is tested on runs that
+were not used to find or order the candidates. Candidates are tested in order, each at the full
+`delta`, until one hypothesis cannot be rejected. The first true hypothesis is rejected with
+probability at most `delta`, and later ones only if it is. So with probability at least `1 - delta`
+*all* passing candidates harm at most `max_harm`, and choosing among them needs no correction.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from policyguard.simulate.suggest.binomial import tail, upper_bound
 
 
 class HarmTest(NamedTuple):
-    """What held-out runs say of a candidate.
+    """The test of a candidate on held-out runs.
 
-    `p_value`: how likely so little harm is where the true share is more than what is allowed.
-    `bound`: its share of harm at most; with confidence `1 - delta` for all candidates at once.
+    `p_value`: the probability of so little harm if the true harm exceeds what is accepted.
+    `bound`: the upper bound of its harm, with confidence `1 - delta` for all candidates at once.
     """
 
     p_value: float
@@ -29,12 +29,12 @@ class HarmTest(NamedTuple):
 
 
 def certify(harmed: Sequence[int], trials: int, max_harm: float, delta: float) -> list[HarmTest]:
-    """Test candidates in their order; `harmed`: of how many of the `of` held-out runs."""
+    """Test candidates in order; `harmed` counts the harmed runs of each among `trials`."""
     tests: list[HarmTest] = []
-    going = trials > 0
+    passed = trials > 0
     for count in harmed:
         p_value = tail(count, trials, max_harm) if trials else 1.0
-        going = going and p_value <= delta
+        passed = passed and p_value <= delta
         bound = upper_bound(count, trials, delta / len(harmed)) if trials else 1.0
-        tests.append(HarmTest(p_value, bound, going))
+        tests.append(HarmTest(p_value, bound, passed))
     return tests

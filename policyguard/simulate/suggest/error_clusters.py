@@ -1,8 +1,8 @@
-"""Kinds of errors that belong together: those that share their words, place by place.
+"""Clusters of errors that share their words, position by position.
 
-Each is told by one line of it, with what may differ between two appearances masked (the compiler's
-notion of *the same error*). Lines of as many words that agree in most of them are one cluster;
-where they differ stands a gap. (After Drain: He, Zhu, Zheng, Lyu 2017.)
+Each error is represented by one line, normalized as the compiler does to find *the same error*.
+Lines with the same number of words that agree in most of them form a cluster; a gap replaces words
+that differ. (After Drain: He, Zhu, Zheng, Lyu 2017.)
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 from policyguard.report.replay.figures import UnmatchedFigures
 
 GAP = ""
-"""In place of a word that differs."""
+"""Replaces a word that differs."""
 MASK = "#"
 _MIN_SIMILARITY = 0.6
-"""The share of words that two lines of one cluster have in common at least."""
+"""The minimum share of words that two lines of a cluster have in common."""
 _MAX_WORDS = 20
 _MAX_CHARS = 200
-"""Words and characters of a line that are looked at."""
+"""Words and characters of a line to compare."""
 _TRACEBACK = "Traceback (most recent call last)"
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
 ErrorTemplate = tuple[str, ...]
-"""The words of a line, in which `MASK` stands for what is masked; `GAP` for one that differs."""
+"""The words of a line, with `MASK` for masked parts and `GAP` for words that differ."""
 
 
 @dataclass
 class ErrorKind:
-    """One kind of error: how often, in which sessions, and the first of them."""
+    """One kind of error: its first text, how often it occurs, and in which sessions."""
 
     error: UnmatchedFigures
     hits: int
@@ -39,7 +39,7 @@ class ErrorKind:
 
 @dataclass
 class ErrorCluster:
-    """Errors that share a skeleton. `lines` are examples, one a kind; `shown`: without secrets."""
+    """Errors that share a template. `lines` has one example a kind; `shown` redacts secrets."""
 
     template: ErrorTemplate
     hits: int = 0
@@ -50,11 +50,11 @@ class ErrorCluster:
 
     @property
     def words(self) -> list[str]:
-        """The words that all of them have: letters only, three at least."""
+        """The words in common: letters only, at least three."""
         return [word for token in self.template for word in _WORD.findall(token)]
 
     def add(self, kind: ErrorKind, line: str, shown: str) -> None:
-        """Take in a kind of error."""
+        """Add a kind of error."""
         self.hits += kind.hits
         self.tools[kind.error.tool] = self.tools.get(kind.error.tool, 0) + kind.hits
         self.lines.append(line)
@@ -65,25 +65,25 @@ class ErrorCluster:
 def cluster_errors(
     kinds: Iterable[ErrorKind], mask: Callable[[str], str], redact: Callable[[str], str]
 ) -> list[ErrorCluster]:
-    """Clusters, the most frequent first. `redacted` blots out secrets, `masked` those as well."""
+    """Cluster errors, most frequent first. `redact` removes secrets, `mask` also normalizes."""
     by_shape: dict[tuple[int, str], list[ErrorCluster]] = {}
-    every: list[ErrorCluster] = []
+    clusters: list[ErrorCluster] = []
     for kind in sorted(kinds, key=lambda kind: -kind.hits):
         line = summary_line(kind.error.error)
         tokens = tuple(mask(line).split()[:_MAX_WORDS])
-        near = by_shape.setdefault((len(tokens), tokens[0] if tokens else ""), [])
-        home = next((one for one in near if _is_similar(one.template, tokens)), None)
-        if home is None:
-            home = ErrorCluster(tokens)
-            near.append(home)
-            every.append(home)
-        home.template = _merge_templates(home.template, tokens)
-        home.add(kind, line, redact(line))
-    return sorted(every, key=lambda one: -one.hits)
+        candidates = by_shape.setdefault((len(tokens), tokens[0] if tokens else ""), [])
+        cluster = next((one for one in candidates if _is_similar(one.template, tokens)), None)
+        if cluster is None:
+            cluster = ErrorCluster(tokens)
+            candidates.append(cluster)
+            clusters.append(cluster)
+        cluster.template = _merge_templates(cluster.template, tokens)
+        cluster.add(kind, line, redact(line))
+    return sorted(clusters, key=lambda cluster: -cluster.hits)
 
 
 def summary_line(error: str) -> str:
-    """The line of an error that tells what it is: the first, of a traceback the last."""
+    """Return the most informative line of an error: the first, or the last of a traceback."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     if not lines:
         return ""
@@ -95,8 +95,8 @@ def summary_line(error: str) -> str:
 
 def _is_similar(one: ErrorTemplate, other: ErrorTemplate) -> bool:
     same = sum(a == b != MASK for a, b in zip(one, other, strict=True))
-    telling_ = sum(word != MASK for word in other)
-    return one == other or (telling_ > 0 and same / telling_ >= _MIN_SIMILARITY)
+    unmasked = sum(word != MASK for word in other)
+    return one == other or (unmasked > 0 and same / unmasked >= _MIN_SIMILARITY)
 
 
 def _merge_templates(one: ErrorTemplate, other: ErrorTemplate) -> ErrorTemplate:

@@ -1,4 +1,4 @@
-"""Which runs are for finding candidates, and which for testing them."""
+"""The split of runs into those for exploration and those held out."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hashlib import blake2b
 def split_runs(
     names: Sequence[str], seed: int, min_held_out: int
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Places of the runs to explore with, and of those held out.
+    """Return the indices of the runs to explore with, and of those held out.
 
-    By lot, the same for the same names and `seed`. Half are held out; where half is less than
-    `enough`, so many as that, unless it leaves less than a quarter to explore with.
+    The split is random but the same for the same names and `seed`. Half are held out; if that is
+    less than `min_held_out`, then that many, unless less than a quarter remains to explore with.
     """
     count = len(names)
-    held = count - count // 2
-    if held < min_held_out <= count - count // 4:
-        held = min_held_out
-    order = sorted(range(count), key=lambda place: (_shuffle_key(names[place], seed), place))
-    return frozenset(order[held:]), frozenset(order[:held])
+    held_out = count - count // 2
+    if held_out < min_held_out <= count - count // 4:
+        held_out = min_held_out
+    order = sorted(range(count), key=lambda index: (_shuffle_key(names[index], seed), index))
+    return frozenset(order[held_out:]), frozenset(order[:held_out])
 
 
 def _shuffle_key(name: str, seed: int) -> bytes:

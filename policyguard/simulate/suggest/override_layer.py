@@ -1,4 +1,4 @@
-"""A layer over a policy: YAML that extends it, and the policy that comes of it."""
+"""Layers over a policy: their YAML, and the compiled result."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from policyguard.report.escape import for_terminal
 from policyguard.report.policy.annotated import flow_yaml
 from policyguard.report.replay.phrases import count
 from policyguard.report.suggest.figures import SignatureProposal
+from policyguard.simulate.replay import use_replay_key
 
 FILE_NAME = "suggested.yaml"
-"""What the layer is called in reports, and the folder that it is seen from: this one."""
-_KEY = b"policyguard simulate"
+"""The layer's file name in reports; it is resolved in the current folder."""
+
 
 Entries = Iterable[tuple[tuple[str | int, ...], dict[str, Any] | None]]
-"""Paths, and what stands there; None: nothing does."""
+"""Entries by path; None for no entry."""
 
 
 def render_layer(name: str, extends: Sequence[str], entries: Entries) -> str:
-    """The text of a layer in which these entries are set."""
+    """Return the text of a layer that sets these entries."""
     lines = [
         "policyguard: 1",
         f"name: {flow_yaml(replace_surrogates(name))}",
@@ -34,71 +35,63 @@ def render_layer(name: str, extends: Sequence[str], entries: Entries) -> str:
     for path, entry in entries:
         if entry is None:
             continue
-        inner = tree
-        *above, last = map(str, path)
-        for step in above:
-            inner = inner.setdefault(step, {})
-        inner[last] = _InlineEntry(entry)
-    for section, below in tree.items():
-        lines += ["", *_lines(section, below, "")]
+        node = tree
+        *parents, last = map(str, path)
+        for key in parents:
+            node = node.setdefault(key, {})
+        node[last] = flow_yaml(entry)
+    for section, value in tree.items():
+        lines += ["", *_lines(section, value, "")]
     return "\n".join(lines) + "\n"
 
 
 def render_signatures_layer(
     name: str, extends: Sequence[str], proposals: Sequence[SignatureProposal]
 ) -> str:
-    """The text of a layer with these signatures. Whose fault they are is for a person to say."""
+    """Return the text of a layer with these signatures; a person decides the blame."""
     lines = [render_layer(name, extends, ()).rstrip(), "", "signatures:"]
-    for one in proposals:
-        errors, runs = count(one.hits, "error"), count(one.sessions, "session")
+    for proposal in proposals:
+        errors, runs = count(proposal.hits, "error"), count(proposal.sessions, "session")
+        tool = for_terminal(replace_surrogates(proposal.tool), 60)
         lines += [
-            f"  # {errors} in {runs}, most of them of `{for_terminal(replace_surrogates(one.tool), 60)}`",
-            f"  - id: {flow_yaml(one.id)}",
-            f"    pattern: {flow_yaml(one.pattern)}",
+            f"  # {errors} in {runs}, most of them of `{tool}`",
+            f"  - id: {flow_yaml(proposal.id)}",
+            f"    pattern: {flow_yaml(proposal.pattern)}",
             "    blame: unknown  # or agent, or harness",
-            f"    examples: {flow_yaml({'match': one.examples})}",
+            f"    examples: {flow_yaml({'match': proposal.examples})}",
         ]
     return "\n".join(lines) + "\n"
 
 
 def compile_layer(text: str) -> CompiledPolicy | None:
-    """The policy that a layer makes; None where it cannot be laid over what it extends."""
+    """Compile a layer for a replay; None if it does not fit what it extends."""
     root = parse(text, FILE_NAME).root
-    made = check_tree(root)[0] if root is not None else None
-    if made is not None:
-        made.fingerprinter.rekey(_KEY)
-    return made
+    compiled = check_tree(root)[0] if root is not None else None
+    return compiled and use_replay_key(compiled)
 
 
 def relative_extends(policies: Sequence[str], folder: Path) -> list[str]:
-    """What a file in `folder` has to write to extend these policies, named from here."""
-    written = []
+    """Return the `extends` of a file in `folder`, for policies named from the current folder."""
+    extends = []
     for name in policies:
         layers = load_layers([name]).layers
         if layers and layers[-1].source.file.startswith("pack:"):
-            written.append(name)
+            extends.append(name)
             continue
         path = name if Path(name).is_absolute() else Path(os.path.relpath(name, folder)).as_posix()
-        written.append(path if "/" in path else f"./{path}")
-    return written
+        extends.append(path if "/" in path else f"./{path}")
+    return extends
 
 
 def replace_surrogates(text: str) -> str:
-    """The text without halves of surrogate pairs, which no file can hold."""
+    """Return the text without lone surrogates, which no file can hold."""
     return text.encode("utf-8", "replace").decode()
 
 
-class _InlineEntry:
-    """What is written in one line."""
-
-    def __init__(self, value: dict[str, Any]) -> None:
-        self.value = value
-
-
-def _lines(key: str, below: Any, indent: str) -> Iterator[str]:
-    if isinstance(below, _InlineEntry):
-        yield f"{indent}{flow_yaml(key)}: {flow_yaml(below.value)}"
+def _lines(key: str, value: dict[str, Any] | str, indent: str) -> Iterator[str]:
+    if isinstance(value, str):
+        yield f"{indent}{flow_yaml(key)}: {value}"
         return
     yield f"{indent}{flow_yaml(key)}:"
-    for inner, value in below.items():
-        yield from _lines(inner, value, f"{indent}  ")
+    for name, child in value.items():
+        yield from _lines(name, child, f"{indent}  ")

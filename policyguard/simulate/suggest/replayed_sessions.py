@@ -1,4 +1,4 @@
-"""What one policy says to all recorded sessions, and what came of them."""
+"""Recorded sessions replayed under candidate policies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.model.effect import Effect
+from policyguard.model.event import Admitted, TurnStarted
 from policyguard.report.replay.figures import UnmatchedFigures
 from policyguard.simulate.error_kinds import MAX_KINDS, ReadOrder
 from policyguard.simulate.labels import Labels
@@ -25,8 +26,8 @@ _REFUSING_EFFECTS = frozenset(
 class SessionResult(NamedTuple):
     """A recorded session under a policy.
 
-    `by` are the entries that refuse a call of it; `refused` is whether any does, `unknown` whether
-    that is not known, for the recording has not kept what the policy asks for.
+    `refused_by` are the entries that refuse one of its calls; `refused`: any does; `unknown`: that
+    depends on redacted data.
     """
 
     order: ReadOrder
@@ -41,12 +42,12 @@ class SessionResult(NamedTuple):
 
     @property
     def is_harmed(self) -> bool:
-        """Whether a call is refused, or may be: what is not known counts against the policy."""
+        """Whether a call is refused or may be: unknown counts against the policy."""
         return self.refused or self.unknown
 
 
 class RecordedRuns:
-    """Recorded runs, to be replayed again and again: files are read anew each time."""
+    """Recorded runs for many replays; each reads the files again."""
 
     def __init__(self, files: Sequence[Path], labels: Labels | None) -> None:
         self._files = files
@@ -54,7 +55,7 @@ class RecordedRuns:
         self.trace_count = 0
 
     def traces(self) -> Iterator[TraceFile]:
-        """The files, or members of archives, that hold a trace."""
+        """Yield the traces of the files, also those in archives."""
         reader = Reader()
         self.trace_count = 0
         for file in self._files:
@@ -63,52 +64,61 @@ class RecordedRuns:
                 yield trace
 
     def replay_under(self, compiled: CompiledPolicy) -> list[SessionResult]:
-        """All sessions with calls. In observe mode: nothing that is refused changes the run.
+        """Return all sessions with calls, replayed in observe mode: refusals change nothing.
 
-        A policy that is itself in observe mode is taken as it would be enforced; entries that are
-        refuse nothing.
+        A policy that is in observe mode as a whole is replayed as if enforced; single entries in
+        observe mode refuse nothing.
         """
-        found: list[SessionResult] = []
+        results: list[SessionResult] = []
         observed = PartialEvaluator(compiled).observe_only
-        played = runs(compiled, self.traces(), observe=True, on_skipped=lambda item: None)
-        for _, members in groupby(played, key=lambda run: run.order[0]):
-            found += self._apply_labels([(run, _session_result(run, observed)) for run in members])
-        return [session for session in found if session.calls]
+        replayed = runs(compiled, self.traces(), observe=True, on_skipped=lambda item: None)
+        for _, members in groupby(replayed, key=lambda run: run.order[0]):
+            sessions = [(run.id, run.file, _session_result(run, observed)) for run in members]
+            for id_, file, result in sessions:
+                if self._labels is not None:  # a label overrides the recorded outcome
+                    _, success = self._labels.find(id_, file, only_session=len(sessions) == 1)
+                    if success is not None:
+                        result = result._replace(success=success)
+                results.append(result)
+        return [result for result in results if result.calls]
 
-    def _apply_labels(self, members: list[tuple[Run, SessionResult]]) -> Iterator[SessionResult]:
-        """The sessions of a file; a label goes before what the recording says of itself."""
-        for run, session in members:
-            if self._labels is not None:
-                _, success = self._labels.find(run.id, run.file, only_session=len(members) == 1)
-                if success is not None:
-                    session = session._replace(success=success)
-            yield session
+    def max_calls_per_turn(self) -> dict[tuple[int, str], int]:
+        """Count the most calls in one turn, by file index and session."""
+        maxima: dict[tuple[int, str], int] = {}
+        for index, trace in enumerate(self.traces()):
+            counts: dict[str, int] = {}
+            for item in trace:
+                if isinstance(item, TurnStarted):
+                    counts[item.session] = 0
+                elif isinstance(item, Admitted):
+                    count = counts[item.session] = counts.get(item.session, 0) + 1
+                    key = index, item.session
+                    maxima[key] = max(maxima.get(key, 0), count)
+        return maxima
 
 
 def _session_result(run: Run, observed: frozenset[str]) -> SessionResult:
-    course = run.replay
-    # Replayed in observe mode, what fires is the same for all entries.
-    by = frozenset(
+    refused_by = frozenset(
         entry
-        for entry, effect, _ in course.hits
+        for entry, effect, _ in run.replay.hits
         if effect in _REFUSING_EFFECTS and not observed.intersection(_entry_prefixes(entry))
     )
-    # An entry that is only observed may have hidden that another one is not certain.
-    doubtful = course.unknown or (course.refused and run.redacted_args)
+    # A refusal by an entry in observe mode may hide that another entry is undecidable.
+    uncertain = run.replay.unknown or (run.replay.refused and run.redacted_args)
     return SessionResult(
         order=run.order,
         name=f"{run.id}\n{PurePath(run.file).name}",
         success=run.success,
         calls=run.calls,
-        refused=bool(by),
-        unknown=bool(doubtful) and not by,
-        refused_by=by,
+        refused=bool(refused_by),
+        unknown=bool(uncertain) and not refused_by,
+        refused_by=refused_by,
         errors=tuple(run.unmatched.most_frequent(MAX_KINDS)),
         known_errors=sum(run.signatures.values()),
     )
 
 
 def _entry_prefixes(entry: str) -> list[str]:
-    """An entry's id, and those of which it is a part: `limits/default/polling/cooldown`."""
-    steps = entry.split("/")
-    return ["/".join(steps[:count]) for count in range(1, len(steps) + 1)]
+    """Return an entry's id and those it is part of, for `limits/default/polling/cooldown`."""
+    parts = entry.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]

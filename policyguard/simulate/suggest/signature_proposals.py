@@ -1,4 +1,4 @@
-"""Clusters of errors → signatures that a person can take over, each verified against the runs."""
+"""Error clusters → proposals of signatures, each verified against the runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policyguard.compiler.build.outcome_matchers import (
 from policyguard.engines.regex import Regex
 from policyguard.model.event import Completed
 from policyguard.report.suggest.figures import ErrorsFigures, SignatureProposal, UnproposedFigures
-from policyguard.simulate.error_kinds import MAX_KINDS as MOST_KINDS
+from policyguard.simulate.error_kinds import MAX_KINDS
 from policyguard.simulate.suggest.error_clusters import (
     MASK,
     ErrorCluster,
@@ -28,15 +28,15 @@ from policyguard.simulate.suggest.replayed_sessions import SessionResult
 from policyguard.traces import Skipped, TraceFile
 
 MAX_PROPOSALS = 10
-"""Signatures that are proposed."""
+"""Signatures to propose."""
 _MIN_ERRORS = 2
-"""Errors that there must be of a kind."""
+"""Errors that a cluster needs."""
 _MIN_WORDS = 2
-"""Words that a skeleton must have, and the letters of all of them: less says too little."""
 _MIN_LETTERS = 8
+"""Words, and letters in all, that a template needs to be specific enough."""
 _MAX_EXAMPLES = 3
 _MAX_ID_WORDS = 4
-"""Words of a skeleton that its id is made of."""
+"""Words of a template that form the id."""
 _MIN_ERROR_STATUS = 400
 
 _ANY_WORD = r"\S+"
@@ -45,14 +45,14 @@ _SPECIAL = frozenset(r"\.+*?()|[]{}^$")
 
 
 def group_errors(sessions: Iterable[SessionResult]) -> list[ErrorKind]:
-    """The errors of all sessions that no signature knows, by what they say."""
-    found: dict[str, ErrorKind] = {}
+    """Group the errors that no signature matches by their text."""
+    kinds: dict[str, ErrorKind] = {}
     for session in sessions:
         for error in session.errors:
-            kind = found.setdefault(error.error, ErrorKind(error, 0, set()))
+            kind = kinds.setdefault(error.error, ErrorKind(error, 0, set()))
             kind.hits += error.hits
             kind.sessions.add(session.name)
-    return heapq.nlargest(MOST_KINDS, found.values(), key=lambda kind: kind.hits)
+    return heapq.nlargest(MAX_KINDS, kinds.values(), key=lambda kind: kind.hits)
 
 
 def propose_signatures(
@@ -60,55 +60,56 @@ def propose_signatures(
     sessions: Sequence[SessionResult],
     traces: Callable[[], Iterator[TraceFile]],
 ) -> tuple[ErrorsFigures, list[SignatureProposal]]:
-    """Signatures for the most frequent errors, and what is said of the others."""
+    """Propose signatures for the most frequent errors, and count the others by reason."""
     errors = ErrorNormalizer(compiled.fingerprinter)
-    grouped = cluster_errors(
+    clusters = cluster_errors(
         group_errors(sessions),
         mask=lambda line: errors.mask(_redact(compiled, line, MASK)),
         redact=lambda line: _redact(compiled, line),
     )
     figures = ErrorsFigures(
         known=sum(session.known_errors for session in sessions),
-        unknown=sum(cluster.hits for cluster in grouped),
+        unknown=sum(cluster.hits for cluster in clusters),
     )
     taken = {signature.id for signature in compiled.policy.signatures}
     known = SignatureMatcher(compiled.policy.signatures)
-    found: list[SignatureProposal] = []
-    left: dict[str, list[int]] = {}
-    for cluster in grouped:
+    proposals: list[SignatureProposal] = []
+    rejected: dict[str, list[int]] = {}
+    for cluster in clusters:
         proposal, why = _propose_one(cluster, known, taken)
-        if proposal is not None and len(found) == MAX_PROPOSALS:
+        if proposal is not None and len(proposals) == MAX_PROPOSALS:
             proposal, why = None, "less frequent than those proposed"
-        if proposal is not None and _any_matches(found, cluster.lines):
-            proposal, why = None, "another that is proposed finds some of them"
+        if proposal is not None and _any_matches(proposals, cluster.lines):
+            proposal, why = None, "another proposal matches some of them"
         if proposal is None:
-            left.setdefault(why, []).append(cluster.hits)
+            rejected.setdefault(why, []).append(cluster.hits)
         else:
-            found.append(proposal)
+            proposals.append(proposal)
             taken.add(proposal.id)
     kept = []
-    for proposal, against in zip(found, _find_objections(found, known, traces), strict=True):
-        if against:
-            left.setdefault(against, []).append(proposal.hits)
+    objections = _find_objections(proposals, known, traces)
+    for proposal, objection in zip(proposals, objections, strict=True):
+        if objection:
+            rejected.setdefault(objection, []).append(proposal.hits)
         else:
             kept.append(proposal)
     figures.unproposed = [
-        UnproposedFigures(why, len(hits), sum(hits)) for why, hits in sorted(left.items())
+        UnproposedFigures(why, len(hits), sum(hits)) for why, hits in sorted(rejected.items())
     ]
     return figures, kept
 
 
 def build_pattern(template: ErrorTemplate, separator: str = _SEPARATORS[0]) -> str:
-    """An RE2 pattern for lines with this skeleton: its words, and anything for what differs."""
+    """Return an RE2 pattern for the lines of a template, with any word for its gaps."""
     tokens = [_quote_token(token) for token in template]
     while tokens and tokens[0] == _ANY_WORD:
         del tokens[0]
     while tokens and tokens[-1] == _ANY_WORD:
         del tokens[-1]
     text = separator.join(tokens)
-    begins = r"\b" if re.match(r"[A-Za-z0-9_]", text) else ""
-    ends = r"\b" if re.search(r"(?:^|[^\\])[A-Za-z0-9_]\Z", text) else ""
-    return f"{begins}{text}{ends}"
+    start = r"\b" if re.match(r"[A-Za-z0-9_]", text) else ""
+    end = r"\b" if re.search(r"(?:^|[^\\])[A-Za-z0-9_]\Z", text) else ""
+    return f"{start}{text}{end}"
 
 
 def _quote_token(token: str) -> str:
@@ -124,22 +125,22 @@ def _escape(text: str) -> str:
 def _propose_one(
     cluster: ErrorCluster, known: SignatureMatcher, taken: set[str]
 ) -> tuple[SignatureProposal | None, str]:
-    """A signature for a cluster, or why there is none."""
+    """Return a signature for a cluster, or the reason why there is none."""
     words = cluster.words
     if cluster.hits < _MIN_ERRORS:
         return None, "seen only once"
     if len(words) < _MIN_WORDS or sum(map(len, words)) < _MIN_LETTERS:
-        return None, "too few words in common to know them by"
+        return None, "too few words in common"
     lines = [replace_surrogates(line) for line in cluster.lines]
-    patterns = (build_pattern(cluster.template, between) for between in _SEPARATORS)
-    pattern = next((one for one in patterns if all(map(Regex(one).search, lines))), None)
+    patterns = (build_pattern(cluster.template, separator) for separator in _SEPARATORS)
+    pattern = next((text for text in patterns if all(map(Regex(text).search, lines))), None)
     if pattern is None:
-        return None, "no pattern of their words finds all of them"
-    find = Regex(pattern).search
+        return None, "no pattern of their words matches all of them"
+    search = Regex(pattern).search
     shown = dict.fromkeys(replace_surrogates(line) for line in cluster.shown)
-    examples = [line for line in shown if find(line) and known.match(line, failed=True) is None]
+    examples = [line for line in shown if search(line) and known.match(line, failed=True) is None]
     if not examples:
-        return None, "cut to a line, they are told as another signature"
+        return None, "an existing signature matches their summary lines"
     tool = max(cluster.tools, key=lambda tool: cluster.tools[tool])
     proposal = SignatureProposal(
         id=_make_id(words, taken),
@@ -153,18 +154,18 @@ def _propose_one(
 
 
 def _make_id(words: Sequence[str], taken: set[str]) -> str:
-    plain = [word.lower() for word in dict.fromkeys(words) if word.isascii()][:_MAX_ID_WORDS]
-    stem = found = "_".join(plain)[:60] or "error"
+    ascii_words = [word.lower() for word in dict.fromkeys(words) if word.isascii()][:_MAX_ID_WORDS]
+    stem = id_ = "_".join(ascii_words)[:60] or "error"
     number = 1
-    while found in taken:
+    while id_ in taken:
         number += 1
-        found = f"{stem}_{number}"
-    return found
+        id_ = f"{stem}_{number}"
+    return id_
 
 
 def _any_matches(proposals: Iterable[SignatureProposal], lines: Iterable[str]) -> bool:
-    """Whether one of the proposals finds something in one of the lines."""
-    return any(any(map(Regex(one.pattern).search, lines)) for one in proposals)
+    """Return whether one of the proposals matches one of the lines."""
+    return any(any(map(Regex(proposal.pattern).search, lines)) for proposal in proposals)
 
 
 def _find_objections(
@@ -172,14 +173,14 @@ def _find_objections(
     known: SignatureMatcher,
     traces: Callable[[], Iterator[TraceFile]],
 ) -> list[str]:
-    """What speaks against each: it finds something in results that it should leave alone.
+    """Return the objection to each proposal: a match in results that it must not match.
 
-    Those are the results that the recording does not call failed, and the failures that a signature
-    of the policy knows: a new signature is asked before those.
+    Those are successful results, and failures that an existing signature matches: the new one
+    would take precedence.
     """
-    against = [""] * len(proposals)
+    objections = [""] * len(proposals)
     if not proposals:
-        return against
+        return objections
     patterns = [Regex(proposal.pattern) for proposal in proposals]
     for trace in traces():
         for item in trace:
@@ -189,14 +190,14 @@ def _find_objections(
             text = item.error if failed and item.error is not None else item.text
             if len(text) > 2 * MAX_SCANNED_CHARS:
                 text = f"{text[:MAX_SCANNED_CHARS]}\n{text[-MAX_SCANNED_CHARS:]}"
-            for place, pattern in enumerate(patterns):
-                if against[place] or not pattern.search(text):
+            for index, pattern in enumerate(patterns):
+                if objections[index] or not pattern.search(text):
                     continue
                 if not failed:
-                    against[place] = "results that did not fail say the same"
+                    objections[index] = "results that did not fail match, too"
                 elif known.match(text, failed=True) is not None:
-                    against[place] = "errors that a signature knows say the same"
-    return against
+                    objections[index] = "errors that an existing signature matches match, too"
+    return objections
 
 
 def _has_failed(event: Completed) -> bool:
@@ -206,10 +207,7 @@ def _has_failed(event: Completed) -> bool:
 
 
 def _redact(compiled: CompiledPolicy, text: str, mark: str = "") -> str:
-    """The text without what any pattern of the policy finds, whether its journal would tell or not.
-
-    In its place stands `mark`, or the pattern's name.
-    """
+    """Replace whatever the policy's patterns match by `mark`, or by the pattern's name."""
     for name, pattern in compiled.policy.patterns.items():
         text = Regex(pattern.match).replace(text, mark or f"[{name}]")
     return text

@@ -1,8 +1,8 @@
-"""`policyguard suggest`: recorded runs with labels → overrides of a policy, with a guarantee.
+"""`policyguard suggest`: labelled runs → overrides of a policy, with a guarantee.
 
-Successful and failed runs are divided by lot. With one half settings are swept and candidates put
-in order, the tamest first; on the other half, which had no part in that, they are tested in that
-order (see `certify`), and the boldest that passes is proposed.
+Successful and failed runs are split at random. On one half, settings are swept and candidates
+ordered from the most cautious to the most aggressive. On the held-out half they are tested in that
+order (see `certification`), and the passing one with the highest catch is proposed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from policyguard.simulate.proportions import share
 from policyguard.simulate.replay import load
 from policyguard.simulate.shared_entries import find_shared_entries
 from policyguard.simulate.suggest.binomial import needed_trials
-from policyguard.simulate.suggest.call_counts import max_calls_per_turn
 from policyguard.simulate.suggest.candidate_path import Combination, ExploredSpace, build_path
 from policyguard.simulate.suggest.certification import certify
 from policyguard.simulate.suggest.holdout import split_runs
@@ -45,15 +44,14 @@ from policyguard.simulate.suggest.sweep import Sweep
 
 
 class SuggestError(PolicyguardError):
-    """Recorded runs that nothing can be suggested from; the message says why."""
+    """Recorded runs that allow no suggestion; the message says why."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for.
+    """The arguments of a suggestion.
 
-    `max_harm` is the share of successful runs that may have a call refused, `delta` the
-    probability with which the promise may fail; both between 0 and 1. `folder` is where the
-    layers will be written: they name what they extend from there.
+    `max_harm` is the accepted share of successful runs with a refused call, `delta` the probability
+    that the guarantee fails; both between 0 and 1. The layers' `extends` are relative to `folder`.
     """
 
     policies: tuple[str, ...]
@@ -66,30 +64,33 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def suggest(request: Request, on_step: Callable[[str], None] = lambda step: None) -> Suggestion:
-    """Do it. `told` hears what is being done.
+    """Search for overrides and signatures. `on_step` gets a description of each step.
 
-    Raises `PolicyError`, `LabelError`, and `SuggestError` where the runs say nothing.
+    Raises `PolicyError`, `LabelError`, and `SuggestError` if the runs allow no suggestion.
     """
-    return _Search(request, on_step).suggestion()
+    return _Search(request, on_step).run()
 
 
 class _Groups:
-    """Which sessions are for what."""
+    """The indices of the sessions to explore with, of those held out, and of unlabelled ones."""
 
     def __init__(self, sessions: Sequence[SessionResult], seed: int, min_held_out: int) -> None:
-        good = [n for n, session in enumerate(sessions) if session.success is True]
-        bad = [n for n, session in enumerate(sessions) if session.success is False]
-        self.unlabelled = [n for n, session in enumerate(sessions) if session.success is None]
-        names = [session.name for session in sessions]
-        first, last = split_runs([names[n] for n in good], seed, min_held_out)
-        self.explored_succeeded = [good[n] for n in sorted(first)]
-        self.held_succeeded = [good[n] for n in sorted(last)]
-        first, last = split_runs([names[n] for n in bad], seed, 0)
-        self.explored_failed = [bad[n] for n in sorted(first)]
-        self.held_failed = [bad[n] for n in sorted(last)]
+        by_outcome: dict[bool | None, list[int]] = {True: [], False: [], None: []}
+        for index, session in enumerate(sessions):
+            by_outcome[session.success].append(index)
+        self.unlabelled = by_outcome[None]
+
+        def split(group: list[int], min_held_out: int) -> list[list[int]]:
+            halves = split_runs([sessions[index].name for index in group], seed, min_held_out)
+            return [[group[position] for position in sorted(half)] for half in halves]
+
+        self.explored_succeeded, self.held_succeeded = split(by_outcome[True], min_held_out)
+        self.explored_failed, self.held_failed = split(by_outcome[False], 0)
 
 
 class _Search:
+    """The search for one suggestion; `_base` are the sessions under the policy as it stands."""
+
     def __init__(self, request: Request, on_step: Callable[[str], None]) -> None:
         self._request = request
         self._on_step = on_step
@@ -99,53 +100,62 @@ class _Search:
         self._extends = relative_extends(request.policies, Path())
         self._name = f"{self._policy.policy.name}-suggested"
         self._replays = 1
-        on_step("replaying under the policy as it stands")
+        on_step("replaying the policy as it stands")
         self._base = self._recording.replay_under(self._policy)
         self._check()
         self._needed = needed_trials(request.max_harm, request.delta)
         self._groups = _Groups(self._base, request.seed, self._needed)
         self._axes = build_search_space(self._policy, self._call_counts())
 
-    def suggestion(self) -> Suggestion:
-        """Sweep, order, test, choose."""
+    def run(self) -> Suggestion:
+        """Sweep the settings, order, test and choose candidates, and propose signatures."""
         request, groups = self._request, self._groups
         exploring = frozenset([*groups.explored_succeeded, *groups.explored_failed])
         sweep = Sweep(self._axes, self._base, exploring)
         explored = sweep.run(self._replay)
-        most = int(request.max_harm * len(groups.explored_succeeded))
-        order = build_path(explored, most)
-        played = [(one, found) for one in order if (found := self._replay(one)) is not None]
-        harmed = [sum(found[n].is_harmed for n in groups.held_succeeded) for _, found in played]
+        path = build_path(explored, int(request.max_harm * len(groups.explored_succeeded)))
+        replayed = [
+            (combination, sessions)
+            for combination in path
+            if (sessions := self._replay(combination)) is not None
+        ]
+        harmed = [
+            sum(sessions[index].is_harmed for index in groups.held_succeeded)
+            for _, sessions in replayed
+        ]
         tests = certify(harmed, len(groups.held_succeeded), request.max_harm, request.delta)
         candidates = [
             CandidateFigures(
-                changes=self._changes(one),
-                explored=_outcome_figures(found, groups.explored_succeeded, groups.explored_failed),
-                held_out=_outcome_figures(found, groups.held_succeeded, groups.held_failed),
-                unlabelled=_refused_share(found, groups.unlabelled),
+                changes=self._changes(combination),
+                explored=_outcome_figures(
+                    sessions, groups.explored_succeeded, groups.explored_failed
+                ),
+                held_out=_outcome_figures(sessions, groups.held_succeeded, groups.held_failed),
+                unlabelled=_refused_share(sessions, groups.unlabelled),
                 p_value=test.p_value,
                 bound=test.bound,
                 certified=test.passed,
             )
-            for (one, found), test in zip(played, tests, strict=True)
+            for (combination, sessions), test in zip(replayed, tests, strict=True)
         ]
-        place, guaranteed = self._choose(candidates)
+        chosen = self._choose(candidates)
+        guaranteed = chosen is not None and candidates[chosen].certified
         suggestion = self._summarize(candidates, guaranteed=guaranteed)
         suggestion.sweep = sweep.points()
         suggestion.curve = self._curve(explored)
         extends = relative_extends(request.policies, request.folder)
-        if place is not None:
-            candidates[place].chosen = True
-            suggestion.yaml = self._render_layer(played[place][0], extends)
-        self._on_step("looking at errors that no signature knows")
+        if chosen is not None:
+            candidates[chosen].chosen = True
+            suggestion.yaml = self._render_layer(replayed[chosen][0], extends)
+        self._on_step("clustering errors that no signature matches")
         suggestion.errors, proposals = propose_signatures(
             self._policy, self._base, self._recording.traces
         )
         name = f"{self._policy.policy.name}-signatures"
         kept = [
-            one
-            for one in proposals
-            if compile_layer(render_signatures_layer(name, self._extends, [one])) is not None
+            proposal
+            for proposal in proposals
+            if compile_layer(render_signatures_layer(name, self._extends, [proposal])) is not None
         ]
         suggestion.signatures = kept
         if kept:
@@ -154,18 +164,18 @@ class _Search:
         return suggestion
 
     def _curve(self, explored: ExploredSpace) -> list[CurvePoint]:
-        """The most that can be caught at each harm, whatever is allowed."""
+        """Return the highest catch at each harm, also beyond what is accepted."""
         points: dict[int, CurvePoint] = {}
-        caught = -1
-        for one in build_path(explored, len(self._groups.explored_succeeded)):
-            mask = explored.refused(one)
+        highest_catch = -1
+        for combination in build_path(explored, len(self._groups.explored_succeeded)):
+            mask = explored.refused(combination)
             harm, catch = explored.harm(mask), explored.catch(mask)
-            if catch > caught:
-                caught = catch
+            if catch > highest_catch:
+                highest_catch = catch
                 points[harm] = CurvePoint(
                     harm=share(harm, len(self._groups.explored_succeeded)),
                     catch=share(catch, len(self._groups.explored_failed)),
-                    changes=self._changes(one),
+                    changes=self._changes(combination),
                 )
         return list(points.values())
 
@@ -175,39 +185,33 @@ class _Search:
         if not self._base:
             raise SuggestError("no session with a call in the traces given")
         if all(session.success is None for session in self._base):
+            raise SuggestError("no session has a known outcome; pass the outcomes with --labels")
+        succeeded = sum(session.success is True for session in self._base)
+        if succeeded < 2:
             raise SuggestError(
-                "no session has a known outcome: say which runs succeeded, with --labels"
-            )
-        good = sum(session.success is True for session in self._base)
-        if good < 2:
-            raise SuggestError(
-                f"{good or 'no'} session{'' if good == 1 else 's'} of {len(self._base)} known to "
-                "have succeeded: harm cannot be told from that"
+                f"{succeeded or 'none'} of {len(self._base)} sessions succeeded; "
+                "at least 2 are needed to measure harm"
             )
 
-    def _choose(self, candidates: Sequence[CandidateFigures]) -> tuple[int | None, bool]:
-        """The place of the one to propose, and whether it passed the test.
+    def _choose(self, candidates: Sequence[CandidateFigures]) -> int | None:
+        """Return the index of the candidate to propose.
 
-        Of those that pass, the one that catches the most of the held-out runs: a change that
-        catches nothing in runs that it was not made for is not worth it. Where the runs are too
-        few for any to pass, the same of those that harm little enough, up to the first that does
-        not.
+        It is the passing one that catches the most held-out runs: a change that catches nothing
+        there is not worth it. If there are too few runs for any to pass, the candidates before the
+        first that harms too many held-out runs count instead.
         """
-        most = self._request.max_harm
-        able = [one.certified for one in candidates]
+        max_harm = self._request.max_harm
+        passing = [candidate.certified for candidate in candidates]
         if len(self._groups.held_succeeded) < self._needed:
-            able = [(one.held_out.harm.rate or 0.0) <= most for one in candidates]
-        count = able.index(False) if False in able else len(able)
-        place = max(
-            range(count),
-            key=lambda n: (
-                candidates[n].held_out.catch.count,
-                -len(candidates[n].changes),
-                -n,
-            ),
-            default=None,
-        )
-        return place, place is not None and candidates[place].certified
+            passing = [
+                (candidate.held_out.harm.rate or 0.0) <= max_harm for candidate in candidates
+            ]
+
+        def rank(index: int) -> tuple[int, int, int]:
+            candidate = candidates[index]
+            return candidate.held_out.catch.count, -len(candidate.changes), -index
+
+        return max(range([*passing, False].index(False)), key=rank, default=None)
 
     def _summarize(self, candidates: list[CandidateFigures], *, guaranteed: bool) -> Suggestion:
         request, groups = self._request, self._groups
@@ -228,28 +232,31 @@ class _Search:
         )
 
     def _call_counts(self) -> dict[BudgetScope, Sequence[int]]:
-        """Calls of the successful runs to explore with; those held out may not show here."""
-        chosen = [self._base[n] for n in self._groups.explored_succeeded]
-        sessions = [session.calls for session in chosen]
-        most = max_calls_per_turn(self._recording.traces())
-        turns = [most.get((one.order[0], one.name.partition("\n")[0]), 0) for one in chosen]
-        found: dict[BudgetScope, Sequence[int]] = {"session": sessions}
-        if turns != sessions:  # where each run is one turn, one budget is enough
-            found["turn"] = turns
-        return found
+        """Return the call counts of successful exploration runs; held-out runs must not leak in."""
+        sessions = [self._base[index] for index in self._groups.explored_succeeded]
+        per_session = [session.calls for session in sessions]
+        maxima = self._recording.max_calls_per_turn()
+        per_turn = [
+            maxima.get((session.order[0], session.name.partition("\n")[0]), 0)
+            for session in sessions
+        ]
+        counts: dict[BudgetScope, Sequence[int]] = {"session": per_session}
+        if per_turn != per_session:  # if each run is one turn, one budget is enough
+            counts["turn"] = per_turn
+        return counts
 
     def _replay(self, combination: Combination) -> list[SessionResult] | None:
         if not any(combination):
             return self._base
-        made = compile_layer(self._render_layer(combination, self._extends))
-        if made is None:
+        compiled = compile_layer(self._render_layer(combination, self._extends))
+        if compiled is None:
             return None
         self._replays += 1
-        self._on_step(f"replaying under setting {self._replays - 1}")
-        found = self._recording.replay_under(made)
-        if [session.order for session in found] != [session.order for session in self._base]:
-            raise SuggestError("the traces have changed while they were read: try again")
-        return found
+        self._on_step(f"replaying setting {self._replays - 1}")
+        sessions = self._recording.replay_under(compiled)
+        if [session.order for session in sessions] != [session.order for session in self._base]:
+            raise SuggestError("the traces changed while they were read; try again")
+        return sessions
 
     def _render_layer(self, combination: Combination, extends: Sequence[str]) -> str:
         return render_layer(
@@ -275,14 +282,14 @@ class _Search:
 
 
 def _outcome_figures(
-    found: Sequence[SessionResult], good: Sequence[int], bad: Sequence[int]
+    sessions: Sequence[SessionResult], succeeded: Sequence[int], failed: Sequence[int]
 ) -> OutcomeFigures:
     return OutcomeFigures(
-        harm=share(sum(found[n].is_harmed for n in good), len(good)),
-        catch=share(sum(found[n].refused for n in bad), len(bad)),
-        unknown=sum(found[n].unknown for n in good),
+        harm=share(sum(sessions[index].is_harmed for index in succeeded), len(succeeded)),
+        catch=_refused_share(sessions, failed),
+        unknown=sum(sessions[index].unknown for index in succeeded),
     )
 
 
-def _refused_share(found: Sequence[SessionResult], places: Sequence[int]) -> Share:
-    return share(sum(found[n].refused for n in places), len(places))
+def _refused_share(sessions: Sequence[SessionResult], indices: Sequence[int]) -> Share:
+    return share(sum(sessions[index].refused for index in indices), len(indices))

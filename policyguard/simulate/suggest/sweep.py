@@ -1,4 +1,4 @@
-"""Every option of every axis, replayed; and what each refuses of the runs to explore with."""
+"""The sweep: every option of every axis, replayed over the exploration runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from policyguard.simulate.suggest.replayed_sessions import SessionResult
 from policyguard.simulate.suggest.search_space import Axis
 
 ReplayCombination = Callable[[Combination], list[SessionResult] | None]
-"""Replays a combination; None where the policy that it makes cannot be."""
+"""Replays a combination; returns None if its policy is invalid."""
 
 
 class Sweep:
-    """The masks of all options.
+    """The masks of sessions that each option refuses.
 
-    Entries refuse independently in observe mode, so one replay shows an option of each axis.
+    Entries refuse independently in observe mode, so one replay covers one option of every axis.
     """
 
     def __init__(
@@ -27,11 +27,11 @@ class Sweep:
         self._succeeded = self._mask(base, lambda session: session.success is True)
         self._failed = self._mask(base, lambda session: session.success is False)
         everything = self._succeeded | self._failed
-        # An option that cannot be replayed is taken to refuse everything: none is worse.
+        # An invalid option counts as refusing everything.
         self._masks = [[everything] * len(axis.options) for axis in axes]
-        self._shown = {(place, 0) for place in range(len(axes))}
-        for place, axis in enumerate(axes):
-            self._masks[place][0] = self._refused_mask(base, axis)
+        self._shown = {(index, 0) for index in range(len(axes))}
+        for index, axis in enumerate(axes):
+            self._masks[index][0] = self._refused_mask(base, axis)
         self._refused_elsewhere = self._mask(
             base,
             lambda session: any(
@@ -40,38 +40,37 @@ class Sweep:
         )
 
     def run(self, replay: ReplayCombination) -> ExploredSpace:
-        """Replay what there is to try."""
+        """Replay all options."""
         for option in range(1, max((len(axis.options) for axis in self._axes), default=0)):
-            places = [n for n, axis in enumerate(self._axes) if option < len(axis.options)]
-            if not self._replay_option(places, option, replay):
-                for place in places:
-                    self._replay_option([place], option, replay)
+            axes = [n for n, axis in enumerate(self._axes) if option < len(axis.options)]
+            if not self._replay_option(axes, option, replay):
+                for axis in axes:
+                    self._replay_option([axis], option, replay)
         return ExploredSpace(self._masks, self._refused_elsewhere, self._succeeded, self._failed)
 
     def points(self) -> list[SweepPoint]:
-        """What each option does by itself, where its axis makes a difference at all."""
+        """Return the effect of each option alone, for axes that make a difference."""
         return [
             SweepPoint(
                 entry=axis.id,
                 setting=dict(option.setting),
-                harm=(self._masks[place][number] & self._succeeded).bit_count(),
-                catch=(self._masks[place][number] & self._failed).bit_count(),
+                harm=(self._masks[index][number] & self._succeeded).bit_count(),
+                catch=(self._masks[index][number] & self._failed).bit_count(),
                 is_current=not number,
             )
-            for place, axis in enumerate(self._axes)
-            if len(set(self._masks[place])) > 1
+            for index, axis in enumerate(self._axes)
+            if len(set(self._masks[index])) > 1
             for number, option in enumerate(axis.options)
-            if (place, number) in self._shown
+            if (index, number) in self._shown
         ]
 
-    def _replay_option(self, places: Sequence[int], option: int, replay: ReplayCombination) -> bool:
-        tried = tuple(option if n in places else 0 for n in range(len(self._axes)))
-        sessions = replay(tried)
+    def _replay_option(self, axes: Sequence[int], option: int, replay: ReplayCombination) -> bool:
+        sessions = replay(tuple(option if n in axes else 0 for n in range(len(self._axes))))
         if sessions is None:
             return False
-        for place in places:
-            self._masks[place][option] = self._refused_mask(sessions, self._axes[place])
-            self._shown.add((place, option))
+        for axis in axes:
+            self._masks[axis][option] = self._refused_mask(sessions, self._axes[axis])
+            self._shown.add((axis, option))
         return True
 
     def _refused_mask(self, sessions: list[SessionResult], axis: Axis) -> int:
@@ -80,8 +79,4 @@ class Sweep:
     def _mask(
         self, sessions: list[SessionResult], predicate: Callable[[SessionResult], bool]
     ) -> int:
-        bits = 0
-        for place in self._exploring:
-            if predicate(sessions[place]):
-                bits |= 1 << place
-        return bits
+        return sum(1 << index for index in self._exploring if predicate(sessions[index]))

@@ -172,7 +172,7 @@ def test_signatures_for_errors_that_none_knows(tmp_path: Path) -> None:
     assert told.signatures[1].examples == ["glorp token [secret_github_token] went stale today"]
     assert hidden not in told.signatures_yaml
     assert {one.why: one.errors for one in told.errors.unproposed} == {
-        "results that did not fail say the same": 3,
+        "results that did not fail match, too": 3,
         "seen only once": 1,
     }
     layer = tmp_path / "signatures.yaml"
@@ -203,8 +203,8 @@ def test_layers_name_what_they_extend_from_where_they_are_written(tmp_path: Path
 @pytest.mark.parametrize(
     ("good", "bad", "says"),
     [
-        ([], [3], "no sessions of 1 known to have succeeded"),
-        ([1], [3], "1 session of 2 known to have succeeded"),
+        ([], [3], "none of 1 sessions succeeded; at least 2 are needed"),
+        ([1], [3], "1 of 2 sessions succeeded; at least 2 are needed"),
         ([], [], "no session has a known outcome"),
     ],
 )

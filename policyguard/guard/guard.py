@@ -296,7 +296,7 @@ class Guard:
         """Let go of a session; without a journal its state stays here."""
         try:
             if self._journal is None:
-                session._pipeline.closed = True
+                session._pipeline.suspend()
                 return
             if self._shared_budgets is not None:
                 self._shared_budgets.release_held(session._state)
@@ -320,7 +320,7 @@ class Guard:
             known = self._open_sessions.get(session.id)
         elif known.closed:
             self._open_sessions.lock(known.id)
-            known._pipeline.closed = False
+            known._pipeline.resume()
         self._mark_used(session.id)
         return known
 

@@ -312,15 +312,13 @@ class Session:
             cost = validate.usage("cost", cost)
         if score is not None:
             score = validate.number("score", score)
-        if type(decision) is Decision and decision.session == self.id:
-            call = decision.id
-        else:
-            call = self._find_call(decision)
-        recorded = self._pipeline.complete(
+        return self._pipeline.complete(
             Completed(
                 self.id,
                 self.guard._clock() if at is None else validate.timestamp("at", at),
-                call,
+                decision.id
+                if type(decision) is Decision and decision.session == self.id
+                else self._find_call(decision),
                 False if failed else None,
                 "explicit",
                 text,
@@ -336,11 +334,9 @@ class Session:
                 "",
                 validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="pending" if pending else "",
-            )
+            ),
+            True,
         )
-        if not recorded.counted:
-            self._pipeline.require_known(call)
-        return recorded
 
     async def arecord(
         self, decision: Decision | str, **reported: Unpack[RecordOptions]

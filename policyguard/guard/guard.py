@@ -130,7 +130,7 @@ class Guard:
         returns means nothing; what it raises is logged, stands in the decision's `errors`, and the
         call stays refused. Without one, a rule's `approval.otherwise` says what happens.
         `journal_key` is the path of a file with a key (16 bytes or more) that the journals' hashes
-        are made with, for `policyguard verify --key`. With `cache` (by default where there is a
+        are made with, for `policyguard journal verify --key`. With `cache` (by default where there is a
         store) the compiled policy is kept in the user's cache folder for the next time.
 
         Raises `PolicyError` with every diagnostic where the policy has an error, `StoreError` or

@@ -117,5 +117,5 @@ def altered_error(path: Path, reason: str) -> AlteredError:
     return AlteredError(
         path,
         f"was altered: {reason}",
-        "look with `policyguard verify --store STORE`; use another session id to go on",
+        "look with `policyguard journal verify --store STORE`; use another session id to go on",
     )

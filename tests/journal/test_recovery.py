@@ -77,7 +77,7 @@ def test_what_was_cut_before_the_anchor_is_no_accident(tmp_path: Path) -> None:
         assert result.has_failed
         assert "journal/cut-tail" in [one.code for one in result.findings]
         world.restart()
-        with pytest.raises(AlteredError, match=r"was altered: .*policyguard verify"):
+        with pytest.raises(AlteredError, match=r"was altered: .*policyguard journal verify"):
             world.write(TurnStarted("s"))
         with pytest.raises(AlteredError, match="was altered"):
             list(world.journal.read_events("s"))

@@ -83,7 +83,7 @@ def test_an_anchor_is_none(tmp_path: Path) -> None:
     _run(path, "UPDATE anchors SET hash = 5, count = 'many'")
     with pytest.raises(StoreError, match="is damaged: an anchor cannot be read"):
         Guard.load(tmp_path / "policy.yaml", store=path).session("s")
-    told = CliRunner().invoke(main, ["verify", "--store", str(path), str(path.parent)])
+    told = CliRunner().invoke(main, ["journal", "verify", "--store", str(path), str(path.parent)])
     assert told.exit_code == 2
     assert "is damaged: an anchor cannot be read" in told.output
 
@@ -100,7 +100,7 @@ def test_no_damage_ends_in_anything_else(tmp_path: Path, seed: int) -> None:
         _use(tmp_path)
     for command in (
         ["constraints", "--store", str(path), "list"],
-        ["verify", str(path.parent), "--store", str(path)],
+        ["journal", "verify", str(path.parent), "--store", str(path)],
     ):
         told = CliRunner().invoke(main, command)
         assert told.exception is None or isinstance(told.exception, SystemExit), told.exception

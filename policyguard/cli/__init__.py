@@ -21,8 +21,9 @@ _COMMANDS = (
     "suggest",
     "test",
     "traces",
-    "verify",
 )
+_ALIASES = ("verify",)
+"""Old names of commands that have moved: `verify` is `journal verify`. Not listed."""
 
 
 class _Commands(click.Group):
@@ -40,7 +41,7 @@ class _Commands(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in (*_COMMANDS, *_ALIASES):
             return None
         inside = vars(import_module(f"policyguard.cli.{cmd_name}")).values()
         commands = (one for one in inside if isinstance(one, click.Command))

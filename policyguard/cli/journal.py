@@ -10,6 +10,7 @@ import click
 
 from policyguard.cli.console import usage_error
 from policyguard.cli.output import STDOUT, check_output, open_output
+from policyguard.cli.verify import verify_command
 from policyguard.journal.anchor_export import anchor_lines
 from policyguard.journal.show import format_line, format_session, read_lines
 from policyguard.store.errors import StoreError
@@ -22,6 +23,9 @@ _POLL_S = 0.2
 @click.group()
 def journal() -> None:
     """Look at journals."""
+
+
+journal.add_command(verify_command)
 
 
 @journal.command()
@@ -64,7 +68,7 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
 def anchors(store: Path | None, output: Path) -> None:
     """Write the anchors, one a line: keep them where nobody who runs agents can write.
 
-    `policyguard verify --anchor FILE` holds journals against them.
+    `policyguard journal verify --anchor FILE` holds journals against them.
     """
     check_output(output, ())
     try:

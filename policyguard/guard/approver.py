@@ -1,8 +1,10 @@
-"""Who is asked where a call is answered with *ask*: a function of the host's."""
+"""The host's function that is asked about calls whose effect is *ask*."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,37 +20,64 @@ from policyguard.model.effect import Effect
 if TYPE_CHECKING:
     from policyguard.guard.session import Session
 
-Approver = Callable[["Session", Decision], object]
-"""Takes the session and the decision. It says yes with `session.approve`; what it returns is no
-answer."""
+Approver = Callable[["Session", Decision], object | Awaitable[object]]
+"""Takes the session and the decision, and approves with `session.approve`. What it returns is
+ignored. An async one is awaited by `acheck`, `arun` and async tools."""
 
 
 def check_approver(approver: Any) -> None:
-    """`TypeError` for what cannot be an approver: nobody would await one that is async."""
+    """Raise `TypeError` for what is no function."""
     if not callable(approver):
         raise TypeError(f"`approver` is a function, not {approver!r:.40}")
-    if is_async(approver):
-        raise TypeError(
-            "`approver` is async, and `check` awaits nothing: give a plain function, which may "
-            "see to it that `session.approve` is called later"
-        )
 
 
 def is_approved(evaluator: Evaluator, state: SessionState, decision: Decision, at: int) -> bool:
-    """Whether by now, at `at` (ns), enough has been said to what asked about a call."""
+    """Whether everything that asked about a call is approved at `at` (ns)."""
     return all(
-        evaluator.is_waived(state, decision.fingerprint, one, at)
-        for one in decision.violations
-        if one.effect is Effect.ASK
+        evaluator.is_waived(state, decision.fingerprint, violation, at)
+        for violation in decision.violations
+        if violation.effect is Effect.ASK
     )
 
 
 def ask(approver: Approver, session: Session, decision: Decision) -> Decision:
-    """Ask about a call. Where the approver fails, its error stands in `errors`, and is logged."""
+    """Ask about a call. If the approver fails, its error is in `errors`, and logged."""
     try:
-        approver(session, decision)
-    except Exception as error:  # noqa: BLE001 - whatever a stranger's function raises
-        log_failure(f"the approver failed on {decision.id}")
-        fault = EvalError("approver", error_text(error))
-        return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
+        if is_async(approver):
+            raise TypeError("the approver is async: use `acheck`, `arun` or an async tool")
+        answer = approver(session, decision)
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise TypeError("the approver is async: use `acheck`, `arun` or an async tool")
+    except Exception as error:  # noqa: BLE001 - the host's function may raise anything
+        return _failed(decision, error)
     return decision
+
+
+async def ask_async(approver: Approver, session: Session, decision: Decision) -> Decision:
+    """Ask as `ask` does: an async approver is awaited, another runs in a thread of its own."""
+    import asyncio
+    from concurrent.futures import Future
+
+    from policyguard.guard.background_tasks import run_in_thread
+
+    try:
+        if is_async(approver):
+            answer = approver(session, decision)
+        else:
+            future: Future[object] = Future()
+            run_in_thread(
+                partial(approver, session, decision), future, f"policyguard approver {decision.id}"
+            )
+            answer = await asyncio.shield(asyncio.wrap_future(future))
+        if inspect.isawaitable(answer):
+            await answer
+    except Exception as error:  # noqa: BLE001 - the host's function may raise anything
+        return _failed(decision, error)
+    return decision
+
+
+def _failed(decision: Decision, error: Exception) -> Decision:
+    log_failure(f"the approver failed on {decision.id}")
+    fault = EvalError("approver", error_text(error))
+    return msgspec.structs.replace(decision, errors=(*decision.errors, fault))

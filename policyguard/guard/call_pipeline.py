@@ -70,6 +70,7 @@ class CallPipeline:
         "_first_number",
         "_guard",
         "_state",
+        "_suspended",
         "closed",
         "ended",
         "entered",
@@ -81,6 +82,7 @@ class CallPipeline:
         self._state = state
         self._first_number = self.last_number = first_number
         self._advice = PendingAdvice(guard._evaluator.bounds.in_flight)
+        self._suspended: dict[str, Attempt] = {}
         self.closed = self.ended = False
         self.entered = 0
 
@@ -233,12 +235,17 @@ class CallPipeline:
             reason = "it has been reported, or was never admitted"
         raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
 
-    def complete(self, event: Completed) -> Recorded:
-        """Judge a result and count it; one of a call that is not in flight is only judged."""
+    def complete(self, event: Completed, known: bool = False) -> Recorded:
+        """Judge a result and count it; one of a call that is not in flight is only judged.
+
+        With `known`, `UnknownCallError` unless it is a call of this life of the session.
+        """
         guard = self._guard
         with guard._lock:
             attempt = self._state.in_flight.get(event.call)
-            if attempt is None or self.closed:
+            if attempt is None:
+                if known:
+                    self.require_known(event.call)
                 outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
                 faults = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
                 return Recorded(outcome=outcome, errors=faults, counted=False)
@@ -344,11 +351,23 @@ class CallPipeline:
         with guard._lock:
             if self.ended:
                 return
+            self.resume()
             self.closed = self.ended = True
             try:
                 guard._state.fold(event)
             finally:
                 guard._end_session(event)
+
+    def suspend(self) -> None:
+        """Refuse all calls until `resume`, and count no results."""
+        self.closed = True
+        self._suspended, self._state.in_flight = self._state.in_flight, {}
+
+    def resume(self) -> None:
+        """Go on after `suspend`."""
+        if self.closed:
+            self.closed = False
+            self._suspended, self._state.in_flight = {}, self._suspended
 
     def detach(self) -> None:
         """Refuse all calls from now on: the state goes on elsewhere, results no longer count."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -19,6 +20,7 @@ from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
 from policyguard.guard.call_events import CallEventEmitter
 from policyguard.guard.constraint_sync import ConstraintSync, open_store
+from policyguard.guard.event_loop import running_loop
 from policyguard.guard.guard_state import GuardState
 from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listener, Listeners
@@ -99,6 +101,7 @@ class Guard:
             self._listeners.add(listener, ())
         self._update_emitters()
         self._latest_session = ""
+        self._may_block = store is not None
         self.closed = False
         self._open_sessions = OpenSessions(
             self._state.engine_state.sessions, store, self._evaluator.bounds.sessions
@@ -126,7 +129,7 @@ class Guard:
         returns means nothing; what it raises is logged, stands in the decision's `errors`, and the
         call stays refused. Without one, a rule's `approval.otherwise` says what happens.
         `journal_key` is the path of a file with a key (16 bytes or more) that the journals' hashes
-        are made with, for `policyguard verify --key`. With `cache` (by default where there is a
+        are made with, for `policyguard journal verify --key`. With `cache` (by default where there is a
         store) the compiled policy is kept in the user's cache folder for the next time.
 
         Raises `PolicyError` with every diagnostic where the policy has an error, `StoreError` or
@@ -231,13 +234,24 @@ class Guard:
             project=validate.identifier("project", project),
             cwd=validate.path("cwd", cwd),
         )
+        checked = validate.mapping("tags", tags)
+        known = self._open_sessions.get(name)
+        if self._may_block and known is None and not self.closed and running_loop() is not None:
+            opening = partial(self._open_session, started, parent, checked)
+            return Session._deferred(self, name, opening)
+        return self._open_session(started, parent, checked)
+
+    def _open_session(
+        self, started: Started, parent: Session | str | None, tags: dict[str, Any]
+    ) -> Session:
+        """Open a session for its owner, or return the open one of its id."""
         with self._lock:
-            known = self._open_sessions.get(name)
+            known = self._open_sessions.get(started.session)
             if known is not None:
                 _check_owner(known._state, started)
                 return self._resume_session(known) or known
-            parent_id = "" if self.closed else resolve_parent(self, name, parent)
-            checked = self._evaluator.check_tags(validate.mapping("tags", tags))
+            parent_id = "" if self.closed else resolve_parent(self, started.session, parent)
+            checked = self._evaluator.check_tags(tags)
             return self._start_session(replace(started, parent=parent_id, tags=checked))
 
     def _start_session(self, event: Started, *, isolated: bool = False) -> Session:
@@ -281,7 +295,7 @@ class Guard:
         """Let go of a session; without a journal its state stays here."""
         try:
             if self._journal is None:
-                session._pipeline.closed = True
+                session._pipeline.suspend()
                 return
             if self._shared_budgets is not None:
                 self._shared_budgets.release_held(session._state)
@@ -305,7 +319,7 @@ class Guard:
             known = self._open_sessions.get(session.id)
         elif known.closed:
             self._open_sessions.lock(known.id)
-            known._pipeline.closed = False
+            known._pipeline.resume()
         self._mark_used(session.id)
         return known
 

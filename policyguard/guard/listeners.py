@@ -1,23 +1,30 @@
-"""Who wants to know what happens: functions that are called with each event."""
+"""The host's functions that are called with events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import get_args
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, get_args
 
-from policyguard.guard.host_log import log_failure
+from policyguard.guard.event_loop import running_loop
+from policyguard.guard.host_log import log_failure, warn
+from policyguard.guard.tool_decorator import is_async
 from policyguard.model.event import Event
 
-Listener = Callable[[Event], None]
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Task
+
+Listener = Callable[[Any], Awaitable[None] | None]
+"""Takes an event. An async one is awaited on the event loop, one event at a time."""
 
 _EVENT_TYPES = get_args(Event)
 
 
 class Listeners:
-    """The listeners of a guard, in the order in which they came."""
+    """The listeners of a guard, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._entries: tuple[tuple[Listener, tuple[type[Event], ...]], ...] = ()
+        self._entries: tuple[tuple[Callable[[Event], object], tuple[type[Event], ...]], ...] = ()
 
     @property
     def has_listeners(self) -> bool:
@@ -25,26 +32,58 @@ class Listeners:
         return bool(self._entries)
 
     def add(self, listener: Listener, event_types: tuple[type[Event], ...]) -> Callable[[], None]:
-        """Tell a listener of events of these kinds (none: of all). Returns what ends that."""
+        """Add a listener for events of these types (none: all). Returns what removes it."""
         if not callable(listener):
             raise TypeError(f"a listener is a function, not {listener!r:.40}")
-        for kind in event_types:
-            if kind not in _EVENT_TYPES:
-                raise TypeError(f"{kind!r:.40} is no class of `policyguard.model.event`")
-        entry = (listener, event_types)
+        for event_type in event_types:
+            if event_type not in _EVENT_TYPES:
+                raise TypeError(f"{event_type!r:.40} is no event class, such as `Refused`")
+        call = _AsyncListener(listener) if is_async(listener) else listener
+        entry = (call, event_types)
         self._entries = (*self._entries, entry)
 
-        def off() -> None:
-            self._entries = tuple(one for one in self._entries if one is not entry)
+        def remove() -> None:
+            self._entries = tuple(other for other in self._entries if other is not entry)
 
-        return off
+        return remove
 
     def notify(self, event: Event) -> None:
-        """Call each with the event. What one raises is logged, and keeps nobody from the others."""
-        for listener, kinds in self._entries:
-            if kinds and not isinstance(event, kinds):
+        """Call each listener with the event. Their errors are logged."""
+        for listener, event_types in self._entries:
+            if event_types and not isinstance(event, event_types):
                 continue
             try:
                 listener(event)
-            except Exception:  # noqa: BLE001 - whatever a stranger's function raises
+            except Exception:  # noqa: BLE001 - the host's function may raise anything
+                log_failure(f"a listener failed on {type(event).__name__}")
+
+
+class _AsyncListener:
+    """Awaits a listener with one event after the other, on the event loop of the caller."""
+
+    def __init__(self, listener: Callable[[Any], Any]) -> None:
+        self._listener = listener
+        self._loop: AbstractEventLoop | None = running_loop()
+        self._events: deque[Event] = deque()
+        self._task: Task[None] | None = None
+
+    def __call__(self, event: Event) -> None:
+        loop = running_loop() or self._loop
+        if loop is None or loop.is_closed():
+            warn(f"an async listener missed {type(event).__name__}: no event loop is running")
+            return
+        self._loop = loop
+        self._events.append(event)
+        loop.call_soon_threadsafe(self._start)
+
+    def _start(self) -> None:
+        if self._loop is not None and (self._task is None or self._task.done()):
+            self._task = self._loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._events:
+            event = self._events.popleft()
+            try:
+                await self._listener(event)
+            except Exception:  # noqa: BLE001 - the host's function may raise anything
                 log_failure(f"a listener failed on {type(event).__name__}")

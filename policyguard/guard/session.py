@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.session_state import PROGRESSING, SessionState
 from policyguard.guard import validate
-from policyguard.guard.approver import ask, is_approved
+from policyguard.guard.approver import ask, ask_async, is_approved
 from policyguard.guard.call_pipeline import CallPipeline
 from policyguard.guard.decisions import set_context
+from policyguard.guard.event_loop import run_blocking
 from policyguard.guard.tool_decorator import active_sessions, exit_session
 from policyguard.guard.tool_results import error_text, parse_result
 from policyguard.model.decision import Decision
@@ -34,6 +36,24 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+
+class RecordOptions(TypedDict, total=False):
+    """What `Session.record` takes beside the call."""
+
+    result: Any
+    error: BaseException | str | None
+    exit_code: int | None
+    status: int | None
+    retry_after: float | timedelta | None
+    blame: Blame | None
+    duration: float | timedelta | None
+    tokens: int | None
+    cost: float | None
+    score: float | None
+    meta: Mapping[str, Any] | None
+    at: int | datetime | None
+
+
 Progress = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 """How the search of a session goes; see `Session.progress`."""
 
@@ -44,15 +64,39 @@ class Session:
     As a context manager it is the session of the functions decorated with `@guard.tool`.
     """
 
-    __slots__ = ("__weakref__", "_pipeline", "_state", "guard", "id")
+    __slots__ = ("__weakref__", "_opening", "_pipeline", "_state", "guard", "id")
 
     def __init__(self, guard: Guard, state: SessionState, first_number: int = 0) -> None:
         self.guard = guard
         self.id = state.id
         self._state = state
         self._pipeline = CallPipeline(guard, state, first_number)
+        self._opening: Callable[[], Session] | None = None
+
+    @classmethod
+    def _deferred(cls, guard: Guard, id_: str, opening: Callable[[], Session]) -> Session:
+        """Return a session that is opened when it is first used."""
+        session = cls.__new__(cls)
+        session.guard, session.id, session._opening = guard, id_, opening
+        return session
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Open a deferred session: `_pipeline` and `_state` are not set before."""
+            if name not in ("_pipeline", "_state") or self._opening is None:
+                raise AttributeError(f"`Session` has no attribute {name!r}")
+            with self.guard._lock:
+                if self._opening is not None:
+                    opened = self._opening()
+                    self._state, self._pipeline = opened._state, opened._pipeline
+                    self._opening = None
+                    self.guard._open_sessions.add(self)
+            return getattr(self, name)
 
     def __repr__(self) -> str:
+        if self._opening is not None:
+            return f"<Session {self.id!r} not open yet>"
         state = " ended" if self._pipeline.ended else " closed" if self.closed else ""
         return f"<Session {self.id!r} calls={self._pipeline.last_number}{state}>"
 
@@ -117,11 +161,49 @@ class Session:
         if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
             return decision
         asked = ask(self.guard._approver, self, decision)
-        with self.guard._lock:
-            now, evaluator = self._now(), self.guard._evaluator
-            if asked is not decision or not is_approved(evaluator, self._state, decision, now):
-                return asked
+        if asked is not decision or not self._is_approved(decision):
+            return asked
         return self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate, call)
+
+    async def acheck(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        at: int | datetime | None = None,
+        batch: str | None = None,
+        tags: Mapping[str, Any] | None = None,
+        server: str = "",
+        hints: Mapping[str, bool] | None = None,
+        estimate: Mapping[str, float] | None = None,
+        call: str | None = None,
+    ) -> Decision:
+        """Check as `check` does, without blocking the event loop for a store or an approver.
+
+        If the caller is cancelled meanwhile, an admitted call is released.
+        """
+        guard = self.guard
+        at = guard._clock() if at is None else validate.timestamp("at", at)
+        admit = partial(
+            self._evaluate, True, tool, args, at, batch, tags, server, hints, estimate, call
+        )
+        decision = await run_blocking(guard, admit, self._release_unused)
+        if decision.allowed or decision.effect is not Effect.ASK or guard._approver is None:
+            return decision
+        asked = await ask_async(guard._approver, self, decision)
+        if asked is not decision:
+            return asked
+        if not await run_blocking(guard, partial(self._is_approved, decision)):
+            return decision
+        return await run_blocking(guard, admit, self._release_unused)
+
+    def _is_approved(self, decision: Decision) -> bool:
+        with self.guard._lock:
+            return is_approved(self.guard._evaluator, self._state, decision, self._now())
+
+    def _release_unused(self, decision: Decision) -> None:
+        if decision.allowed:
+            self.release(decision)
 
     def preview(
         self,
@@ -225,15 +307,13 @@ class Session:
             cost = validate.usage("cost", cost)
         if score is not None:
             score = validate.number("score", score)
-        if type(decision) is Decision and decision.session == self.id:
-            call = decision.id
-        else:
-            call = self._find_call(decision)
-        recorded = self._pipeline.complete(
+        return self._pipeline.complete(
             Completed(
                 self.id,
                 self.guard._clock() if at is None else validate.timestamp("at", at),
-                call,
+                decision.id
+                if type(decision) is Decision and decision.session == self.id
+                else self._find_call(decision),
                 False if failed else None,
                 "explicit",
                 text,
@@ -249,11 +329,15 @@ class Session:
                 "",
                 validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="pending" if pending else "",
-            )
+            ),
+            True,
         )
-        if not recorded.counted:
-            self._pipeline.require_known(call)
-        return recorded
+
+    async def arecord(
+        self, decision: Decision | str, **reported: Unpack[RecordOptions]
+    ) -> Recorded:
+        """Record as `record` does, without blocking the event loop for a store."""
+        return await run_blocking(self.guard, partial(self.record, decision, **reported))
 
     def _find_call(self, decision: Decision | str) -> str:
         """Return the own id of a call that is to be reported."""
@@ -284,7 +368,7 @@ class Session:
 
         Returns whether that is enough: a rule may want several people, people with a label, or an
         answer within a time. A yes that no question of a `check` waits for (the call has run, or
-        `preview` asked) counts nowhere, and is not enough. `RuntimeError` where the session is over.
+        `preview` asked) counts nowhere, and is not enough. `RuntimeError` if the session is over.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
@@ -374,35 +458,76 @@ class Session:
             raise RuntimeError(self._pipeline.closed_reason)
         self._state, self._pipeline = found._state, found._pipeline
 
-    def run(self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
-        """Check a call, run `fn`, record what came of it, and return its result.
+    def run(
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None,
+        fn: Callable[[], R],
+        *,
+        server: str = "",
+        batch: str | None = None,
+        call: str | None = None,
+        cost: float | None = None,
+        tokens: int | None = None,
+    ) -> R:
+        """Check a call, run `fn`, record its result, and return it.
 
-        A refused call raises `CallRefused`; an exception of `fn` is recorded as the call's error
-        and raised. A result that is text comes back as the model is to see it, advice appended.
-        `TypeError` where `fn` is no function, before anything is counted.
+        `server`, `batch` and `call` are as in `check`, `cost` and `tokens` as in `record`.
+        A refused call raises `CallRefused`; what `fn` raises is recorded as the call's error and
+        raised. Advice is appended to a result that is text, or an MCP result with `content`.
+        `TypeError` if `fn` is no function, before anything is counted.
 
-        Where the policy limits the call's time, `fn` runs in a thread of its own, and a call that
+        If the policy limits the call's time, `fn` runs in a thread of its own, and a call that
         runs out of time is recorded as failed and raises `ToolTimeoutError`. The thread goes on:
-        it cannot be stopped. An `Ended` event tells when it is over.
+        it cannot be stopped. An `Ended` event reports its end.
         """
         from policyguard.guard.tool_runner import run  # asyncio, which a check does not need
 
-        return run(self, tool, args, fn)
+        return run(
+            self,
+            tool,
+            args,
+            fn,
+            cost=cost,
+            tokens=tokens,
+            server=server,
+            batch=batch,
+            call=call,
+        )
 
     async def arun(
-        self, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], Awaitable[R]]
+        self,
+        tool: str,
+        args: Mapping[str, Any] | None,
+        fn: Callable[[], Awaitable[R]],
+        *,
+        server: str = "",
+        batch: str | None = None,
+        call: str | None = None,
+        cost: float | None = None,
+        tokens: int | None = None,
     ) -> R:
-        """Do the same with an async `fn`. A cancelled call is released.
+        """Do the same as `run` with an async `fn`. A cancelled call is released.
 
-        Whether `fn` is async shows only when it has run: where it gave nothing to await, the call
+        Whether `fn` is async shows only when it has run: if it returned nothing to await, the call
         is recorded as a failure of the harness, and raises `TypeError`.
 
-        Where the policy limits the call's time, `fn` is awaited in a task of its own, which is
+        If the policy limits the call's time, `fn` is awaited in a task of its own, which is
         cancelled when the time is over, and has `bounds.cleanup` to end.
         """
         from policyguard.guard.tool_runner import arun  # asyncio, which a check does not need
 
-        return await arun(self, tool, args, fn)
+        return await arun(
+            self,
+            tool,
+            args,
+            fn,
+            cost=cost,
+            tokens=tokens,
+            server=server,
+            batch=batch,
+            call=call,
+        )
 
     @property
     def progress(self) -> Progress:
@@ -421,16 +546,31 @@ class Session:
 
     def __enter__(self) -> Self:
         """Use this session for `@guard.tool`; one that was let go is resumed."""
-        with self.guard._lock:
-            if self.closed:
-                self._reopen()
-            self._pipeline.entered += 1
+        self._enter()
         active_sessions.set((*active_sessions.get(), self))
         return self
 
     def __exit__(self, *_: object) -> None:
         """Let go of the session, unless another block still uses it."""
         exit_session(self)
+        self._leave()
+
+    async def __aenter__(self) -> Self:
+        await run_blocking(self.guard, self._enter, lambda _: self._leave())
+        active_sessions.set((*active_sessions.get(), self))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        exit_session(self)
+        await run_blocking(self.guard, self._leave)
+
+    def _enter(self) -> None:
+        with self.guard._lock:
+            if self.closed:
+                self._reopen()
+            self._pipeline.entered += 1
+
+    def _leave(self) -> None:
         with self.guard._lock:
             self._pipeline.entered -= 1
             if self._pipeline.entered <= 0:

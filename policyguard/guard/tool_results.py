@@ -7,12 +7,15 @@ only the host may set are dropped wherever the protocol has a `_meta`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from policyguard.engines.fingerprint import result_text, safe_str
+
+R = TypeVar("R")
 
 _PENDING_TASK_STATES = ("working", "input_required")
 _FAILED_TASK_STATES = ("failed", "cancelled")
@@ -47,6 +50,26 @@ def error_text(error: object) -> str:
     if not isinstance(error, BaseException):
         return result_text(error)
     return f"{type(error).__name__}: {safe_str(error)}".removesuffix(": ")
+
+
+def append_advice(result: R, advice: str) -> R:
+    """Return a result with `content` (MCP) with the advice as one text block more.
+
+    Any other is returned as it is.
+    """
+    if isinstance(result, Mapping):
+        content = result.get("content")
+        if not isinstance(content, list):
+            return result
+        block: Any = {"type": "text", "text": advice}
+        return cast("R", {**result, "content": [*content, block]})
+    content = getattr(result, "content", None)
+    copy = getattr(result, "model_copy", None)
+    block_type = getattr(sys.modules.get(type(result).__module__), "TextContent", None)
+    if not (isinstance(content, list) and callable(copy) and callable(block_type)):
+        return result
+    block = block_type(type="text", text=advice)
+    return cast("R", copy(update={"content": [*content, block]}))
 
 
 def _parse_mcp(result: Any, host_only_keys: Sequence[str]) -> ToolResult:

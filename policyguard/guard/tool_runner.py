@@ -11,8 +11,9 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
-from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import partial
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 from policyguard.guard import validate
 from policyguard.guard.background_tasks import (
@@ -22,122 +23,165 @@ from policyguard.guard.background_tasks import (
     run_in_task,
     run_in_thread,
 )
+from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
-from policyguard.guard.tool_results import ToolResult, error_text, parse_result
+from policyguard.guard.tool_results import ToolResult, append_advice, error_text, parse_result
 from policyguard.journal.errors import JournalError
+from policyguard.model.decision import Decision
 from policyguard.model.errors import CallRefused, ToolTimeoutError
 from policyguard.model.event import Completed, Ended
 from policyguard.model.outcome import Recorded
 from policyguard.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from policyguard.guard.guard import Guard
     from policyguard.guard.session import Session
 
 R = TypeVar("R")
+
+
+class CallOptions(TypedDict, total=False):
+    """What `Session.check` may be told of a call that is run."""
+
+    server: str
+    batch: str | None
+    call: str | None
+
+
 AnyFuture = futures.Future[R] | asyncio.Future[R]
 
 _UNSTARTED = (CoroutineType, GeneratorType, AsyncGeneratorType)
 """Results that are work still to be done."""
 
 
-def run(session: Session, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], R]) -> R:
+def run(
+    session: Session,
+    tool: str,
+    args: Mapping[str, Any] | None,
+    fn: Callable[[], R],
+    *,
+    cost: float | None = None,
+    tokens: int | None = None,
+    **options: Unpack[CallOptions],
+) -> R:
     """Check, run `fn`, record. See `Session.run`."""
     validate.function("fn", fn)
-    call = _RunningCall(session, tool, args)
+    call = _RunningCall(session, session.check(tool, args, **options), cost, tokens)
     if call.timeout is None:
-        with call:
+        try:
             result = fn()
+        except BaseException as error:
+            call.report_error(error)
+            raise
         return call.finish(result)
-    over: futures.Future[R] = futures.Future()
+    future: futures.Future[R] = futures.Future()
     try:
-        run_in_thread(fn, over, f"policyguard {call.id}")
-        in_time = finishes_within(over, call.timeout - call.elapsed())
+        run_in_thread(fn, future, f"policyguard {call.id}")
+        in_time = finishes_within(future, call.timeout - call.elapsed())
     except BaseException:  # the caller was interrupted: the call goes on, or could not begin
-        over.add_done_callback(call.report)
+        future.add_done_callback(call.report)
         raise
     if not in_time:
-        error = call.report_timeout()
-        over.add_done_callback(call.report_end)
-        raise error
-    with call:
-        result = over.result()
+        timed_out = call.report_timeout()
+        future.add_done_callback(call.report_end)
+        raise timed_out
+    try:
+        result = future.result()
+    except BaseException as error:
+        call.report_error(error)
+        raise
     return call.finish(result)
 
 
 async def arun(
-    session: Session, tool: str, args: Mapping[str, Any] | None, fn: Callable[[], Awaitable[R]]
+    session: Session,
+    tool: str,
+    args: Mapping[str, Any] | None,
+    fn: Callable[[], Awaitable[R]],
+    *,
+    cost: float | None = None,
+    tokens: int | None = None,
+    **options: Unpack[CallOptions],
 ) -> R:
     """Check, await `fn`, record. See `Session.arun`."""
     validate.function("fn", fn)
-    call = _RunningCall(session, tool, args)
-    with call:
-        awaitable = fn()
-    if not inspect.isawaitable(awaitable):
-        raise call.report_misuse("gave nothing that can be awaited: use `run`")
-    if call.timeout is None:
-        with call:
-            result = await awaitable
-        return call.finish(result)
-    task = run_in_task(awaitable)
-    patience = session.guard._evaluator.bounds.cleanup / 1e9
+    call = _RunningCall(session, await session.acheck(tool, args, **options), cost, tokens)
     try:
-        await asyncio.wait((task,), timeout=call.timeout - call.elapsed())
+        awaitable = fn()
+        is_awaitable = inspect.isawaitable(awaitable)
+        if is_awaitable and call.timeout is None:
+            result = await awaitable
+    except BaseException as error:
+        await call.areport_error(error)
+        raise
+    if not is_awaitable:
+        misuse = partial(call.report_misuse, "gave nothing that can be awaited: use `run`")
+        raise await run_blocking(session.guard, misuse)
+    if call.timeout is not None:
+        result = await _await_in_time(call, call.timeout, awaitable)
+    return await run_blocking(session.guard, partial(call.finish, result))
+
+
+async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitable[R]) -> R:
+    """Await in a task of its own, which is cancelled when the time is over."""
+    task, guard = run_in_task(awaitable), call.guard
+    grace_period = guard._evaluator.bounds.cleanup / 1e9
+    try:
+        await asyncio.wait((task,), timeout=timeout - call.elapsed())
     except asyncio.CancelledError:  # the caller is cancelled, and the call with it
-        task.add_done_callback(call.report)
-        await cancel_task(task, patience)
+        task.add_done_callback(lambda task: run_later(guard, partial(call.report, task)))
+        await cancel_task(task, grace_period)
         raise
     if not task.done():
-        error = call.report_timeout()
-        task.add_done_callback(call.report_end)
-        await cancel_task(task, patience)
-        raise error
-    with call:
-        result = task.result()
-    return call.finish(result)
+        try:
+            timed_out = await run_blocking(guard, call.report_timeout)
+        finally:
+            task.add_done_callback(lambda task: run_later(guard, partial(call.report_end, task)))
+            await cancel_task(task, grace_period)
+        raise timed_out
+    try:
+        return task.result()
+    except BaseException as error:
+        await call.areport_error(error)
+        raise
 
 
 class _RunningCall:
-    """An admitted call, until what came of it is reported. A refused one raises `CallRefused`.
+    """An admitted call that runs. A refused one raises `CallRefused`."""
 
-    As a context manager it reports what is raised inside.
-    """
+    __slots__ = ("_decision", "_session", "_started_at", "_usage", "id", "timeout")
 
-    __slots__ = ("_decision", "_session", "_started_at", "id", "timeout")
-
-    def __init__(self, session: Session, tool: str, args: Mapping[str, Any] | None) -> None:
-        decision = session.check(tool, args)
+    def __init__(
+        self, session: Session, decision: Decision, cost: float | None, tokens: int | None
+    ) -> None:
         if not decision.allowed:
             raise CallRefused(decision)
         self._session = session
         self._decision = decision
+        self._usage = {"cost": cost, "tokens": tokens}
         self._started_at = time.monotonic()
         self.id = decision.id
         self.timeout = decision.timeout
 
+    @property
+    def guard(self) -> Guard:
+        """The guard of its session."""
+        return self._session.guard
+
     def elapsed(self) -> float:
-        """Seconds since the call began."""
+        """Return the seconds since the call began."""
         return time.monotonic() - self._started_at
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._report_error(error)
-
     def finish(self, result: R) -> R:
-        """Report a result, and give it back: if it is text, as the model is to see it."""
+        """Report a result, and return it with the advice that it is to carry."""
         if isinstance(result, _UNSTARTED):
             raise self._reject_unstarted(result)
-        recorded = self._record(result=result)
-        if isinstance(result, str) and (recorded.advice or recorded.outcome.payload is not None):
-            return cast("R", recorded.text)  # text for text: the type stays what it was
-        return result
+        recorded = self._record(result=result, **self._usage)
+        if isinstance(result, str):
+            if recorded.advice or recorded.outcome.payload is not None:
+                return cast("R", recorded.text)  # text for text: the type stays what it was
+            return result
+        return append_advice(result, recorded.advice) if recorded.advice else result
 
     def _reject_unstarted(self, result: object) -> TypeError:
         if isinstance(result, CoroutineType):
@@ -192,11 +236,19 @@ class _RunningCall:
         """Report what came of a call that its caller did not wait for."""
         error = get_exception(future)
         if error is not None:
-            self._report_error(error)
+            self.report_error(error)
         else:
             self._record(result=future.result())
 
-    def _report_error(self, error: BaseException) -> None:
+    async def areport_error(self, error: BaseException) -> None:
+        """Report what was raised, off the event loop if that may block it."""
+        if isinstance(error, GeneratorExit):  # nothing can be awaited any more
+            self.report_error(error)
+        else:
+            await run_blocking(self.guard, partial(self.report_error, error))
+
+    def report_error(self, error: BaseException) -> None:
+        """Report what was raised. A call that was stopped from outside is released."""
         if isinstance(error, Exception):
             self._record(error=error)
         else:  # cancelled, or the program is being stopped: nothing to learn from
@@ -205,7 +257,7 @@ class _RunningCall:
     def _release(self, error: BaseException) -> None:
         """Take the call back. Whoever is being stopped is: `error` comes out, whatever fails."""
         try:
-            self._session.release(self.id)
+            self._session.release(self._decision)
         except (JournalError, StoreError) as failure:
             text = f"the release of `{self._decision.tool}` ({self.id}) failed: {failure}"
             error.add_note(f"policyguard: {text}")
@@ -213,7 +265,8 @@ class _RunningCall:
 
     def _record(self, **reported: Any) -> Recorded:
         """Report what came of the call."""
-        return self._log_faults(self._session.record(self.id, duration=self.elapsed(), **reported))
+        reported["duration"] = self.elapsed()
+        return self._log_faults(self._session.record(self._decision, **reported))
 
     def _log_faults(self, recorded: Recorded) -> Recorded:
         """What went wrong with the report is the host's to know, who sees the result alone."""

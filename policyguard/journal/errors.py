@@ -27,5 +27,5 @@ class AlteredError(JournalError):
         super().__init__(
             path,
             f"was altered: {reason}",
-            "check it with `policyguard verify --store STORE`, or use another session id",
+            "check it with `policyguard journal verify --store STORE`, or use another session id",
         )

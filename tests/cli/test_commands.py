@@ -24,8 +24,16 @@ def test_every_command_is_a_file_and_known() -> None:
         assert command.name == name
         assert command.help
     written = {file.stem for file in FOLDER.glob("*.py") if "@click." in file.read_text()}
-    assert set(names) == written - {"__init__"}
+    assert set(names) == written - {"__init__", "verify"}
     assert main.get_command(context, "cli") is None
+
+
+def test_verify_is_a_journal_command_and_its_old_name_still_works() -> None:
+    context = click.Context(main)
+    journal = main.get_command(context, "journal")
+    assert isinstance(journal, click.Group)
+    assert "verify" not in main.list_commands(context)
+    assert main.get_command(context, "verify") is journal.commands["verify"]
 
 
 @pytest.mark.parametrize("heavy", ["rich", "jsonschema", "policyguard.simulate"])

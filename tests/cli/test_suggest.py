@@ -174,7 +174,8 @@ def test_runs_that_say_nothing_end_with_2(tmp_path: Path) -> None:
     assert "pass the outcomes with --labels" in result.stderr
     only_failed = write(tmp_path / "f.jsonl", lines("s", [read("/a")], success=False))
     assert (
-        "none of 1 sessions succeeded; at least 2 are needed" in _run(only_failed, "--max-harm", "0.1").stderr
+        "none of 1 sessions succeeded; at least 2 are needed"
+        in _run(only_failed, "--max-harm", "0.1").stderr
     )
     (tmp_path / "no.txt").write_text("hello")
     assert "no trace among the files given" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr

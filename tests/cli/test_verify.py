@@ -1,4 +1,4 @@
-"""`policyguard verify`, as CI or an auditor would run it."""
+"""`policyguard journal verify`, as CI or an auditor would run it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def edit(file: Path) -> None:
 
 
 def _run(*args: str | Path) -> Result:
-    return CliRunner().invoke(main, ["verify", *map(str, args)], catch_exceptions=False)
+    return CliRunner().invoke(main, ["journal", "verify", *map(str, args)], catch_exceptions=False)
 
 
 def test_the_users_own_journals_are_the_default(state: Path) -> None:

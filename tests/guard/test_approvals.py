@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -278,19 +277,6 @@ def test_what_an_approver_returns_is_no_answer(tmp_path: Path, clock: Clock) -> 
     session = session_of(tmp_path, clock, approver=lambda *_: True)
     decision = session.check("plain")
     assert (decision.allowed, decision.errors) == (False, ())
-
-
-async def later(session: Session, decision: Decision) -> None: ...
-
-
-class Later:
-    async def __call__(self, session: Session, decision: Decision) -> None: ...
-
-
-@pytest.mark.parametrize("approver", [later, functools.partial(later), Later()], ids=range(3))
-def test_nobody_would_await_an_approver(tmp_path: Path, clock: Clock, approver: Any) -> None:
-    with pytest.raises(TypeError, match="`approver` is async, and `check` awaits nothing"):
-        session_of(tmp_path, clock, approver=approver)
 
 
 def test_a_yes_holds_for_what_the_policy_says_is_the_same_call(

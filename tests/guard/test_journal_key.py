@@ -43,7 +43,7 @@ def calls(guard: Guard, times: int) -> list[bool]:
 
 
 def verified(place: Path, *more: str) -> tuple[int, str]:
-    args = ["verify", "--store", str(place / "s" / "state.db"), *more]
+    args = ["journal", "verify", "--store", str(place / "s" / "state.db"), *more]
     result = CliRunner().invoke(main, args, catch_exceptions=False)
     return result.exit_code, result.stdout + result.stderr
 

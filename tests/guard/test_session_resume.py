@@ -79,13 +79,13 @@ def test_what_is_written_verifies_hides_arguments_and_can_be_simulated(tmp_path:
     assert file.stat().st_mode & 0o777 == 0o600
     run = CliRunner()
     store = ["--store", str(tmp_path / "state" / "store.db")]
-    assert run.invoke(main, ["verify", str(file), *store]).exit_code == 0
+    assert run.invoke(main, ["journal", "verify", str(file), *store]).exit_code == 0
     simulated = run.invoke(main, ["simulate", str(file), "--policy", "core", "--format", "json"])
     report = json.loads(simulated.stdout)
     assert report["traces"]["calls"] == 1
     assert report["traces"]["hidden"] == {"args": 1, "results": 1}
     file.write_text(file.read_text().replace('"read"', '"rEad"'))
-    assert run.invoke(main, ["verify", str(file), *store]).exit_code == 1
+    assert run.invoke(main, ["journal", "verify", str(file), *store]).exit_code == 1
 
 
 def test_a_constraint_is_anchored_at_once_and_evidence_with_what_follows(tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_journals_do_not_go_by_how_many_sessions_are_held_in_memory(tmp_path: Pa
     files[0].unlink()
     files[2].write_bytes(files[2].read_bytes().splitlines(keepends=True)[0])
     store = str(tmp_path / "state" / "store.db")
-    done = CliRunner().invoke(main, ["verify", "--store", store])
+    done = CliRunner().invoke(main, ["journal", "verify", "--store", store])
     assert done.exit_code == 1
     assert "journal/missing-file" in done.stdout
     assert "journal/cut-tail" in done.stdout

@@ -77,7 +77,7 @@ def test_a_cut_before_the_anchor_is_an_error(tmp_path: Path) -> None:
         assert result.has_failed
         assert "journal/cut-tail" in [finding.code for finding in result.findings]
         setup.restart()
-        with pytest.raises(AlteredError, match=r"was altered: .*policyguard verify"):
+        with pytest.raises(AlteredError, match=r"was altered: .*policyguard journal verify"):
             setup.write(TurnStarted("s"))
         with pytest.raises(AlteredError, match="was altered"):
             list(setup.journal.read_events("s"))

@@ -83,7 +83,7 @@ def test_a_damaged_anchor(tmp_path: Path) -> None:
     _run(path, "UPDATE anchors SET hash = 5, count = 'many'")
     with pytest.raises(StoreError, match="is damaged: an anchor cannot be read"):
         Guard.load(tmp_path / "policy.yaml", store=path).session("s")
-    result = CliRunner().invoke(main, ["verify", "--store", str(path), str(path.parent)])
+    result = CliRunner().invoke(main, ["journal", "verify", "--store", str(path), str(path.parent)])
     assert result.exit_code == 2
     assert "is damaged: an anchor cannot be read" in result.output
 
@@ -100,7 +100,7 @@ def test_no_damage_raises_another_error(tmp_path: Path, seed: int) -> None:
         _use_store(tmp_path)
     for command in (
         ["constraints", "--store", str(path), "list"],
-        ["verify", str(path.parent), "--store", str(path)],
+        ["journal", "verify", str(path.parent), "--store", str(path)],
     ):
         result = CliRunner().invoke(main, command)
         assert result.exception is None or isinstance(result.exception, SystemExit), (

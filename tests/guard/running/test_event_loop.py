@@ -1,0 +1,258 @@
+"""Sessions under asyncio: nothing blocks the event loop longer than a check in memory does."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policyguard import CallRefused, Decision, Guard, Session
+from policyguard.model.event import Admitted, Completed, Event, Started
+
+POLICY = """
+policyguard: 1
+name: loop
+budgets: {three: {calls: 3}}
+rules: {pay: {tools: [pay], effect: ask}}
+"""
+PAUSE = 0.8
+"""Seconds for which a store or an approver keeps its caller waiting."""
+
+
+def load(folder: Path, *, durable: bool = False, **options: Any) -> Guard:
+    file = folder / "policy.yaml"
+    file.write_text(POLICY)
+    return Guard.load(file, store=folder / "state" / "store.db" if durable else None, **options)
+
+
+async def longest_pause(work: Awaitable[Any]) -> float:
+    """Return for how long the event loop was blocked at the longest while `work` went on."""
+    pauses = [0.0]
+
+    async def watch() -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.001)
+            pauses.append(time.monotonic() - before)
+
+    watcher = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    await work
+    watcher.cancel()
+    return max(pauses)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_session_is_used_without_blocking(tmp_path: Path, durable: bool) -> None:
+    guard = load(tmp_path, durable=durable)
+
+    async def main() -> None:
+        async with guard.session("s") as session:
+            decision = await session.acheck("x", call="toolu_01")
+            assert (await session.arecord("toolu_01", result="fine")).counted
+            assert await session.arun("x", {}, lambda: asyncio.sleep(0, "done")) == "done"
+            assert not (await session.arecord(decision, result="again")).counted
+        assert session.closed
+        async with guard.session("s") as session:
+            assert (await session.acheck("x")).allowed
+            assert not (await session.acheck("x")).allowed
+            with pytest.raises(CallRefused):
+                await session.arun("x", {}, lambda: asyncio.sleep(0))
+
+    asyncio.run(main())
+
+
+def test_a_store_that_is_locked_does_not_block_the_loop(tmp_path: Path) -> None:
+    guard = load(tmp_path, durable=True)
+    other = sqlite3.connect(
+        tmp_path / "state" / "store.db", isolation_level=None, check_same_thread=False
+    )
+
+    async def use() -> None:
+        for work in (opened, ended):
+            other.execute("BEGIN IMMEDIATE")
+            timer = threading.Timer(PAUSE, lambda: other.execute("ROLLBACK"))
+            timer.start()
+            await work()
+            await asyncio.to_thread(timer.join)
+
+    async def opened() -> None:
+        async with guard.session("s") as session:
+            await session.arecord(await session.acheck("x"), result="fine")
+
+    async def ended() -> None:
+        async with guard.session("s") as session:
+            await asyncio.to_thread(session.end)
+
+    assert asyncio.run(longest_pause(use())) < PAUSE / 2
+    other.close()
+
+
+def yes(session: Session, decision: Decision) -> None:
+    time.sleep(PAUSE)
+    session.approve(decision, by="ann")
+
+
+async def async_yes(session: Session, decision: Decision) -> None:
+    await asyncio.sleep(PAUSE)
+    session.approve(decision, by="ann")
+
+
+class AsyncYes:
+    async def __call__(self, session: Session, decision: Decision) -> None:
+        await async_yes(session, decision)
+
+
+@pytest.mark.parametrize("approver", [yes, async_yes, AsyncYes(), lambda *a: async_yes(*a)])
+def test_an_approver_does_not_block_the_loop(tmp_path: Path, approver: Callable[..., Any]) -> None:
+    guard = load(tmp_path, approver=approver)
+    allowed: list[bool] = []
+
+    async def use() -> None:
+        async with guard.session("s") as session:
+            allowed.append((await session.acheck("pay")).allowed)
+
+    assert asyncio.run(longest_pause(use())) < PAUSE / 2
+    assert allowed == [True]
+
+
+@pytest.mark.parametrize("approver", [async_yes, AsyncYes(), lambda *a: async_yes(*a)])
+def test_a_plain_check_says_that_it_awaits_nothing(
+    tmp_path: Path, approver: Callable[..., Any]
+) -> None:
+    decision = load(tmp_path, approver=approver).session("s").check("pay")
+    assert not decision.allowed
+    assert decision.errors[0].id == "approver"
+    assert "use `acheck`" in decision.errors[0].error
+
+
+def test_an_async_approver_that_fails_leaves_the_call_refused(tmp_path: Path) -> None:
+    async def fails(session: Session, decision: Decision) -> None:
+        raise RuntimeError("away")
+
+    async def main() -> Decision:
+        return await load(tmp_path, approver=fails).session("s").acheck("pay")
+
+    decision = asyncio.run(main())
+    assert (decision.allowed, decision.errors[0].error) == (False, "RuntimeError: away")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_an_async_listener_is_awaited_in_order(tmp_path: Path, durable: bool) -> None:
+    heard: list[type[Event]] = []
+
+    async def listener(event: Event) -> None:
+        await asyncio.sleep(0.01 if isinstance(event, Started) else 0)
+        heard.append(type(event))
+
+    guard = load(tmp_path, durable=durable, listener=listener)
+
+    async def main() -> None:
+        async with guard.session("s") as session:
+            await session.arecord(await session.acheck("x"), result="fine")
+        while len(heard) < 3:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert heard == [Started, Admitted, Completed]
+
+
+def test_an_async_listener_without_a_loop_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def listener(event: Event) -> None: ...
+
+    load(tmp_path, listener=listener).session("s")
+    assert "an async listener missed Started: no event loop is running" in caplog.text
+
+
+def test_a_check_that_is_cancelled_counts_nothing(tmp_path: Path) -> None:
+    guard = load(tmp_path, durable=True)
+    session = guard.session("s")
+    guard._lock.acquire()
+
+    async def main() -> None:
+        task = asyncio.create_task(session.acheck("x"))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    guard._lock.release()
+    deadline = time.monotonic() + 10
+    while session._pipeline.last_number == 0 or session._state.in_flight:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert [session.check("x").allowed for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_session_under_a_loop_opens_when_it_is_used(tmp_path: Path) -> None:
+    guard = load(tmp_path, durable=True)
+
+    async def main() -> None:
+        session = guard.session("s", user="ann")
+        assert "not open yet" in repr(session)
+        assert session.check("x").allowed
+        assert guard.session("s") is session
+        with pytest.raises(ValueError, match="has user `ann`"):
+            guard.session("s", user="bob")
+
+    asyncio.run(main())
+
+
+def test_tools_belong_to_the_surrounding_async_session(tmp_path: Path) -> None:
+    guard = load(tmp_path, durable=True)
+
+    @guard.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async def main() -> None:
+        async with guard.session("s"):
+            assert await asyncio.gather(add(1, 2), add(3, 4)) == [3, 7]
+        with pytest.raises(RuntimeError, match="outside a session"):
+            await add(1, 2)
+
+    asyncio.run(main())
+
+
+def test_run_and_arun_say_what_they_know_of_a_call(tmp_path: Path) -> None:
+    events: list[Any] = []
+    guard = load(tmp_path)
+    guard.on(events.append, Admitted, Completed)
+    session = guard.session("s")
+    known: dict[str, Any] = {"server": "files", "batch": "m1", "cost": 0.5, "tokens": 7}
+    session.run("x", {}, lambda: "done", call="toolu_01", **known)
+    asyncio.run(session.arun("x", {}, lambda: asyncio.sleep(0, "done"), call="toolu_02", **known))
+    for admitted, completed, id_ in (
+        (events[0], events[1], "toolu_01"),
+        (events[2], events[3], "toolu_02"),
+    ):
+        assert (admitted.server, admitted.batch, admitted.host_call) == ("files", "m1", id_)
+        assert (completed.cost, completed.tokens) == (0.5, 7)
+
+
+def test_advice_is_appended_to_mcp_results(tmp_path: Path) -> None:
+    types = pytest.importorskip("mcp.types")
+    rule = "rules: {hm: {tools: [x], effect: advise, message: careful}}\n"
+    (tmp_path / "policy.yaml").write_text(f"policyguard: 1\nname: advice\n{rule}")
+    session = Guard.load(tmp_path / "policy.yaml").session("s")
+    plain: dict[str, Any] = {"content": [{"type": "text", "text": "fine"}], "isError": False}
+    result = session.run("x", {}, lambda: plain)
+    assert [block["text"].partition("\n")[0] for block in result["content"]] == [
+        "fine",
+        "A note on `x`:",
+    ]
+    assert len(plain["content"]) == 1
+    model = types.CallToolResult(content=[types.TextContent(type="text", text="fine")])
+    told = session.run("x", {}, lambda: model)
+    assert type(told) is type(model)
+    assert "careful" in told.content[1].text
+    assert session.run("x", {}, lambda: {"content": "no blocks"}) == {"content": "no blocks"}

@@ -298,7 +298,7 @@ def _reclaim_calls(
 ) -> Attempt | None:
     """Forget a call in flight that nobody has reported for too long, or that is one too many.
 
-    It stays counted; only its places in `at_once` budgets are given back. Where there are too
+    It stays counted; only its places in `concurrent` budgets are given back. Where there are too
     many, one that holds no such place goes first: it may still be running.
     """
     expired = _expire_calls(evaluator, state, session, at)

@@ -1,4 +1,4 @@
-"""Is a policy right? What loading it finds, and what is legal and still wrong."""
+"""Static analysis of policies: load errors, and mistakes in policies that load."""
 
 from policyguard.lint.codes import UnknownCodeError
 from policyguard.lint.discovery import NothingToLintError

@@ -1,46 +1,50 @@
-"""Which codes are reported: all, or those that a setting selects and does not ignore."""
+"""Selection of findings by code."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from policyguard.compiler.build.selectors import compile_glob
-from policyguard.lint.catalog import PAGES
+from policyguard.lint.catalog import ALIASES, PAGES, canonical_code
 from policyguard.lint.ignores import is_load_error
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
 from policyguard.model.errors import PolicyguardError
 
 
 class UnknownCodeError(PolicyguardError, ValueError):
-    """A setting names a code that no finding has; the message says which was probably meant."""
+    """A setting names an unknown code. The message suggests a similar one."""
 
 
 def report_filter(select: Iterable[str], ignore: Iterable[str]) -> Callable[[Diagnostic], bool]:
-    """Whether a finding is to be reported. Raises `UnknownCodeError`.
+    """Return a predicate for the findings to report. Raise `UnknownCodeError`.
 
-    Both hold codes (`lint/bare-number`), phases (`lint`) and globs (`lint/unused-*`). An empty
-    `select` is all of them; `ignore` wins. What keeps a policy from loading is always reported.
+    Both arguments hold codes (`lint/bare-number`), phases (`lint`) and globs (`lint/unused-*`). An
+    empty `select` selects all codes. `ignore` overrides `select`, except for load errors.
     """
     selected, ignored = expand_codes(select), expand_codes(ignore)
 
-    def is_wanted(found: Diagnostic) -> bool:
+    def is_reported(found: Diagnostic) -> bool:
         if is_load_error(found):
             return True
         return found.code not in ignored and (not selected or found.code in selected)
 
-    return is_wanted
+    return is_reported
 
 
 def expand_codes(names: Iterable[str]) -> frozenset[str]:
-    """The codes that codes, phases and globs stand for. Raises `UnknownCodeError`."""
-    found: set[str] = set()
+    """Return the codes matching codes, phases and globs. Raise `UnknownCodeError`."""
+    codes: set[str] = set()
     for name in names:
         matches = compile_glob(name)
-        meant = {code for code in PAGES if matches(code) or code.partition("/")[0] == name}
-        if not meant:
+        matching = {
+            canonical_code(code)
+            for code in (*PAGES, *ALIASES)
+            if matches(code) or code.partition("/")[0] == name
+        }
+        if not matching:
             phases = {code.partition("/")[0] for code in PAGES}
             hint = did_you_mean(name, [*phases, *PAGES])
-            message = f"no finding has the code {quote_text(name)}"
+            message = f"unknown code {quote_text(name)}"
             raise UnknownCodeError(f"{message}; {hint}" if hint else message)
-        found |= meant
-    return frozenset(found)
+        codes |= matching
+    return frozenset(codes)

@@ -1,17 +1,17 @@
-"""What a project says of linting, in `.policyguard.toml` or in its `pyproject.toml`.
+"""Settings of `policyguard lint` in `.policyguard.toml` or `pyproject.toml`.
 
     [tool.policyguard.lint]             # in .policyguard.toml: [lint]
     paths = ["policies"]
     strict = true
     ignore = ["lint/bare-number"]
 
-It is looked for in the folder that the command runs in and in those above, up to the one with the
-repository's `.git`; without a repository, in that folder alone.
+The file is searched for in the current folder and its parents, up to the root of the Git
+repository; outside a repository, in the current folder only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +24,11 @@ from policyguard.report.findings.diagnostics import render_text
 
 DEDICATED_FILE, PYPROJECT = ".policyguard.toml", "pyproject.toml"
 
-_KINDS = {"paths": list, "select": list, "ignore": list, "strict": bool}
+_TYPES = {"paths": list, "select": list, "ignore": list, "strict": bool}
 
 
 class ConfigError(PolicyguardError, ValueError):
-    """Settings that cannot be used. `str()` of it is the whole report, plain text."""
+    """Invalid settings. `str()` of it is the plain-text report."""
 
     def __init__(self, diagnostics: list[Diagnostic]) -> None:
         self.diagnostics = diagnostics
@@ -36,7 +36,7 @@ class ConfigError(PolicyguardError, ValueError):
 
 
 class Config(NamedTuple):
-    """The settings of a project; `paths` are seen from the folder of the file that gives them."""
+    """The settings of a project. `paths` include the settings file's folder."""
 
     paths: tuple[Path, ...] = ()
     select: tuple[str, ...] = ()
@@ -45,97 +45,95 @@ class Config(NamedTuple):
 
 
 def find_config(folder: Path) -> Path | None:
-    """The file with settings that holds for `folder`. Raises `ConfigError` where two do."""
-    for around in _around(folder):
-        own, shared = around / DEDICATED_FILE, around / PYPROJECT
-        if shared.is_file() and _read(shared)[1] is not None:
-            if own.is_file():
-                raise ConfigError([_twice(shared)])
-            return shared
-        if own.is_file():
-            return own
+    """Return the settings file for `folder`. Raise `ConfigError` if a folder has two."""
+    for parent in _folders_to_search(folder):
+        dedicated, pyproject = parent / DEDICATED_FILE, parent / PYPROJECT
+        if pyproject.is_file() and _read(pyproject)[1] is not None:
+            if dedicated.is_file():
+                raise ConfigError([_conflict(pyproject)])
+            return pyproject
+        if dedicated.is_file():
+            return dedicated
     return None
 
 
 def read_config(file: Path) -> Config:
-    """The settings in a file. Raises `ConfigError`, and `OSError` where it cannot be read."""
+    """Return the settings in a file. Raise `ConfigError`, or `OSError` if it cannot be read."""
     source, tool = _read(file)
     if tool is None:
         return Config()
-    shared = file.name == PYPROJECT
-    prefix = "tool.policyguard" if shared else ""
-    wrong = list(_wrong(source, prefix, tool))
-    if wrong:
-        raise ConfigError(wrong)
-    given = tool.get("lint", {})
+    prefix = "tool.policyguard" if file.name == PYPROJECT else ""
+    problems = list(_check(source, prefix, tool))
+    if problems:
+        raise ConfigError(problems)
+    settings = tool.get("lint", {})
     return Config(
-        paths=tuple(file.parent / path for path in given.get("paths", ())),
-        select=tuple(given.get("select", ())),
-        ignore=tuple(given.get("ignore", ())),
-        strict=given.get("strict", False),
+        paths=tuple(file.parent / path for path in settings.get("paths", ())),
+        select=tuple(settings.get("select", ())),
+        ignore=tuple(settings.get("ignore", ())),
+        strict=settings.get("strict", False),
     )
 
 
-def _around(folder: Path) -> Iterator[Path]:
-    """The folder and those above it in the same repository."""
+def _folders_to_search(folder: Path) -> list[Path]:
+    """Return the folder and its parents in the same repository."""
     folders = [folder, *folder.absolute().parents]
-    root = next((place for place, one in enumerate(folders) if (one / ".git").exists()), 0)
-    return iter(folders[: root + 1])
+    root = next((n for n, parent in enumerate(folders) if (parent / ".git").exists()), 0)
+    return folders[: root + 1]
 
 
 def _read(file: Path) -> tuple[Source, Any]:
-    """A file's text, and what it says of policyguard; None where it says nothing."""
+    """Return a file's text and its policyguard table, or None if it has none."""
     with file.open("rb") as handle:
-        source, values, wrong = parse(handle.read(MAX_FILE_BYTES + 1), str(file))
+        source, values, problems = parse(handle.read(MAX_FILE_BYTES + 1), str(file))
     if values is None:
-        raise ConfigError(wrong)
+        raise ConfigError(problems)
     if file.name != PYPROJECT:
         return source, values
     tool = values.get("tool")
     return source, tool.get("policyguard") if isinstance(tool, dict) else None
 
 
-def _wrong(source: Source, prefix: str, tool: Any) -> Iterator[Diagnostic]:
+def _check(source: Source, prefix: str, tool: Any) -> Iterator[Diagnostic]:
     table = f"{prefix}.lint" if prefix else "lint"
     if not isinstance(tool, dict):
         span = find_span(source, "tool", "policyguard")
-        yield source.diagnostic("config/value", f"`{prefix}` is no table", span)
+        yield source.diagnostic("config/value", f"`{prefix}` must be a table", span)
         return
     for key in tool.keys() - {"lint"}:
-        hint = f"it belongs into the table `[{table}]`" if key in _KINDS else None
+        hint = f"move it to the table `[{table}]`" if key in _TYPES else None
         hint = hint or did_you_mean(key, ["lint"])
         span = find_span(source, prefix, key)
-        message = f"there is no setting {quote_text(key)} here"
+        message = f"unknown setting {quote_text(key)}"
         yield source.diagnostic("config/unknown-key", message, span, hint=hint)
     lint: Any = tool.get("lint", {})
     if not isinstance(lint, dict):
         span = find_span(source, prefix, "lint")
-        yield source.diagnostic("config/value", f"`{table}` is no table", span)
+        yield source.diagnostic("config/value", f"`{table}` must be a table", span)
         return
     for key, value in lint.items():
-        yield from _setting(source, table, key, value)
+        yield from _check_setting(source, table, key, value)
 
 
-def _setting(source: Source, table: str, key: str, value: Any) -> Iterator[Diagnostic]:
-    kind = _KINDS.get(key)
-    fits = kind is not None and isinstance(value, kind) and _texts(value)
+def _check_setting(source: Source, table: str, key: str, value: Any) -> Iterator[Diagnostic]:
+    expected = _TYPES.get(key)
     span = find_span(source, table, key)
-    if kind is None:
-        message, hint = f"there is no setting {quote_text(key)}", did_you_mean(key, _KINDS)
+    if expected is None:
+        message, hint = f"unknown setting {quote_text(key)}", did_you_mean(key, _TYPES)
         yield source.diagnostic("config/unknown-key", message, span, hint=hint)
-    elif not fits:
-        wanted = "a list of texts" if kind is list else "`true` or `false`"
-        yield source.diagnostic("config/value", f"`{key}` must be {wanted}", span)
+    elif not isinstance(value, expected) or not _has_only_strings(value):
+        form = "a list of strings" if expected is list else "`true` or `false`"
+        yield source.diagnostic("config/value", f"`{key}` must be {form}", span)
     elif key in ("select", "ignore"):
-        yield from _codes(source, table, key, value)
+        yield from _check_codes(source, table, key, value)
 
 
-def _texts(value: Any) -> bool:
+def _has_only_strings(value: Any) -> bool:
     return not isinstance(value, list) or all(isinstance(item, str) for item in value)
 
 
-def _codes(source: Source, table: str, key: str, names: Iterable[str]) -> Iterator[Diagnostic]:
-    for name in names:
+def _check_codes(source: Source, table: str, key: str, codes: Any) -> Iterator[Diagnostic]:
+    for name in codes:
         try:
             expand_codes([name])
         except UnknownCodeError as error:
@@ -143,8 +141,8 @@ def _codes(source: Source, table: str, key: str, names: Iterable[str]) -> Iterat
             yield source.diagnostic("config/value", str(error), span)
 
 
-def _twice(shared: Path) -> Diagnostic:
-    source, _ = _read(shared)
-    message = f"the settings stand here, and in `{DEDICATED_FILE}` beside it"
+def _conflict(pyproject: Path) -> Diagnostic:
+    source, _ = _read(pyproject)
+    message = f"settings are also in `{DEDICATED_FILE}` in the same folder"
     span = find_span(source, "tool.policyguard.lint")
     return source.diagnostic("config/conflict", message, span, hint="keep one of the two")

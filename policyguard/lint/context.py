@@ -1,12 +1,11 @@
-"""What a rule looks at: a policy that compiles, and which of its files are in question."""
+"""The input of a lint rule: a compiled policy, and which of its files to report about."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from policyguard.cel.syntax.tree import Expr
-from policyguard.cel.syntax.tree import TextSpan as Stretch
+from policyguard.cel.syntax.tree import Expr, TextSpan
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -18,9 +17,9 @@ from policyguard.model.policy import Policy
 
 @dataclass(frozen=True)
 class LintContext:
-    """A compiled policy. `own` are the files that findings may be about, by their shown names.
+    """A compiled policy, and the display names of the files that findings may be about.
 
-    Whatever else the policy inherits is somebody else's: it is looked at, and not reported.
+    Other inherited files are analysed, but not reported.
     """
 
     compiled: CompiledPolicy
@@ -33,31 +32,31 @@ class LintContext:
 
     @property
     def merged(self) -> MergedPolicy:
-        """Where each part of the policy stands."""
+        """The merged policy's YAML, with sources."""
         return self.compiled.merged
 
     @property
     def evaluator(self) -> Evaluator:
-        """What judges calls."""
+        """The evaluator of calls."""
         return self.compiled.evaluator
 
     @property
     def expressions(self) -> Expressions:
-        """The policy's CEL, compiled."""
+        """The policy's compiled CEL."""
         return self.compiled.expressions
 
     @cached_property
     def cel_trees(self) -> dict[Path, Expr]:
-        """The policy's CEL as trees, by path."""
+        """The policy's CEL as syntax trees, by path."""
         return {path: program.tree for path, program in self.expressions}
 
     def owns(self, path: Path) -> bool:
-        """Whether the value at `path` (or the nearest around it) stands in a file in question."""
+        """Return whether the value at `path`, or its nearest ancestor, is in one of `own_files`."""
         return self.merged.origin(path) in self.own_files
 
-    def subspan(self, path: Path, stretch: Stretch) -> Span:
-        """Where a part of the CEL at `path` stands."""
+    def subspan(self, path: Path, part: TextSpan) -> Span:
+        """Return the span of a part of the CEL at `path`."""
         node = self.merged.node(path)
         if isinstance(node, ScalarNode):
-            return node.subspan(stretch.start, stretch.end)
+            return node.subspan(part.start, part.end)
         return self.merged.span_of(path)

@@ -1,4 +1,4 @@
-"""Which files are policies."""
+"""Find the policy files to lint."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from policyguard.model.diagnostic import did_you_mean
 from policyguard.model.errors import PolicyguardError
 
 DEFAULT_PATHS = (Path("policyguard.yaml"), Path("policies"))
-"""What is linted where no path is given: the first of these that exists."""
+"""The first of these that exists is linted if no path is given."""
 
 VERSION_KEY = "policyguard"
-_VERSION = re.compile(rb"""(?m)^[ {"']*([A-Za-z_-]{9,13})["']?\s*:\s*["']?1["']?\s*(?:[,}#]|$)""")
-"""A key about as long as a policy's first, with its value."""
+_KEY_LIKE = re.compile(rb"""(?m)^[ {"']*([A-Za-z_-]{9,13})["']?\s*:\s*["']?1["']?\s*(?:[,}#]|$)""")
+"""A key of about the length of `policyguard`, with the value 1."""
 
 
 class NothingToLintError(PolicyguardError):
-    """No policy file was found; the message says where it was looked for."""
+    """No policy file was found. The message says where."""
 
 
 def find_policies(paths: Sequence[Path]) -> list[Path]:
-    """The policy files at these paths, each once. Raises `NothingToLintError`.
+    """Return the policy files at these paths, each once. Raise `NothingToLintError`.
 
-    A file is taken as it is; of a folder, the YAML files in it that are policies.
+    A named file always counts as a policy; in a folder, only YAML files that look like one do.
     """
     if not paths:
         paths = [path for path in DEFAULT_PATHS if path.exists()][:1]
@@ -37,7 +37,7 @@ def find_policies(paths: Sequence[Path]) -> list[Path]:
         found = list(_find_in(path))
         if not found:
             raise NothingToLintError(
-                f"no policy in `{path}`: a policy is a .yaml file with the key `policyguard`"
+                f"no policy in `{path}`; a policy is a .yaml file with the key `policyguard`"
                 if path.is_dir()
                 else f"no such file: `{path}`"
             )
@@ -57,18 +57,18 @@ def _find_in(path: Path) -> Iterator[Path]:
 
 
 def _is_policy(file: Path) -> bool:
-    """Whether the file has the key that every policy has, or one that is meant to be it.
+    """Return whether the file has the key `policyguard`, or a misspelling of it.
 
-    What does not look like a policy is not parsed.
+    Other files are never parsed.
     """
     try:
         data = file.read_bytes()
     except OSError:
-        return True  # the check will say why it cannot be read
+        return True  # linting will report why it cannot be read
     if has_top_keys(data, VERSION_KEY):
         return True
-    versions = {match[1].decode() for match in _VERSION.finditer(data)} - {VERSION_KEY}
-    misspelt = {word for word in versions if did_you_mean(word, [VERSION_KEY])}
+    candidates = {match[1].decode() for match in _KEY_LIKE.finditer(data)} - {VERSION_KEY}
+    misspelt = {word for word in candidates if did_you_mean(word, [VERSION_KEY])}
     if not misspelt:
         return False
     keys = read_top_keys(data)

@@ -1,4 +1,4 @@
-"""Make the changes that findings propose, in the files that were named."""
+"""Apply the fixes of findings to the named files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from policyguard.lint.linter import LintResult, lint_paths
 from policyguard.model.diagnostic import Diagnostic, Edit
 
 _MAX_ROUNDS = 10
-"""How often the files are linted anew: a change may make room for another one."""
+"""Rounds of linting and fixing; a fix may enable another one."""
 
 
 class FixResult(NamedTuple):
-    """How many findings were mended, in which files, and what is found afterwards."""
+    """The number of fixed findings, the changed files, and the findings that remain."""
 
     fixed: int
     files: tuple[Path, ...]
@@ -28,51 +28,50 @@ class FixResult(NamedTuple):
 def fix(
     paths: Sequence[Path], *, select: Iterable[str] = (), ignore: Iterable[str] = ()
 ) -> FixResult:
-    """Make every change that is certain, and lint again. Takes and raises what `lint_paths` does.
+    """Apply all fixes, and lint again. Take and raise what `lint_paths` does.
 
-    Changes never overlap: of two that would, one is made, and the other if it is still proposed
-    afterwards. A file in which a change has made an error is put back as it was. Raises `OSError`
-    where a file cannot be written.
+    Of two overlapping fixes, the second waits for the next round. If fixes lead to a new error, the
+    round's files are restored. Raise `OSError` if a file cannot be written.
     """
     select, ignore = tuple(select), tuple(ignore)
     result = lint_paths(paths, select=select, ignore=ignore)
-    mended = 0
-    touched: dict[Path, None] = {}
+    fixed = 0
+    changed_files: dict[Path, None] = {}
     for _ in range(_MAX_ROUNDS):
-        texts = {os.path.normpath(file): _EditableFile(file) for file in result.files}
-        chosen = [found for found in result.diagnostics if _collect_edits(found, texts)]
-        if not chosen:
+        files = {os.path.normpath(path): _EditableFile(path) for path in result.files}
+        fixable = [found for found in result.diagnostics if _collect_edits(found, files)]
+        if not fixable:
             break
-        changed = [text for text in texts.values() if text.edits]
-        for text in changed:
-            text.write()
+        changed = [file for file in files.values() if file.edits]
+        for file in changed:
+            file.write()
         after = lint_paths(paths, select=select, ignore=ignore)
         if _count_errors(after) > _count_errors(result):
-            for text in changed:
-                text.restore()
+            for file in changed:
+                file.restore()
             break
-        mended += len(chosen)
-        touched |= dict.fromkeys(text.file for text in changed)
+        fixed += len(fixable)
+        changed_files |= dict.fromkeys(file.path for file in changed)
         result = after
-    return FixResult(mended, tuple(touched), result)
+    return FixResult(fixed, tuple(changed_files), result)
 
 
 class _EditableFile:
-    """A file, and the changes to be made in it, as offsets and what takes their place."""
+    """A file, and the edits to make in it: start and end offsets, and the new text."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.edits: list[tuple[int, int, str]] = []
-        self._before = file.read_bytes() if file.is_file() else b""
-        self._source, wrong = decode_source(self._before, str(file))
-        pairs = self._before.count(b"\r\n")
-        ends = {self._before.count(b"\r"), self._before.count(b"\n")}
-        # Where line breaks of several kinds are mixed, they could not be put back as they were.
-        self.can_change = not wrong and (ends == {pairs} or b"\r" not in self._before)
-        self._break = "\r\n" if pairs else "\n"
+        self._before = path.read_bytes() if path.is_file() else b""
+        self._source, problems = decode_source(self._before, str(path))
+        crlf = self._before.count(b"\r\n")
+        counts = {self._before.count(b"\r"), self._before.count(b"\n")}
+        # Mixed line endings could not be preserved.
+        self.can_edit = not problems and (counts == {crlf} or b"\r" not in self._before)
+        self._newline = "\r\n" if crlf else "\n"
 
     def offsets(self, edit: Edit) -> tuple[int, int]:
-        """Where an edit begins and ends."""
+        """Return the start and end offset of an edit."""
         span = edit.span
         return (
             self._source.offset(span.line, span.column),
@@ -80,33 +79,32 @@ class _EditableFile:
         )
 
     def write(self) -> None:
-        """Make the changes."""
+        """Apply the edits."""
         text = self._source.text
         for start, end, new in sorted(self.edits, reverse=True):
             text = text[:start] + new + text[end:]
-        mark = b"\xef\xbb\xbf" if self._before.startswith(b"\xef\xbb\xbf") else b""
-        _replace_file(self.file, mark + text.replace("\n", self._break).encode())
+        bom = b"\xef\xbb\xbf" if self._before.startswith(b"\xef\xbb\xbf") else b""
+        _replace_file(self.path, bom + text.replace("\n", self._newline).encode())
 
     def restore(self) -> None:
-        """Put the file back as it was."""
-        _replace_file(self.file, self._before)
+        """Restore the original file."""
+        _replace_file(self.path, self._before)
 
 
-def _collect_edits(found: Diagnostic, texts: dict[str, _EditableFile]) -> bool:
-    """Note a finding's edits, all or none: they must lie in files named, and apart from others."""
-    placed: list[tuple[_EditableFile, int, int, str]] = []
+def _collect_edits(found: Diagnostic, files: dict[str, _EditableFile]) -> bool:
+    """Add a finding's edits to their files, unless one is elsewhere or overlaps another edit."""
+    edits: list[tuple[_EditableFile, int, int, str]] = []
     for edit in found.edits:
-        text = texts.get(edit.span.file)
-        if text is None or not text.can_change:
+        file = files.get(edit.span.file)
+        if file is None or not file.can_edit:
             return False
-        start, end = text.offsets(edit)
-        others = [(first, last) for first, last, _ in text.edits]
-        if any(start == first or (start < last and first < end) for first, last in others):
+        start, end = file.offsets(edit)
+        if any(start == first or (start < last and first < end) for first, last, _ in file.edits):
             return False
-        placed.append((text, start, end, edit.text))
-    for text, start, end, new in placed:
-        text.edits.append((start, end, new))
-    return bool(placed)
+        edits.append((file, start, end, edit.text))
+    for file, start, end, new in edits:
+        file.edits.append((start, end, new))
+    return bool(edits)
 
 
 def _count_errors(result: LintResult) -> int:
@@ -114,15 +112,15 @@ def _count_errors(result: LintResult) -> int:
 
 
 def _replace_file(file: Path, data: bytes) -> None:
-    """Write a file as a whole or not at all; a link goes on to point at what it pointed at."""
+    """Replace a file atomically. A symbolic link keeps its target path."""
     target = file.resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    new = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(data)
-        shutil.copymode(target, new)
-        new.replace(target)
+        shutil.copymode(target, temporary)
+        temporary.replace(target)
     except BaseException:
-        new.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -1,8 +1,7 @@
-"""Comments that keep a finding from being reported: `# policyguard: ignore[code] reason`.
+"""Ignore comments: `# policyguard: ignore[code] reason`.
 
-Such a comment is about its own line or, alone in a line, about the next one; `ignore-file[code]`
-is about the whole file. It names its codes and gives a reason, and one that has nothing to ignore
-is reported itself: what is silenced stays visible, and does not outlive its cause.
+A comment covers its own line or, on a line of its own, the next one; `ignore-file[code]` covers the
+whole file. A reason is required, and an unused ignore comment is itself reported.
 """
 
 from __future__ import annotations
@@ -17,23 +16,24 @@ from msgspec import structs
 from policyguard.engines.source import Source
 from policyguard.engines.yaml_comments import Comment, find_comments
 from policyguard.engines.yaml_tree import Node
+from policyguard.lint.catalog import PAGES, canonical_code
 from policyguard.model.diagnostic import Diagnostic, Edit, Span, did_you_mean, quote_text
 
 UNIGNORABLE = frozenset({"lint/ignore-syntax", "lint/unknown-code", "lint/unused-ignore"})
-"""Codes of what is wrong with such comments. These cannot be ignored."""
+"""Codes about ignore comments themselves."""
 
-_OURS = re.compile(r"policyguard:\s*ignore\b", re.IGNORECASE)
+_LIKELY_DIRECTIVE = re.compile(r"policyguard:\s*ignore\b", re.IGNORECASE)
 _FORM = re.compile(r"#\s*policyguard:\s*ignore(?P<file>-file)?\[(?P<codes>[^\]]*)\](?P<reason>.*)")
 _CODE = re.compile(r"[^\s,]+")
-_WRITE = "write `# policyguard: ignore[code] reason`"
+_HINT = "write `# policyguard: ignore[code] reason`"
 
 
 @dataclass(frozen=True, eq=False)
 class IgnoreDirective:
-    """One code in one comment. `line` is the line that it is about, None for the whole file.
+    """One code of an ignore comment.
 
-    `place` is where the code stands, `others` are the further codes of the comment and `codes`
-    the offsets of them all.
+    `span` is that of the code. `line` is the covered line, None for the whole file. `codes_range`
+    holds the offsets of all the comment's codes, `other_codes` the other codes.
     """
 
     code: str
@@ -46,15 +46,13 @@ class IgnoreDirective:
     other_codes: tuple[str, ...]
 
     def covers(self, found: Diagnostic) -> bool:
-        """Whether a finding is one that the comment is about."""
-        if found.code != self.code or found.span.file != self.source.file:
-            return False
-        if is_load_error(found):
+        """Return whether the comment covers a finding."""
+        if found.code != self.code or found.span.file != self.source.file or is_load_error(found):
             return False
         return self.line is None or found.span.line <= self.line <= found.span.end_line
 
     def removal_edit(self) -> Edit:
-        """Takes the code out of its comment, and with the last code the comment out of the file."""
+        """Return the edit that removes the code or, if it is the only one, the whole comment."""
         if self.other_codes:
             return Edit(self.source.span(*self.codes_range), ", ".join(self.other_codes))
         text, start, end = self.source.text, self.comment.start, self.comment.end
@@ -65,32 +63,32 @@ class IgnoreDirective:
 
 
 def read_directives(root: Node) -> tuple[list[IgnoreDirective], list[Diagnostic]]:
-    """The ignore comments of a file, and what is wrong with them."""
+    """Return a file's ignore comments, and the findings about them."""
     source = root.source
-    found = [(one, source.span(one.start, one.end)) for one in find_comments(root)]
-    alone = {span.line for comment, span in found if comment.is_whole_line}
-    ignores: list[IgnoreDirective] = []
-    wrong: list[Diagnostic] = []
-    for comment, span in found:
-        if not _OURS.match(comment.text):
+    spans = [(one, source.span(one.start, one.end)) for one in find_comments(root)]
+    comment_lines = {span.line for comment, span in spans if comment.is_whole_line}
+    directives: list[IgnoreDirective] = []
+    problems: list[Diagnostic] = []
+    for comment, span in spans:
+        if not _LIKELY_DIRECTIVE.match(comment.text):
             continue
         form = _FORM.fullmatch(source.text, comment.start, comment.end)
         codes = list(_CODE.finditer(source.text, *form.span("codes"))) if form else []
         if form is None or not codes:
-            message = "this comment is not understood, and ignores nothing"
-            wrong.append(source.diagnostic("lint/ignore-syntax", message, span, hint=_WRITE))
+            message = "invalid ignore comment; it ignores nothing"
+            problems.append(source.diagnostic("lint/ignore-syntax", message, span, hint=_HINT))
             continue
         if not re.search(r"\w", form["reason"]):
-            message = "a comment that ignores a finding needs a reason"
-            hint = f"write it behind the bracket: `{_shown(comment)} because …`"
-            wrong.append(source.diagnostic("lint/ignore-syntax", message, span, hint=hint))
+            message = "an ignore comment needs a reason"
+            hint = f"add it after the bracket: `# {comment.text} because …`"
+            problems.append(source.diagnostic("lint/ignore-syntax", message, span, hint=hint))
             continue
         line = span.line
-        while comment.is_whole_line and line in alone:
+        while comment.is_whole_line and line in comment_lines:
             line += 1
-        ignores += (
+        directives += (
             IgnoreDirective(
-                code=code[0],
+                code=canonical_code(code[0]),
                 span=source.span(*code.span()),
                 line=None if form["file"] else line,
                 reason=form["reason"].strip(),
@@ -101,68 +99,62 @@ def read_directives(root: Node) -> tuple[list[IgnoreDirective], list[Diagnostic]
             )
             for code in codes
         )
-    return ignores, wrong
-
-
-def _shown(comment: Comment) -> str:
-    return f"# {comment.text}"
+    return directives, problems
 
 
 class IgnoredFinding(NamedTuple):
-    """A finding that is not reported, and the reason that the comment gives."""
+    """An ignored finding, and the reason given in the comment."""
 
     diagnostic: Diagnostic
     reason: str
 
 
 def is_load_error(found: Diagnostic) -> bool:
-    """Whether the policy does not load because of a finding, which is then always reported."""
+    """Return whether a finding keeps the policy from loading. Such findings are always reported."""
     return found.severity == "error" and not found.code.startswith("lint/")
 
 
 def apply_ignores(
-    found: Iterable[Diagnostic], ignores: Iterable[IgnoreDirective]
+    diagnostics: Iterable[Diagnostic], directives: list[IgnoreDirective]
 ) -> tuple[list[Diagnostic], list[IgnoredFinding], set[IgnoreDirective]]:
-    """What is to be reported, what is ignored, and the comments that have ignored something."""
-    ignores = list(ignores)
+    """Return the findings to report, the ignored ones, and the used ignore comments."""
     reported: list[Diagnostic] = []
     ignored: list[IgnoredFinding] = []
     used: set[IgnoreDirective] = set()
-    for one in found:
-        mine = [ignore for ignore in ignores if ignore.covers(one)]
-        used.update(mine)
-        if mine:
-            ignored.append(IgnoredFinding(one, mine[0].reason))
+    for diagnostic in diagnostics:
+        covering = [directive for directive in directives if directive.covers(diagnostic)]
+        used.update(covering)
+        if covering:
+            ignored.append(IgnoredFinding(diagnostic, covering[0].reason))
         else:
-            reported.append(one)
+            reported.append(diagnostic)
     return reported, ignored, used
 
 
 def find_unused(
-    ignores: Iterable[IgnoreDirective],
+    directives: Iterable[IgnoreDirective],
     used: set[IgnoreDirective],
-    known_codes: frozenset[str],
     checked_codes: dict[str, set[str]],
 ) -> Iterator[Diagnostic]:
-    """Report comments with nothing to ignore.
+    """Yield findings about ignore comments with unknown codes, and about unused ones.
 
-    `known` are all codes, `judged` by file those that were looked for in it.
+    `checked_codes` holds, for each file, the codes that were looked for.
     """
-    for ignore in ignores:
-        if ignore.code not in known_codes:
-            message = f"no finding has the code {quote_text(ignore.code)}"
-            hint = did_you_mean(ignore.code, known_codes)
-            yield _report("lint/unknown-code", message, ignore, hint)
-        elif ignore.code in UNIGNORABLE or (
-            ignore not in used and ignore.code in checked_codes.get(ignore.source.file, ())
+    for directive in directives:
+        code = quote_text(directive.code)
+        if directive.code not in PAGES:
+            hint = did_you_mean(directive.code, PAGES)
+            yield _report("lint/unknown-code", f"there is no code {code}", directive, hint)
+        elif directive.code in UNIGNORABLE or (
+            directive not in used and directive.code in checked_codes.get(directive.source.file, ())
         ):
-            where = "in this file" if ignore.line is None else "here"
-            message = f"{quote_text(ignore.code)} is not found {where}: there is nothing to ignore"
-            if ignore.code in UNIGNORABLE:
-                message = f"{quote_text(ignore.code)} is about such comments, and cannot be ignored"
-            found = _report("lint/unused-ignore", message, ignore, "take it out")
-            yield structs.replace(found, edits=(ignore.removal_edit(),))
+            where = "in this file" if directive.line is None else "here"
+            message = f"unused ignore comment: no finding {code} {where}"
+            if directive.code in UNIGNORABLE:
+                message = f"{code} is about ignore comments and cannot be ignored"
+            found = _report("lint/unused-ignore", message, directive, "remove it")
+            yield structs.replace(found, edits=(directive.removal_edit(),))
 
 
-def _report(code: str, message: str, ignore: IgnoreDirective, hint: str | None) -> Diagnostic:
-    return ignore.source.diagnostic(code, message, ignore.span, hint=hint, severity="warning")
+def _report(code: str, message: str, directive: IgnoreDirective, hint: str | None) -> Diagnostic:
+    return directive.source.diagnostic(code, message, directive.span, hint=hint, severity="warning")

@@ -1,4 +1,4 @@
-"""Check policy files: what loading finds and what the rules find, less what a comment ignores."""
+"""Lint policy files: load them, run the rules, and apply ignore comments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policyguard.compiler.cache import CacheEntry, locate_entry
 from policyguard.compiler.inputs import combine_inputs
 from policyguard.engines.yaml_tree import Node
 from policyguard.lint import ignores
-from policyguard.lint.catalog import LOAD_PAGES, PAGES
+from policyguard.lint.catalog import LOAD_PAGES
 from policyguard.lint.codes import report_filter
 from policyguard.lint.context import LintContext
 from policyguard.lint.discovery import find_policies
@@ -25,17 +25,17 @@ _CODE_FOLDERS = ("lint", "lint.analysis", "lint.rules")
 
 
 class CachedFindings(CacheEntry, frozen=True, array_like=True):
-    """What there is to find in some files, whoever asks: it is kept for the next time."""
+    """The findings of some files, for any selection of codes."""
 
     reported: tuple[Diagnostic, ...]
     ignored: tuple[ignores.IgnoredFinding, ...]
 
 
 class LintResult(NamedTuple):
-    """All findings, each once and by place, over the files that were checked.
+    """The findings in the checked files, each once, sorted by position.
 
-    `ignored` are those that a comment keeps from being reported. `broken` are the files that do not
-    load, maybe for errors in another one.
+    `broken` are the files that do not load, whether because of their own errors or of an inherited
+    file's.
     """
 
     files: tuple[Path, ...]
@@ -45,112 +45,112 @@ class LintResult(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """One line: how many files, errors and warnings."""
+        """The numbers of files, errors and warnings in one line."""
         errors = sum(1 for found in self.diagnostics if found.severity == "error")
         warnings = sum(1 for found in self.diagnostics if found.severity == "warning")
         files = f"{_count(len(self.files), 'file')} checked"
         if not errors and not warnings:
-            return f"{files}: all right"
+            return f"{files}: no issues found"
         return f"{files}: {_count(errors, 'error')}, {_count(warnings, 'warning')}"
 
 
 def lint_paths(
     paths: Sequence[Path], *, select: Iterable[str] = (), ignore: Iterable[str] = ()
 ) -> LintResult:
-    """Check the policies at these paths: files and folders; without any, where they usually are.
+    """Lint policy files and folders, by default those in `DEFAULT_PATHS`.
 
-    `select` and `ignore` hold codes and phases, see `wanted`. Raises `NothingToLintError` and
+    `select` and `ignore` are explained in `report_filter`. Raise `NothingToLintError` or
     `UnknownCodeError`.
     """
-    is_wanted = report_filter(select, ignore)
+    is_reported = report_filter(select, ignore)
     files = find_policies(paths)
-    place = locate_entry("lint", files, *_CODE_FOLDERS)
-    known = place.get(CachedFindings, os.environ) if place is not None else None
+    entry = locate_entry("lint", files, *_CODE_FOLDERS)
+    findings = entry.get(CachedFindings, os.environ) if entry is not None else None
     broken: frozenset[Path] = frozenset()
-    if known is None:
-        made, known = _lint_files(files)
-        broken = frozenset(file for file in files if os.path.normpath(file) not in made)
-        if place is not None and not broken:
-            place.put(known)
-    reported = sort_unique(filter(is_wanted, known.reported))
-    return LintResult(tuple(files), reported, [*known.ignored], broken)
+    if findings is None:
+        policies, findings = _lint_files(files)
+        broken = frozenset(file for file in files if os.path.normpath(file) not in policies)
+        if entry is not None and not broken:
+            entry.put(findings)
+    reported = sort_unique(filter(is_reported, findings.reported))
+    return LintResult(tuple(files), reported, [*findings.ignored], broken)
 
 
 def _lint_files(files: Sequence[Path]) -> tuple[dict[str, CompiledPolicy], CachedFindings]:
-    """The policies that compile, by their shown names, and what there is to find in all files."""
-    made, found = _compile_files(files)
-    judged: dict[str, set[str]] = {name: set(LOAD_PAGES) for name in made}
-    for name, parts in _included_files(made).items():
-        rules = LOCAL if parts is None else RULES
-        subject = LintContext(made[name], frozenset({name, *(parts or ())}))
+    """Return the policies that compile, by display name, and the findings in all files."""
+    policies, diagnostics = _compile_files(files)
+    checked_codes: dict[str, set[str]] = {name: set(LOAD_PAGES) for name in policies}
+    for name, included in _included_files(policies).items():
+        rules = LOCAL if included is None else RULES
+        context = LintContext(policies[name], frozenset({name, *(included or ())}))
         for rule in rules:
-            found += _run_rule(rule, subject)
-        judged[name].update(map(rule_code, rules))
-    comments, wrong = _read_comments(files, made)
-    reported, ignored, used = ignores.apply_ignores(dict.fromkeys(found), comments)
-    reported += [*wrong, *ignores.find_unused(comments, used, frozenset(PAGES), judged)]
-    inputs = combine_inputs(policy.inputs for policy in made.values())
-    return made, CachedFindings(inputs, tuple(reported), tuple(ignored))
+            diagnostics += _run_rule(rule, context)
+        checked_codes[name].update(map(rule_code, rules))
+    directives, problems = _read_directives(files, policies)
+    reported, ignored, used = ignores.apply_ignores(dict.fromkeys(diagnostics), directives)
+    reported += [*problems, *ignores.find_unused(directives, used, checked_codes)]
+    inputs = combine_inputs(policy.inputs for policy in policies.values())
+    return policies, CachedFindings(inputs, tuple(reported), tuple(ignored))
 
 
 def _compile_files(files: Iterable[Path]) -> tuple[dict[str, CompiledPolicy], list[Diagnostic]]:
-    """The policies that compile, by their shown names, and what compiling has found in all."""
-    made: dict[str, CompiledPolicy] = {}
-    found: list[Diagnostic] = []
+    """Return the policies that compile, by display name, and all compiler diagnostics."""
+    policies: dict[str, CompiledPolicy] = {}
+    diagnostics: list[Diagnostic] = []
     for file in files:
-        compiled, diagnostics = check_policy(file)
-        found += diagnostics
+        compiled, found = check_policy(file)
+        diagnostics += found
         if compiled is not None:
-            made[compiled.merged.top_layer.source.file] = compiled
-    return made, found
+            policies[compiled.merged.top_layer.source.file] = compiled
+    return policies, diagnostics
 
 
-def _included_files(made: dict[str, CompiledPolicy]) -> dict[str, set[str] | None]:
-    """By policy, the other files that are parts of it alone; None for what is itself a part.
+def _included_files(policies: dict[str, CompiledPolicy]) -> dict[str, set[str] | None]:
+    """Return for each policy the files that only it includes, or None if it is itself included.
 
-    A part of one policy is judged with that policy. Of a part of several nothing is said that
-    only holds for one of them: what the one does not use, the other may.
+    A file included in one policy is linted with that policy. A file included in several is linted
+    alone, without the rules on whole policies: what one policy leaves unused, another may use.
     """
-    inside = {name: made.keys() & policy.merged.sources for name, policy in made.items()}
-    inner = {part for name, parts in inside.items() for part in parts - {name}}
-    wholes = [name for name in made if name not in inner]
-    alone = {part for part in inner if sum(part in inside[name] for name in wholes) == 1}
-    return {name: None if name in inner else inside[name] & alone for name in made}
+    sources = {name: policies.keys() & policy.merged.sources for name, policy in policies.items()}
+    included = {file for name, files in sources.items() for file in files - {name}}
+    tops = [name for name in policies if name not in included]
+    exclusive = {file for file in included if sum(file in sources[name] for name in tops) == 1}
+    return {name: None if name in included else sources[name] & exclusive for name in policies}
 
 
-def _run_rule(rule: LintRule, subject: LintContext) -> Iterator[Diagnostic]:
-    for finding in rule.check(subject):
-        if finding.span.file in subject.own_files:
+def _run_rule(rule: LintRule, context: LintContext) -> Iterator[Diagnostic]:
+    for finding in rule.check(context):
+        if finding.span.file in context.own_files:
             yield Diagnostic(
                 code=rule_code(rule),
                 severity=finding.severity,
                 message=finding.message,
                 span=finding.span,
                 help=finding.help,
-                lines=subject.merged.lines(finding.span),
+                lines=context.merged.lines(finding.span),
                 edits=finding.edits,
             )
 
 
-def _read_comments(
-    files: Iterable[Path], made: dict[str, CompiledPolicy]
+def _read_directives(
+    files: Iterable[Path], policies: dict[str, CompiledPolicy]
 ) -> tuple[list[ignores.IgnoreDirective], list[Diagnostic]]:
-    """The ignore comments of all files that can be read, and what is wrong with them."""
-    comments: list[ignores.IgnoreDirective] = []
-    wrong: list[Diagnostic] = []
-    for root in _yaml_roots(files, made):
-        read, broken = ignores.read_directives(root)
-        comments += read
-        wrong += broken
-    return comments, wrong
+    """Return the ignore comments of all readable files, and the findings about them."""
+    directives: list[ignores.IgnoreDirective] = []
+    problems: list[Diagnostic] = []
+    for root in _yaml_roots(files, policies):
+        found, wrong = ignores.read_directives(root)
+        directives += found
+        problems += wrong
+    return directives, problems
 
 
-def _yaml_roots(files: Iterable[Path], made: dict[str, CompiledPolicy]) -> Iterator[Node]:
-    """The tree of each file, also of one that does not compile."""
-    from policyguard.compiler.load.loader import load_layers  # what is known is not read
+def _yaml_roots(files: Iterable[Path], policies: dict[str, CompiledPolicy]) -> Iterator[Node]:
+    """Yield the YAML tree of each readable file, whether it compiles or not."""
+    from policyguard.compiler.load.loader import load_layers  # not needed if all is cached
 
     for file in files:
-        compiled = made.get(os.path.normpath(file))
+        compiled = policies.get(os.path.normpath(file))
         if compiled is not None:
             yield compiled.merged.top_layer
         else:

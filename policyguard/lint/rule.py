@@ -1,6 +1,7 @@
-"""What a lint rule is: a module whose docstring is its page, and a function that finds.
+"""The interface of a lint rule: a module with a docstring and a `check` function.
 
-The module's name is the rule's code: `rules/bare_number.py` finds `lint/bare-number`.
+The docstring is the rule's page, the module's name its code: `rules/bare_number.py` reports
+`lint/bare-number`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from policyguard.model.diagnostic import Edit, Severity, Span
 
 
 class Finding(NamedTuple):
-    """What a rule has against a policy, and where; the rule itself gives the code.
+    """A problem that a rule found in a policy.
 
-    `help` says what to write instead. `edits` write it, and are given only where there is no doubt
-    that this is meant.
+    `help` says what to write instead. `edits` apply an unambiguous fix.
     """
 
     span: Span
@@ -33,16 +33,16 @@ class LintRule(Protocol):
     __name__: str
     __doc__: str | None
 
-    def check(self, subject: LintContext, /) -> Iterator[Finding]:
-        """Everything that the rule has against a policy. Reads, and changes nothing."""
+    def check(self, context: LintContext, /) -> Iterator[Finding]:
+        """Yield the problems in a policy."""
         ...
 
 
 def rule_code(rule: LintRule) -> str:
-    """The code of what a rule finds: `lint/bare-number`."""
+    """Return the code of a rule's findings, such as `lint/bare-number`."""
     return "lint/" + rule.__name__.rpartition(".")[2].replace("_", "-")
 
 
 def rule_page(rule: LintRule) -> str:
-    """What `policyguard explain` prints."""
+    """Return the text that `policyguard explain` prints."""
     return cleandoc(rule.__doc__ or "")

@@ -1,4 +1,4 @@
-"""A policy to start from, such that lint has nothing to say of it."""
+"""A starter policy without lint findings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from policyguard.report.policy.starter_policy import render_starter_policy
 
 
 def starter_policy(pack: str) -> str:
-    """The text of a policy that extends `pack`. Raises `PolicyError` where there is none."""
+    """Return the text of a policy that extends `pack`. Raise `PolicyError` if it does not load."""
     compiled = compile_policy(pack, cache=False)
-    subject = LintContext(compiled, frozenset({compiled.merged.top_layer.source.file}))
+    context = LintContext(compiled, frozenset({compiled.merged.top_layer.source.file}))
     sections = collect_provenance(
         compiled.policy, compiled.merged, load_layers([pack]).layers
     ).sections
-    return render_starter_policy(pack, sections, only_advises=any(refuses_nothing.check(subject)))
+    return render_starter_policy(pack, sections, only_advises=any(refuses_nothing.check(context)))

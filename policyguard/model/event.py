@@ -157,7 +157,7 @@ class Ended(_Event, frozen=True, tag="ended"):
     """A call that had run out of time, and was still running, is over.
 
     It counts nowhere: the call failed when its time was over. It gives back the places that the
-    call held in `at_once` budgets. `ok`, `text`, `error` and `duration` as in `Completed`.
+    call held in `concurrent` budgets. `ok`, `text`, `error` and `duration` as in `Completed`.
     """
 
     call: str = ""
@@ -199,7 +199,7 @@ class ChildCharged(_Event, frozen=True, tag="drawn"):
 
     `raised` is by how much it raised them; what is below 0 was given back. The sub-agent's own
     events have the same, and say what for: this one counts only where this session is rebuilt from
-    its journal, which knows nothing of them. Places in `at_once` budgets are not told of.
+    its journal, which knows nothing of them. Places in `concurrent` budgets are not told of.
     """
 
     child: str = msgspec.field(default="", name="by")

@@ -22,7 +22,7 @@ def test_a_clean_policy_is_0(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD)
     result = _run(tmp_path / "good.yaml")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "1 file checked: all right" in result.stderr
+    assert "1 file checked: no issues found" in result.stderr
 
 
 def test_an_error_is_1_and_has_a_caret(tmp_path: Path) -> None:

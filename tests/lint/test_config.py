@@ -89,7 +89,7 @@ def test_a_code_that_no_finding_has_is_misuse(given: str, meant: str) -> None:
     for option in ("--select", "--ignore"):
         result = lint("mine", option, given)
         assert result.exit_code == 2
-        assert f"no finding has the code `{given}`" in result.stderr
+        assert f"unknown code `{given}`" in result.stderr
         assert (f"did you mean `{meant}`?" in result.stderr) is bool(meant)
 
 

@@ -27,7 +27,7 @@ from policyguard.model.outcome import Outcome
 class CompiledBudget:
     """One compiled budget.
 
-    `kind` is calls, tokens, cost, time, at_once or sum; `max` is in units of 1e-9 (time: ns);
+    `kind` is calls, tokens, cost, time, concurrent or sum; `max` is in units of 1e-9 (time: ns);
     `scope` is turn, session, agent, user, project or global; `keys` are the further parts of
     `per`, of which only a `digest` is kept. `agents` tells whether an agent's name is one of those
     that own this budget. `reserve` is held per call until its tokens or cost are known, `extend`

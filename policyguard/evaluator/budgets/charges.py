@@ -23,7 +23,7 @@ def owner_session(key: str) -> str:
 def outlives_call(budget: CompiledBudget) -> bool:
     """Whether what is drawn from such an account is to be known as long as its session.
 
-    Places in `at_once` budgets are held by calls in flight, which are their own sessions'.
+    Places in `concurrent` budgets are held by calls in flight, which are their own sessions'.
     """
     return budget.scope in OWNED_SCOPES and budget.kind != "concurrent"
 
@@ -109,7 +109,7 @@ def refund(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
 
 
 def free_slots(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
-    """A call that is no longer running gives its places in `at_once` budgets back."""
+    """A call that is no longer running gives its places in `concurrent` budgets back."""
     for charge in attempt.charges:
         if _takes_slot(evaluator, charge):
             account = state.ledger.get(charge.budget, charge.key)
@@ -118,7 +118,7 @@ def free_slots(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> No
 
 
 def holds_slot(evaluator: Evaluator, attempt: Attempt) -> bool:
-    """Whether a call holds a place in an `at_once` budget."""
+    """Whether a call holds a place in an `concurrent` budget."""
     return any(_takes_slot(evaluator, charge) for charge in attempt.charges)
 
 

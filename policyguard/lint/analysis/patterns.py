@@ -1,4 +1,4 @@
-"""The RE2 patterns of a policy: signatures, named patterns, envelopes, and those in its CEL."""
+"""The RE2 patterns of a policy: in signatures, named patterns, envelopes and CEL."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from policyguard.lint.context import LintContext
 from policyguard.model.diagnostic import Span
 from policyguard.model.entry import TextExamples
 
-_NONE = TextExamples()
+_NO_EXAMPLES = TextExamples()
 
 compile_regex = lru_cache(1024)(Regex)
-"""A compiled pattern; several rules ask about the same ones."""
+"""Compile a pattern, cached because several rules use the same patterns."""
 
 
 class Pattern(NamedTuple):
-    """A pattern, and where it stands. `path` leads to the entry that it belongs to."""
+    """A pattern, its entry's path, and its YAML node unless it is part of a CEL expression."""
 
     kind: Literal["signature", "pattern", "envelope", "condition"]
     text: str
@@ -28,55 +28,56 @@ class Pattern(NamedTuple):
     span: Span
     examples: TextExamples
     node: ScalarNode | None
-    """The pattern's own value in the file; None where it stands inside of CEL."""
 
     def subspan(self, start: int, end: int) -> Span:
-        """Where a stretch of the pattern stands."""
+        """Return the span of a part of the pattern."""
         return self.span if self.node is None else self.node.subspan(start, end)
 
 
-def find_patterns(subject: LintContext) -> Iterator[Pattern]:
-    """All patterns that findings may be about: not those that are inherited."""
-    return (one for one in _all(subject) if one.span.file in subject.own_files)
+def find_patterns(context: LintContext) -> Iterator[Pattern]:
+    """Yield the patterns in the context's own files."""
+    return (found for found in _all_patterns(context) if found.span.file in context.own_files)
 
 
-def _all(subject: LintContext) -> Iterator[Pattern]:
-    policy, layered = subject.policy, subject.merged
-    for place, signature in enumerate(policy.signatures):
-        path: Path = ("signatures", place)
+def _all_patterns(context: LintContext) -> Iterator[Pattern]:
+    policy, merged = context.policy, context.merged
+    for index, signature in enumerate(policy.signatures):
+        path: Path = ("signatures", index)
         examples = signature.examples
-        yield _of(subject, "signature", signature.pattern, path, (*path, "pattern"), examples)
+        yield _pattern(context, "signature", signature.pattern, path, (*path, "pattern"), examples)
     for name, pattern in policy.patterns.items():
         path = ("patterns", name)
-        inner = (*path, "match") if layered.has((*path, "match")) else path
-        yield _of(subject, "pattern", pattern.match, path, inner, pattern.examples)
-    for place, envelope in enumerate(policy.outcomes.envelope):
-        path = ("outcomes", "envelope", place)
-        yield _of(subject, "envelope", envelope.pattern, path, (*path, "pattern"), _NONE)
-    for path, tree in subject.cel_trees.items():
-        for constant in _matched(tree):
-            span = subject.subspan(path, constant.span)
-            yield Pattern("condition", str(constant.value), path, span, _NONE, None)
+        text_path = (*path, "match") if merged.has((*path, "match")) else path
+        yield _pattern(context, "pattern", pattern.match, path, text_path, pattern.examples)
+    for index, envelope in enumerate(policy.outcomes.envelope):
+        path = ("outcomes", "envelope", index)
+        yield _pattern(
+            context, "envelope", envelope.pattern, path, (*path, "pattern"), _NO_EXAMPLES
+        )
+    for path, tree in context.cel_trees.items():
+        for constant in _matches_arguments(tree):
+            span = context.subspan(path, constant.span)
+            yield Pattern("condition", str(constant.value), path, span, _NO_EXAMPLES, None)
 
 
-def _of(
-    subject: LintContext,
+def _pattern(
+    context: LintContext,
     kind: Literal["signature", "pattern", "envelope"],
     text: str,
     path: Path,
-    inner: Path,
+    text_path: Path,
     examples: TextExamples,
 ) -> Pattern:
-    node = subject.merged.node(inner)
+    node = context.merged.node(text_path)
     found = node if isinstance(node, ScalarNode) else None
-    return Pattern(kind, text, path, subject.merged.span_of(inner), examples, found)
+    return Pattern(kind, text, path, context.merged.span_of(text_path), examples, found)
 
 
-def _matched(node: Expr) -> Iterator[Constant]:
-    """The literals that are given to `matches`."""
+def _matches_arguments(node: Expr) -> Iterator[Constant]:
+    """Yield the literal arguments of `matches`."""
     if isinstance(node, Call) and node.name == "matches" and node.arguments:
         last = node.arguments[-1]
         if isinstance(last, Constant):
             yield last
     for child in iter_children(node):
-        yield from _matched(child)
+        yield from _matches_arguments(child)

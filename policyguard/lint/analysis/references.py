@@ -1,4 +1,4 @@
-"""Which names of a policy something uses."""
+"""Find the names that a policy uses."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from policyguard.lint.context import LintContext
 from policyguard.model.limits import FailuresLimit
 
 
-def is_field_read(subject: LintContext, field: str) -> bool:
-    """Whether an expression reads a dotted field, or the record that it is in."""
-    return reads_field(subject.expressions.all_reads(), field)
+def is_field_read(context: LintContext, field: str) -> bool:
+    """Return whether an expression reads a dotted field, or a record that contains it."""
+    return reads_field(context.expressions.all_reads(), field)
 
 
-def string_constants(subject: LintContext) -> set[str]:
-    """All texts that stand in the policy's expressions."""
-    return {text for tree in subject.cel_trees.values() for text in _texts(tree)}
+def string_constants(context: LintContext) -> set[str]:
+    """Return all string constants in the policy's expressions."""
+    return {text for tree in context.cel_trees.values() for text in _texts(tree)}
 
 
-def substituted_names(subject: LintContext) -> set[str]:
-    """All names of params and lists that the policy's files write as `$name`."""
-    layers = (subject.merged.top_layer, subject.merged.inherited)
+def substituted_names(context: LintContext) -> set[str]:
+    """Return the names of params and lists that the policy refers to as `$name`."""
+    layers = (context.merged.top_layer, context.merged.inherited)
     return {text[1:] for layer in layers for text in _scalars(layer) if text.startswith("$")}
 
 
-def referenced_classes(subject: LintContext) -> set[str] | None:
-    """The names and globs of classes that something selects; None where all of them matter."""
-    policy = subject.policy
-    named: set[str] = set()
+def referenced_classes(context: LintContext) -> set[str] | None:
+    """Return the names and globs of the classes in use, or None if all classes are."""
+    policy = context.policy
+    used: set[str] = set()
     for entry in (*policy.rules, *policy.budgets, *policy.result_rules):
-        named |= set(entry.classes.items if entry.classes is not None else ())
-    named |= {level.partition(":")[2] for level in policy.limits if level.startswith("classes:")}
+        used |= set(entry.classes.items if entry.classes is not None else ())
+    used |= {level.partition(":")[2] for level in policy.limits if level.startswith("classes:")}
     for learn, _ in learn_sections(policy):
         if learn.ban == "class":
             return None
-        named |= set(learn.except_ or ())
+        used |= set(learn.except_ or ())
     changing = policy.classify.state_changing
-    named |= set(changing if isinstance(changing, tuple) else ())
-    for _, program in subject.expressions:
+    used |= set(changing if isinstance(changing, tuple) else ())
+    for _, program in context.expressions:
         if program.type.kind != "bool" and reads_field(program.reads, "call.class"):
-            return None  # a key: each class is one
-    named |= {str(item) for items in policy.lists.values() for item in items}
-    named |= {str(param.value) for param in policy.params.values()}
-    return named | string_constants(subject)
+            return None  # `call.class` partitions a key
+    used |= {str(item) for items in policy.lists.values() for item in items}
+    used |= {str(param.value) for param in policy.params.values()}
+    return used | string_constants(context)
 
 
-def uses_signatures(subject: LintContext) -> bool:
-    """Whether anything depends on what a failure is and whose fault it was."""
-    policy = subject.policy
+def uses_signatures(context: LintContext) -> bool:
+    """Return whether anything depends on signatures or blame."""
+    policy = context.policy
     if policy.learn is not None or policy.radius or policy.blame:
         return True
     for limits in policy.limits.values():
@@ -61,14 +61,17 @@ def uses_signatures(subject: LintContext) -> bool:
             return True
         if isinstance(limits.failures, FailuresLimit) and limits.failures.signature:
             return True
-    return is_field_read(subject, "outcome.signature") or is_field_read(subject, "outcome.blame")
+    return is_field_read(context, "outcome.signature") or is_field_read(context, "outcome.blame")
 
 
-def matches_any(name: str, wanted: set[str]) -> bool:
-    """Whether one of the names or globs in `wanted` fits."""
-    return name in wanted or any(
-        compile_glob(item)(name) for item in wanted if "*" in item or "?" in item
-    )
+def matches_any(name: str, patterns: set[str]) -> bool:
+    """Return whether a name equals one of the names, or matches one of the globs."""
+    return name in patterns or any(compile_glob(one)(name) for one in patterns if is_glob(one))
+
+
+def is_glob(name: str) -> bool:
+    """Return whether a name contains a wildcard."""
+    return "*" in name or "?" in name
 
 
 def _texts(node: Expr) -> Iterator[str]:

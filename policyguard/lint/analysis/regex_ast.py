@@ -1,8 +1,7 @@
-r"""What a pattern says, as a tree: to look for texts that it finds. RE2 alone judges what matches.
+r"""A syntax tree of RE2 patterns, from which matching literals are derived.
 
-This reads the part of RE2's syntax that policies use. What it does not know it refuses, and then
-nothing is claimed about the pattern. Assertions (`^`, `\b`) are kept and have no width; whether a
-text is found where they stand is asked of RE2.
+The parser accepts the part of RE2's syntax that policies use and rejects the rest. Assertions (`^`,
+`\b`) are nodes without width. The tree only suggests texts; RE2 itself decides what matches.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _CONTROLS = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 class UnsupportedRegexError(ValueError):
-    """The pattern has something that is not read here."""
+    """The pattern uses unsupported syntax."""
 
 
 @dataclass(frozen=True)
 class RegexNode:
-    """A part of a pattern, and where it stands in its text."""
+    """A part of a pattern, with its offsets."""
 
     start: int
     end: int
@@ -53,7 +52,7 @@ class RegexNode:
 
 @dataclass(frozen=True)
 class Literal(RegexNode):
-    """One character; with `fold`, in either case."""
+    """One character, in either case if `ignore_case`."""
 
     character: str
     ignore_case: bool
@@ -61,7 +60,7 @@ class Literal(RegexNode):
 
 @dataclass(frozen=True)
 class CharacterSet(RegexNode):
-    """One character of several. `characters` are those in ASCII; `open`: there are others too."""
+    """One of several characters: the ASCII ones, and others if `has_non_ascii`."""
 
     characters: frozenset[str]
     has_non_ascii: bool
@@ -69,26 +68,26 @@ class CharacterSet(RegexNode):
 
 @dataclass(frozen=True)
 class Assertion(RegexNode):
-    """Something about the place alone."""
+    """A zero-width assertion."""
 
 
 @dataclass(frozen=True)
 class Concatenation(RegexNode):
-    """One after the other."""
+    """Nodes in sequence."""
 
     items: tuple[RegexNode, ...]
 
 
 @dataclass(frozen=True)
 class Alternation(RegexNode):
-    """One of these."""
+    """One of several nodes."""
 
     options: tuple[RegexNode, ...]
 
 
 @dataclass(frozen=True)
 class Repetition(RegexNode):
-    """The same `least` to `most` times; without `most`, any number."""
+    """A node repeated between `min_count` and `max_count` times (None: unbounded)."""
 
     item: RegexNode
     min_count: int
@@ -96,16 +95,16 @@ class Repetition(RegexNode):
 
 
 def parse_regex(pattern: str) -> RegexNode:
-    """The tree of a pattern that RE2 takes. Raises `UnreadError`."""
-    reader = _Parser(pattern)
-    found = reader.alternation(frozenset(), 0)
-    if reader.position < len(pattern):
+    """Parse a valid RE2 pattern. Raise `UnreadError`."""
+    parser = _Parser(pattern)
+    tree = parser.alternation(frozenset(), 0)
+    if parser.position < len(pattern):
         raise UnsupportedRegexError(pattern)
-    return found
+    return tree
 
 
 def literals(node: RegexNode) -> Iterator[Literal]:
-    """All single characters of a pattern, in the order in which they are written."""
+    """Yield the literal characters of a pattern in order."""
     match node:
         case Literal():
             yield node
@@ -123,7 +122,7 @@ class _Parser:
         self.flags: frozenset[str] = frozenset()
 
     def alternation(self, flags: frozenset[str], depth: int) -> RegexNode:
-        """What stands up to a closing parenthesis, or to the end."""
+        """Parse up to a closing parenthesis or the end."""
         if depth > _MAX_DEPTH:
             raise UnsupportedRegexError(self.pattern)
         start = self.position
@@ -174,7 +173,7 @@ class _Parser:
             self.position = flags.end()
             self.flags = outside.union(flags[1]).difference(flags[2] or "")
             if flags[3] == ")":
-                return None  # they hold for what comes behind, up to the end of the group
+                return None  # the flags apply to the rest of the group
         elif self.pattern.startswith("?", self.position):
             raise UnsupportedRegexError(self.pattern)
         found = self.alternation(self.flags, depth + 1)
@@ -188,16 +187,16 @@ class _Parser:
             count = _COUNT.match(self.pattern, self.position)
             character = self.pattern[self.position]
             if count:
-                least = int(count[1])
-                most = (int(count[3]) if count[3] else None) if count[2] else least
+                low = int(count[1])
+                high = (int(count[3]) if count[3] else None) if count[2] else low
                 self.position = count.end()
             elif character in "*+?":
-                least, most = int(character == "+"), 1 if character == "?" else None
+                low, high = int(character == "+"), 1 if character == "?" else None
                 self.position += 1
             else:
                 break
             self._take("?")
-            item = Repetition(item.start, self.position, item, least, most)
+            item = Repetition(item.start, self.position, item, low, high)
         return item
 
     def escape(self) -> RegexNode:
@@ -216,27 +215,31 @@ class _Parser:
         self.position += 1
         negated = self._take("^")
         inside: frozenset[str] = frozenset()
-        beyond = False
+        has_non_ascii = False
         first = True
         while first or not self.pattern.startswith("]", self.position):
             first = False
-            characters, wide = self._member()
+            characters, non_ascii = self._member()
             inside |= characters
-            beyond = beyond or wide
+            has_non_ascii = has_non_ascii or non_ascii
         self.position += 1
-        found = self.character_set(start, inside, beyond)
+        found = self.character_set(start, inside, has_non_ascii)
         if negated:
             return CharacterSet(start, self.position, _ASCII - found.characters, has_non_ascii=True)
         return found
 
-    def character_set(self, start: int, characters: frozenset[str], beyond: bool) -> CharacterSet:
+    def character_set(
+        self, start: int, characters: frozenset[str], has_non_ascii: bool
+    ) -> CharacterSet:
         if "i" in self.flags:
             characters |= {case for one in characters for case in (one.lower(), one.upper())}
-            beyond = beyond or bool(characters & {"k", "s"})  # K (Kelvin) and ſ fold to them
-        return CharacterSet(start, self.position, characters, has_non_ascii=beyond)
+            has_non_ascii = has_non_ascii or bool(
+                characters & {"k", "s"}
+            )  # K (Kelvin) and ſ fold to them
+        return CharacterSet(start, self.position, characters, has_non_ascii=has_non_ascii)
 
     def _member(self) -> tuple[frozenset[str], bool]:
-        """What one part of a bracket stands for: a class, a range or a character."""
+        """Parse a class, range or character within brackets."""
         if posix := _POSIX.match(self.pattern, self.position):
             self.position = posix.end()
             characters = _NAMES.get(posix[2])
@@ -268,7 +271,7 @@ class _Parser:
         return found
 
     def _escape_value(self) -> str | tuple[frozenset[str], bool] | None:
-        r"""A character, or a class, or None for an assertion; the position goes behind it."""
+        r"""Parse an escape: a character, a class, or None for an assertion."""
         escape = _ESCAPED.match(self.pattern, self.position)
         if escape is None:
             raise UnsupportedRegexError(self.pattern)

@@ -1,4 +1,4 @@
-"""Texts that a pattern needs: whatever it finds something in has one of these in it."""
+"""Literals of which every match of a pattern contains at least one."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from policyguard.lint.analysis.regex_ast import (
 )
 
 _MAX_LITERALS = 64
-"""Texts that are told apart; a part of a pattern with more of them is none that is known."""
+"""Literals to enumerate per part of a pattern; with more, nothing is known about the part."""
 _MAX_LENGTH = 200
-"""Characters that a text may have."""
+"""Characters of a literal."""
 
 
 class RequiredLiteral(NamedTuple):
-    """A text that a pattern needs; with `fold`, in any case."""
+    """A literal that matches of a pattern contain, in any case if `ignore_case`."""
 
     text: str
     ignore_case: bool
 
 
 LiteralSet = frozenset[RequiredLiteral]
+_EMPTY: LiteralSet = frozenset({RequiredLiteral("", False)})
 
 
 def required_literals(pattern: str) -> LiteralSet:
-    """Texts of which each match of the pattern has at least one; empty where none are known."""
+    """Return literals of which each match contains at least one; empty if none are known."""
     try:
         return _required(parse_regex(pattern)) or frozenset()
     except UnsupportedRegexError:
@@ -43,74 +44,74 @@ def required_literals(pattern: str) -> LiteralSet:
 
 
 def literal_alternatives(pattern: str) -> Iterator[tuple[RegexNode, LiteralSet]]:
-    """The alternatives of a pattern of which all texts are known, with them; assertions aside."""
+    """Yield the alternatives that match a known set of literals, ignoring assertions."""
     try:
         tree = parse_regex(pattern)
     except UnsupportedRegexError:
         return
     for option in tree.options if isinstance(tree, Alternation) else (tree,):
-        texts = _exact(option)
-        if texts is not None:
-            yield option, texts
+        literals = _exact(option)
+        if literals is not None:
+            yield option, literals
 
 
 def _exact(node: RegexNode) -> LiteralSet | None:
-    """All texts that a part of a pattern stands for, if they are few; its assertions aside."""
+    """Return all literals that a node matches, ignoring assertions; None if too many."""
     match node:
         case Assertion():
-            return frozenset({RequiredLiteral("", False)})
-        case Literal(character=character, ignore_case=fold):
-            cased = character.lower() != character.upper()
-            return frozenset({RequiredLiteral(character, fold and cased)})
-        case CharacterSet(characters=characters, has_non_ascii=beyond):
-            if beyond or len(characters) > _MAX_LITERALS:
+            return _EMPTY
+        case Literal(character=character, ignore_case=ignore_case):
+            has_case = character.lower() != character.upper()
+            return frozenset({RequiredLiteral(character, ignore_case and has_case)})
+        case CharacterSet(characters=characters, has_non_ascii=has_non_ascii):
+            if has_non_ascii or len(characters) > _MAX_LITERALS:
                 return None
             return frozenset(RequiredLiteral(character, False) for character in characters)
         case Concatenation(items=items):
             return _concatenate([_exact(item) for item in items])
         case Alternation(options=options):
             return _unite([_exact(option) for option in options])
-        case Repetition(item=item, min_count=least, max_count=most):
-            if most is None or most > _MAX_LENGTH:
+        case Repetition(item=item, min_count=low, max_count=high):
+            if high is None or high > _MAX_LENGTH:
                 return None
             once = _exact(item)
-            return _unite([_concatenate([once] * count) for count in range(least, most + 1)])
+            return _unite([_concatenate([once] * count) for count in range(low, high + 1)])
     return None
 
 
 def _required(node: RegexNode) -> LiteralSet | None:
-    """The best texts of which each match of a part of a pattern has one; None for none."""
+    """Return the best literals of which each match of a node contains one, or None."""
     exact = _exact(node)
     if exact is not None:
-        return None if RequiredLiteral("", False) in exact or not exact else exact
+        return None if exact >= _EMPTY or not exact else exact
     match node:
         case Concatenation(items=items):
             return _best_of_sequence(items)
         case Alternation(options=options):
             return _unite([_required(option) for option in options])
-        case Repetition(item=item, min_count=least) if least:
+        case Repetition(item=item, min_count=low) if low:
             return _required(item)
     return None
 
 
 def _best_of_sequence(items: tuple[RegexNode, ...]) -> LiteralSet | None:
-    """Of a sequence: the run of known texts, or the part, whose shortest text is longest."""
+    """Return the literals, of a run of items or of one, whose shortest is longest."""
     candidates: list[LiteralSet | None] = []
-    run: LiteralSet | None = frozenset({RequiredLiteral("", False)})
+    run: LiteralSet | None = _EMPTY
     for item in items:
         exact = _exact(item)
         longer = _concatenate([run, exact])
         if longer is None:
             candidates += [run, _required(item)]
-            longer = exact or frozenset({RequiredLiteral("", False)})
+            longer = exact or _EMPTY
         run = longer
     candidates.append(run)
-    known = [texts for texts in candidates if texts and all(one.text for one in texts)]
-    return max(known, key=lambda texts: min(len(one.text) for one in texts), default=None)
+    known = [found for found in candidates if found and all(one.text for one in found)]
+    return max(known, key=lambda found: min(len(one.text) for one in found), default=None)
 
 
 def _concatenate(parts: list[LiteralSet | None]) -> LiteralSet | None:
-    found: LiteralSet = frozenset({RequiredLiteral("", False)})
+    found = _EMPTY
     for part in parts:
         if part is None or len(found) * len(part) > _MAX_LITERALS:
             return None

@@ -1,4 +1,4 @@
-"""Calls to try a policy's expressions on: its examples, and one that gives no argument at all."""
+"""Sample calls to evaluate expressions on: examples, and a call without arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policyguard.model.errors import ArgumentsError
 
 _TIME = "2026-01-01T00:00:00Z"
 _MAX_TOOLS = 200
-"""Names of tools that are tried until one is of the class that is looked for."""
+"""Tool names to try in search of one with a given class."""
 _UNKNOWN_TOOL = "a_tool_that_no_entry_names"
 _TAGS: dict[str, Any] = {
     "string": "",
@@ -25,29 +25,29 @@ _TAGS: dict[str, Any] = {
 }
 
 
-def example_activation(subject: LintContext, example: Example) -> Activation | None:
-    """What expressions see of the call of an example; None where it cannot be judged."""
+def example_activation(context: LintContext, example: Example) -> Activation | None:
+    """Return the activation of an example's call, or None if its arguments are invalid."""
     try:
-        return prepare_example(subject.policy, example, subject.evaluator)[1].activation
+        return prepare_example(context.policy, example, context.evaluator)[1].activation
     except ArgumentsError:
         return None
 
 
-def argumentless_activation(subject: LintContext, classes: Selector | None) -> Activation | None:
-    """What expressions see of a call without arguments, of a tool that no entry names.
+def argumentless_activation(context: LintContext, classes: Selector | None) -> Activation | None:
+    """Return the activation of a call without arguments, of a tool that no entry names.
 
-    It is of one of `classes`; None where no tool is found whose calls are.
+    The call has one of `classes`. Return None if no such tool is found.
     """
-    policy = subject.policy
+    policy = context.policy
     tags: dict[str, Any] = {
         name: tag.one_of[0] if tag.one_of else _TAGS.get(tag.type, _TIME)
         for name, tag in policy.tags.items()
         if tag.default is None
     }
-    wanted = compile_selector(classes)
+    is_selected = compile_selector(classes)
     words = (word for entry in policy.classify.classes for word in entry.words or ())
     for tool in (_UNKNOWN_TOOL, *islice(words, _MAX_TOOLS)):
-        view = example_activation(subject, Example(tool=tool, args={}, tags=tags, at=_TIME))
-        if view is not None and wanted(view.call["class"]):
-            return view
+        activation = example_activation(context, Example(tool=tool, args={}, tags=tags, at=_TIME))
+        if activation is not None and is_selected(activation.call["class"]):
+            return activation
     return None

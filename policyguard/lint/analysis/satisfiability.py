@@ -1,10 +1,10 @@
-"""Whether a condition can be true, and whether it can be false.
+"""Decide whether a condition can be true or false.
 
-A condition is spread out into the ways in which it can be true: each a set of tests, of values that
-are read. A way is impossible where no value passes all tests on it. Whatever is not understood is
-a value of its own that may be anything, so that nothing is claimed that does not hold.
+A condition is converted to disjunctive normal form: a list of conjunctions of predicates on values.
+A conjunction is unsatisfiable if no value satisfies all its predicates. An expression that is not
+understood counts as an unknown value, so that no wrong claims are made.
 
-Errors are left out: where a value is absent, a condition is neither true nor false.
+Errors are not modelled: if a value is absent, a condition is neither true nor false.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from policyguard.cel.syntax.tree import (
 from policyguard.lint.analysis.patterns import compile_regex
 
 _MAX_CONJUNCTIONS = 256
-"""Ways that are told apart; a condition with more is one that can be anything."""
+"""Conjunctions to analyse; nothing is claimed about a condition with more."""
 _FLIPPED: dict[Operator, Operator] = {
     "<": ">",
     "<=": ">=",
@@ -58,10 +58,9 @@ _TEXT_FUNCTIONS: dict[str, Callable[[str, str], bool]] = {
 
 
 class Predicate(NamedTuple):
-    """One demand on a value: that it holds, or with `holds` false that it does not.
+    """A predicate on a value, or its negation unless `holds`.
 
-    `kind` is `among` (of a tuple), a comparison, a function on texts, or `where` (any predicate on
-    texts).
+    `kind` is `among` (a tuple), a comparison, a text function, or `where` (a Python function).
     """
 
     kind: str
@@ -70,7 +69,7 @@ class Predicate(NamedTuple):
 
 
 Conjunction = dict[str, tuple[Predicate, ...]]
-"""What must hold of each value for a condition to be true; values by their `name`."""
+"""The predicates on each value, by its `value_name`."""
 
 
 class _TooManyError(Exception):
@@ -80,20 +79,20 @@ class _TooManyError(Exception):
 def is_unsatisfiable(
     *conditions: tuple[Expr, bool], assumptions: Conjunction | None = None
 ) -> bool:
-    """Whether conditions exclude each other: each with whether it is to be true or false.
+    """Return whether conditions, each wanted true or false, exclude each other.
 
-    `given` is what is known of values besides, such as `{"call.tool": …}`.
+    `assumptions` hold further predicates, such as `{"call.tool": …}`.
     """
     try:
-        ways = [_to_dnf(node, holds) for node, holds in conditions]
-        together = _conjoin([[assumptions or {}], *ways])
+        parts = [_to_dnf(node, holds) for node, holds in conditions]
+        conjunctions = _conjoin([[assumptions or {}], *parts])
     except _TooManyError:
         return False
-    return not any(_is_satisfiable(way) for way in together)
+    return not any(map(_is_satisfiable, conjunctions))
 
 
 def value_name(node: Expr) -> str:
-    """A name for a value: two parts of conditions that have the same one are the same value."""
+    """Return a name for a value; equal names mean equal values."""
     match node:
         case Identifier(name=text):
             return text
@@ -114,15 +113,15 @@ def value_name(node: Expr) -> str:
 
 
 def _to_dnf(node: Expr, holds: bool) -> list[Conjunction]:
-    """The ways in which a condition is true (or false, unless `holds`)."""
+    """Return the conjunctions under which a condition is true, or false unless `holds`."""
     match node:
         case Constant(value=bool(value)):
             return [{}] if value is holds else []
         case Unary(operator="!", operand=operand):
             return _to_dnf(operand, not holds)
-        case Logic(operator=sign, operands=operands):
+        case Logic(operator=operator_, operands=operands):
             parts = [_to_dnf(operand, holds) for operand in operands]
-            return _conjoin(parts) if (sign == "&&") is holds else _disjoin(parts)
+            return _conjoin(parts) if (operator_ == "&&") is holds else _disjoin(parts)
         case Conditional(condition=condition, then=then, otherwise=otherwise):
             return _disjoin(
                 [
@@ -134,34 +133,34 @@ def _to_dnf(node: Expr, holds: bool) -> list[Conjunction]:
 
 
 def _atom(node: Expr, holds: bool) -> Conjunction:
-    """What a condition without parts demands."""
+    """Return the conjunction for a condition without logical operators."""
     if isinstance(node, Binary):
-        left, right, sign = node.left, node.right, node.operator
-        if isinstance(left, Constant) and sign in _FLIPPED:
-            left, right, sign = right, left, _FLIPPED[sign]
-        text = value_name(left)
-        if sign == "in" and isinstance(right, ListLiteral):
+        left, right, operator_ = node.left, node.right, node.operator
+        if isinstance(left, Constant) and operator_ in _FLIPPED:
+            left, right, operator_ = right, left, _FLIPPED[operator_]
+        name = value_name(left)
+        if operator_ == "in" and isinstance(right, ListLiteral):
             items = [item.value for item in right.items if isinstance(item, Constant)]
             if len(items) == len(right.items):
-                return {text: (Predicate("among", tuple(items), holds),)}
-        elif sign in ("==", "!="):
+                return {name: (Predicate("among", tuple(items), holds),)}
+        elif operator_ in ("==", "!="):
             if isinstance(right, Constant):
-                return {text: (Predicate("among", (right.value,), (sign == "==") is holds),)}
-            if text == value_name(right):
-                return {text: (Predicate("among", (), (sign == "==") is not holds),)}
-        elif isinstance(right, Constant) and sign in _OPPOSITE and _is_number(right.value):
-            kind = sign if holds else _OPPOSITE[sign]
-            return {text: (Predicate(kind, right.value), *_implied(left))}
+                return {name: (Predicate("among", (right.value,), (operator_ == "==") is holds),)}
+            if name == value_name(right):
+                return {name: (Predicate("among", (), (operator_ == "==") is not holds),)}
+        elif isinstance(right, Constant) and operator_ in _OPPOSITE and _is_number(right.value):
+            kind = operator_ if holds else _OPPOSITE[operator_]
+            return {name: (Predicate(kind, right.value), *_implied(left))}
     elif isinstance(node, Call) and node.receiver is not None and len(node.arguments) == 1:
         argument = node.arguments[0]
         if node.name in _TEXT_FUNCTIONS and isinstance(argument, Constant):
-            text = value_name(node.receiver)
-            return {text: (Predicate(node.name, argument.value, holds),)}
+            name = value_name(node.receiver)
+            return {name: (Predicate(node.name, argument.value, holds),)}
     return {value_name(node): (Predicate("among", (True,), holds),)}
 
 
 def _implied(node: Expr) -> tuple[Predicate, ...]:
-    """What holds of a value anyhow: a size is never negative."""
+    """Return predicates that alconjunctions hold: a size is never negative."""
     return (Predicate(">=", 0),) if isinstance(node, Call) and node.name == "size" else ()
 
 
@@ -175,65 +174,65 @@ def _conjoin(parts: Iterable[list[Conjunction]]) -> list[Conjunction]:
 
 
 def _disjoin(parts: Iterable[list[Conjunction]]) -> list[Conjunction]:
-    found = [way for part in parts for way in part]
+    found = [conjunction for part in parts for conjunction in part]
     if len(found) > _MAX_CONJUNCTIONS:
         raise _TooManyError
     return found
 
 
 def _merge(one: Conjunction, other: Conjunction) -> Conjunction:
-    return {text: one.get(text, ()) + other.get(text, ()) for text in one.keys() | other.keys()}
+    return {name: one.get(name, ()) + other.get(name, ()) for name in one.keys() | other.keys()}
 
 
-def _is_satisfiable(way: Conjunction) -> bool:
-    return all(_has_solution(tests) for tests in way.values())
+def _is_satisfiable(conjunction: Conjunction) -> bool:
+    return all(map(_has_solution, conjunction.values()))
 
 
-def _has_solution(tests: tuple[Predicate, ...]) -> bool:
-    """Whether there may be a value that passes all tests."""
-    lists = [test.operand for test in tests if test.kind == "among" and test.holds]
+def _has_solution(predicates: tuple[Predicate, ...]) -> bool:
+    """Return whether a value may satisfy all predicates."""
+    lists = [one.operand for one in predicates if one.kind == "among" and one.holds]
     if lists and isinstance(lists[0], tuple):
-        return any(all(_satisfies(value, test) for test in tests) for value in lists[0])
-    if any(test._replace(holds=not test.holds) in tests for test in tests):
+        return any(all(_satisfies(value, one) for one in predicates) for value in lists[0])
+    if any(one._replace(holds=not one.holds) in predicates for one in predicates):
         return False
-    starts = [str(test.operand) for test in tests if test.kind == "startsWith" and test.holds]
-    ends = [str(test.operand)[::-1] for test in tests if test.kind == "endsWith" and test.holds]
-    return _share_prefix(starts) and _share_prefix(ends) and _has_number(tests)
+    prefixes = [str(one.operand) for one in predicates if one[::2] == ("startsWith", True)]
+    suffixes = [str(one.operand)[::-1] for one in predicates if one[::2] == ("endsWith", True)]
+    return _share_prefix(prefixes) and _share_prefix(suffixes) and _has_number(predicates)
 
 
 def _share_prefix(texts: list[str]) -> bool:
-    """Whether one text can begin with all of these."""
+    """Return whether one text can start with all of these."""
     longest = max(texts, key=len, default="")
     return all(longest.startswith(text) for text in texts)
 
 
-def _has_number(tests: tuple[Predicate, ...]) -> bool:
-    """Whether there is room for a number between all bounds."""
+def _has_number(predicates: tuple[Predicate, ...]) -> bool:
+    """Return whether a number lies within all bounds."""
     low, high = float("-inf"), float("inf")
-    for test in tests:
-        if isinstance(test.operand, int | float):
-            low = max(low, test.operand) if test.kind in (">", ">=") else low
-            high = min(high, test.operand) if test.kind in ("<", "<=") else high
+    for predicate in predicates:
+        if isinstance(predicate.operand, int | float):
+            low = max(low, predicate.operand) if predicate.kind in (">", ">=") else low
+            high = min(high, predicate.operand) if predicate.kind in ("<", "<=") else high
     if low == high:
-        return all(_satisfies(low, test) for test in tests)
+        return all(_satisfies(low, predicate) for predicate in predicates)
     return low < high
 
 
-def _satisfies(value: object, test: Predicate) -> bool:
-    """Whether a value passes a test; one that a test is not made for, does not."""
-    if test.kind == "among":
-        wanted = test.operand if isinstance(test.operand, tuple) else ()
-        return any(_equal(value, other) for other in wanted) is test.holds
-    if test.kind in _COMPARISONS:
-        return _is_number(value) and _COMPARISONS[test.kind](value, test.operand)
+def _satisfies(value: object, predicate: Predicate) -> bool:
+    """Return whether a value satisfies a predicate; a value of the wrong type does not."""
+    if predicate.kind == "among":
+        options = predicate.operand if isinstance(predicate.operand, tuple) else ()
+        return any(_is_equal(value, other) for other in options) is predicate.holds
+    if predicate.kind in _COMPARISONS:
+        return _is_number(value) and _COMPARISONS[predicate.kind](value, predicate.operand)
     if not isinstance(value, str):
         return False
-    if callable(test.operand):
-        return bool(test.operand(value)) is test.holds
-    return _TEXT_FUNCTIONS[test.kind](value, str(test.operand)) is test.holds
+    if callable(predicate.operand):
+        return bool(predicate.operand(value)) is predicate.holds
+    return _TEXT_FUNCTIONS[predicate.kind](value, str(predicate.operand)) is predicate.holds
 
 
-def _equal(one: object, other: object) -> bool:
+def _is_equal(one: object, other: object) -> bool:
     return isinstance(one, bool) is isinstance(other, bool) and one == other
 
 

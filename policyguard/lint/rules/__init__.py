@@ -1,4 +1,4 @@
-"""The lint rules: one a file, whose docstring is its page (`policyguard explain CODE`)."""
+"""The lint rules, one per file. A rule's docstring is its page (`policyguard explain CODE`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from policyguard.lint.rules import (
     bare_number,
     careless_override,
     command_as_text,
+    conflicting_packs,
     constant_condition,
     double_escape,
-    error_lets_through,
     escape_in_single_quotes,
+    fail_open,
     hair_trigger,
-    idle_override,
     learns_nothing,
     matches_everything,
     never_matches,
-    packs_at_odds,
     pattern_without_examples,
+    redundant_override,
     refuses_nothing,
     rule_without_examples,
     schedule_does_not_shrink,
@@ -28,7 +28,7 @@ from policyguard.lint.rules import (
     unbounded_polling,
     unguarded_argument,
     unreachable_limit,
-    unreachable_step,
+    unreachable_threshold,
     unused_class,
     unused_definition,
     unused_meta,
@@ -40,16 +40,16 @@ LOCAL: tuple[LintRule, ...] = (
     bare_number,
     careless_override,
     command_as_text,
+    conflicting_packs,
     constant_condition,
     double_escape,
-    error_lets_through,
     escape_in_single_quotes,
+    fail_open,
     hair_trigger,
-    idle_override,
     matches_everything,
     never_matches,
-    packs_at_odds,
     pattern_without_examples,
+    redundant_override,
     rule_without_examples,
     schedule_does_not_shrink,
     shadowed_budget,
@@ -58,9 +58,9 @@ LOCAL: tuple[LintRule, ...] = (
     unbounded_polling,
     unguarded_argument,
     unreachable_limit,
-    unreachable_step,
+    unreachable_threshold,
 )
-"""Rules on what an entry is by itself, or beside those that it stands with."""
+"""Rules about single entries and their neighbours."""
 
 WHOLE_POLICY: tuple[LintRule, ...] = (
     learns_nothing,
@@ -70,7 +70,6 @@ WHOLE_POLICY: tuple[LintRule, ...] = (
     unused_meta,
     unused_signatures,
 )
-"""Rules on what a policy does with all its parts; they are not asked of the parts themselves."""
+"""Rules about a whole policy. They do not run on files that are only part of one."""
 
 RULES = (*LOCAL, *WHOLE_POLICY)
-"""All rules, in the order in which they are asked."""

@@ -1,6 +1,6 @@
-"""A message that names a value that is not there.
+"""A message with a placeholder whose value is absent.
 
-A placeholder whose value is absent is shown as `(absent)`: the model is told nothing by it.
+The model sees `(absent)` in place of the value, which tells it nothing.
 
 Avoid:
 
@@ -37,55 +37,65 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 from policyguard.model.policy import Rule
 
-_AT = TextSpan(0, 0)
+_NO_SPAN = TextSpan(0, 0)
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Placeholders that are absent in an example, or whenever the rule matches."""
-    for rule in subject.policy.rules:
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report placeholders that are absent in every example, or whenever the rule matches."""
+    for rule in context.policy.rules:
         for key, text in (("message", rule.message), ("instead", rule.instead)):
             for placeholder in parse_message(text or "").placeholders:
-                why = _why(subject, rule, placeholder.name)
-                if why is not None:
-                    yield _finding(subject, ("rules", rule.id, key), placeholder, why)
-    for budget in subject.policy.budgets:
+                reason = _absence_reason(context, rule, placeholder.name)
+                if reason is not None:
+                    yield _report(context, ("rules", rule.id, key), placeholder, reason)
+    for budget in context.policy.budgets:
         for key, text in (("message", budget.message), ("instead", budget.instead)):
             for placeholder in parse_message(text or "").placeholders:
                 if placeholder.name == "retry_after" and budget.within is None:
-                    why = "only a budget with `within` frees again"
-                    yield _finding(subject, ("budgets", budget.id, key), placeholder, why)
+                    reason = "only a budget with `within` frees up again"
+                    yield _report(context, ("budgets", budget.id, key), placeholder, reason)
 
 
-def _finding(subject: LintContext, path: Path, placeholder: Placeholder, why: str) -> Finding:
-    node = subject.merged.node(path)
-    span = subject.merged.span_of(path)
+def _report(context: LintContext, path: Path, placeholder: Placeholder, reason: str) -> Finding:
+    node = context.merged.node(path)
+    span = context.merged.span_of(path)
     if isinstance(node, ScalarNode):
         span = node.subspan(placeholder.start, placeholder.end)
-    message = f"`{{{placeholder.name}}}` is absent here: {why}"
-    return Finding(span, message, "the model would read `(absent)`; take it out of the message")
+    message = f"`{{{placeholder.name}}}` is absent here: {reason}"
+    return Finding(span, message, "the model would see `(absent)`; remove the placeholder")
 
 
-def _why(subject: LintContext, rule: Rule, field: str) -> str | None:
-    """Why a value is not there when the rule matches; None where it may be."""
+def _absence_reason(context: LintContext, rule: Rule, field: str) -> str | None:
+    """Return reason a value is absent when the rule matches, or None if it may be present."""
     root, *fields = field.split(".")
     if root != "call" or len(fields) < 2 or fields[0] != "args":
         return None
-    asked = Has(_AT, Select(_AT, Select(_AT, Identifier(_AT, "call"), "args", _AT), fields[1], _AT))
-    given: Conjunction = {value_name(asked): (Predicate("among", (True,)),)}
+    has_argument = Has(
+        _NO_SPAN,
+        Select(
+            _NO_SPAN,
+            Select(_NO_SPAN, Identifier(_NO_SPAN, "call"), "args", _NO_SPAN),
+            fields[1],
+            _NO_SPAN,
+        ),
+    )
+    assumptions: Conjunction = {value_name(has_argument): (Predicate("among", (True,)),)}
     for key, holds in (("when", True), ("unless", False)):
-        tree = subject.cel_trees.get(("rules", rule.id, key))
-        if tree is not None and is_unsatisfiable((tree, holds), assumptions=given):
+        tree = context.cel_trees.get(("rules", rule.id, key))
+        if tree is not None and is_unsatisfiable((tree, holds), assumptions=assumptions):
             return (
                 f"`{key}` matches calls without it" if holds else "`unless` exempts calls with it"
             )
-    views = [example_activation(subject, example) for example in rule.examples.match]
-    if views and all(view is not None and _is_absent(view, fields) for view in views):
-        return f"no example that `{rule.id}` matches has one"
+    activations = [example_activation(context, example) for example in rule.examples.match]
+    if activations and all(
+        activation is not None and _is_absent(activation, fields) for activation in activations
+    ):
+        return f"no example of `{rule.id}` has it"
     return None
 
 
-def _is_absent(view: Activation, fields: list[str]) -> bool:
-    value: Any = view.call
+def _is_absent(activation: Activation, fields: list[str]) -> bool:
+    value: Any = activation.call
     for part in fields:
         if not isinstance(value, Mapping) or part not in value:
             return True

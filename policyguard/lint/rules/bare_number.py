@@ -1,7 +1,7 @@
-r"""A number in a pattern that is also found inside of longer numbers.
+r"""A number in a pattern that also matches inside longer numbers.
 
-Error codes are looked for in texts full of numbers: line numbers, sizes, times, ports. A bare `429`
-is found in `cannot write 14290 bytes`, and a full disk is told as a rate limit.
+Tool output is full of numbers: line numbers, sizes, times, ports. A bare `429` also matches in
+`cannot write 14290 bytes`, so a full disk is misclassified as a rate limit.
 
 Avoid:
 
@@ -26,20 +26,18 @@ from policyguard.lint.rule import Finding
 _NUMBER = re.compile(r"[0-9]+")
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Alternatives that are a number, and that RE2 finds between other digits."""
-    for pattern in find_patterns(subject):
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report alternatives that are a number and that RE2 matches between other digits."""
+    for pattern in find_patterns(context):
         if pattern.kind == "condition":
             continue
         for node, texts in literal_alternatives(pattern.text):
-            for number in sorted(one.text for one in texts if _NUMBER.fullmatch(one.text)):
+            for number in sorted(text.text for text in texts if _NUMBER.fullmatch(text.text)):
                 longer = f"1{number}0"
                 if compile_regex(pattern.text).find_span(longer) == (1, 1 + len(number)):
-                    start = next((one.start for one in literals(node)), node.start)
+                    start = next((found.start for found in literals(node)), node.start)
                     span = pattern.subspan(start, node.end)
-                    message = (
-                        f"`{number}` is also found inside of longer numbers, such as `{longer}`"
-                    )
-                    hint = rf"write `\b{number}\b`, better with the words that stand around it"
+                    message = f"`{number}` also matches inside longer numbers such as `{longer}`"
+                    hint = rf"write `\b{number}\b`, or better, include the surrounding words"
                     yield Finding(span, message, hint)
                     break

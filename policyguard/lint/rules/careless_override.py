@@ -1,15 +1,15 @@
-"""An entry that replaces an inherited one of the same id, and has nothing to do with it.
+"""An entry that replaces an unrelated inherited entry of the same id.
 
-In maps the same id replaces the whole entry, and in first-match lists too. Who names a new rule as
-an inherited one is named, takes that one away without a word. Such an override is told by what the
-two are about: other tools, another kind of budget, a pattern that finds none of the old examples.
+An entry replaces the inherited entry of the same id as a whole. If a new rule happens to reuse an
+inherited id, the inherited rule is silently lost. The two count as unrelated if they select
+different tools, count different things, or if the new pattern matches none of the old examples.
 
 Avoid:
 
     # the base has `limit-calls: {tools: [deploy], …}`
     rules: {limit-calls: {tools: [search], when: call.args.n > 10}}
 
-Prefer a name of its own, or `disable` with a reason:
+Prefer an id of its own, or `disable` with a reason:
 
     rules: {limit-searches: {tools: [search], when: call.args.n > 10}}
 """
@@ -29,79 +29,81 @@ from policyguard.engines.yaml_tree import (
     to_plain,
 )
 from policyguard.lint.analysis.patterns import compile_regex
+from policyguard.lint.analysis.yaml_entries import entry_id
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
+from policyguard.model.diagnostic import quote_text
 
 _SELECTORS = ("tools", "servers", "classes", "agents")
-_KINDS = frozenset({"calls", "tokens", "cost", "time", "concurrent", "sum"})
+_BUDGET_KINDS = frozenset({"calls", "tokens", "cost", "time", "concurrent", "sum"})
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Overrides of the top layer that share nothing with what they replace."""
-    top = subject.merged.top_layer
-    for path, old, new in _overrides(top, subject.merged.inherited):
-        why = _other_calls(old, new) or _other_kind(path, old, new) or _other_texts(path, old, new)
-        if why:
-            id_ = path[-1] if isinstance(path[-1], str) else _id(new)
-            message = f"this replaces the inherited `{id_}`, and {why}"
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report entries of the top layer that share nothing with the entry they replace."""
+    top = context.merged.top_layer
+    for path, old, new in _overrides(top, context.merged.inherited):
+        difference = (
+            _selector_difference(old, new)
+            or _kind_difference(path, old, new)
+            or _example_difference(path, old, new)
+        )
+        if difference:
+            id_ = path[-1] if isinstance(path[-1], str) else entry_id(new)
+            message = f"this replaces the unrelated inherited `{id_}`: {difference}"
             span = find_span(top, path if isinstance(path[-1], str) else (*path, "id"), key=True)
-            yield Finding(span, message, "give it an id of its own, or `disable` the inherited one")
+            yield Finding(span, message, "choose another id, or `disable` the inherited entry")
 
 
 def _overrides(
     top: MappingNode, inherited: MappingNode
 ) -> Iterator[tuple[Path, MappingNode, MappingNode]]:
-    """Entries with the id of an inherited one: the path, the old entry and the new."""
+    """Yield the path, the inherited and the new entry of each override."""
     for section in ("rules", "budgets", "patterns"):
         new, old = top.get(section), inherited.get(section)
         if isinstance(new, MappingNode) and isinstance(old, MappingNode):
             for key, value in new.entries:
-                before = old.get(key.text)
-                if isinstance(value, MappingNode) and isinstance(before, MappingNode):
-                    yield (section, key.text), before, value
+                replaced = old.get(key.text)
+                if isinstance(value, MappingNode) and isinstance(replaced, MappingNode):
+                    yield (section, key.text), replaced, value
     new, old = top.get("signatures"), inherited.get("signatures")
     if isinstance(new, SequenceNode) and isinstance(old, SequenceNode):
-        known = {_id(item): item for item in old.items if isinstance(item, MappingNode)}
-        for number, item in enumerate(new.items):
-            before = known.get(_id(item))
-            if isinstance(item, MappingNode) and before is not None:
-                yield ("signatures", number), before, item
+        old_by_id = {entry_id(item): item for item in old.items if isinstance(item, MappingNode)}
+        for index, item in enumerate(new.items):
+            replaced = old_by_id.get(entry_id(item))
+            if isinstance(item, MappingNode) and replaced is not None:
+                yield ("signatures", index), replaced, item
 
 
-def _other_calls(old: MappingNode, new: MappingNode) -> str:
-    """Which selector of both names nothing that the other names."""
+def _selector_difference(old: MappingNode, new: MappingNode) -> str:
+    """Return how the entries' selectors differ if they never overlap, else an empty text."""
     for selector in _SELECTORS:
-        before, now = _names(old.get(selector)), _names(new.get(selector))
-        if before and now and not any(globs_overlap(one, other) for one in before for other in now):
-            return f"that one is about other {selector}: {', '.join(f'`{one}`' for one in before)}"
+        before, after = _selector_items(old.get(selector)), _selector_items(new.get(selector))
+        if before and after and not any(globs_overlap(a, b) for a in before for b in after):
+            return f"it covers other {selector}: {', '.join(map(quote_text, before))}"
     return ""
 
 
-def _other_kind(path: Path, old: MappingNode, new: MappingNode) -> str:
-    """Whether a budget counts something else."""
+def _kind_difference(path: Path, old: MappingNode, new: MappingNode) -> str:
+    """Return what the inherited budget counts if this one counts something else."""
     if path[0] != "budgets":
         return ""
-    before, now = ([key for key in entry if key in _KINDS] for entry in (old, new))
-    return f"that one counts `{before[0]}`" if before and now and before != now else ""
+    before, after = ([key for key in entry if key in _BUDGET_KINDS] for entry in (old, new))
+    return f"it counts `{before[0]}`" if before and after and before != after else ""
 
 
-def _other_texts(path: Path, old: MappingNode, new: MappingNode) -> str:
-    """Whether a pattern finds nothing in any of the texts that the old one was made for."""
+def _example_difference(path: Path, old: MappingNode, new: MappingNode) -> str:
+    """Return a reason if a pattern matches none of the inherited pattern's examples."""
     pattern = new.get("pattern" if path[0] == "signatures" else "match")
     examples = old.get("examples")
     texts = examples.get("match") if isinstance(examples, MappingNode) else None
     if not isinstance(pattern, ScalarNode) or not isinstance(texts, SequenceNode):
         return ""
-    found = [compile_regex(pattern.text).search(str(text)) for text in to_plain(texts)]
-    return "its pattern finds none of the examples of that one" if not any(found) else ""
+    search = compile_regex(pattern.text).search
+    matched = any(search(str(text)) for text in to_plain(texts))
+    return "" if matched else "the new pattern matches none of its examples"
 
 
-def _names(selector: Node | None) -> list[str]:
+def _selector_items(selector: Node | None) -> list[str]:
     if not isinstance(selector, SequenceNode):
         return []
     return [item.text for item in selector.items if isinstance(item, ScalarNode)]
-
-
-def _id(item: Node) -> str:
-    found = item.get("id") if isinstance(item, MappingNode) else None
-    return found.text if isinstance(found, ScalarNode) else ""

@@ -1,16 +1,17 @@
-"""A rule that reads a shell command as text.
+"""A rule that compares a shell command as text.
 
-A shell reads `rm -fr x`, `rm  -r -f x`, `'rm' -rf x`, `/bin/rm -rf x` and `sh -c "rm -rf x"` as
-one and the same; a text that is looked for is found in one of them. As an exemption it is worse:
-what begins with `git log` may go on with `; curl … | sh`.
+To a shell, `rm -fr x`, `rm -r -f x`, `'rm' -rf x`, `/bin/rm -rf x` and `sh -c "rm -rf x"` are the
+same command, but a text comparison finds only one of them. An exemption is worse: a command that
+starts with `git log` may continue with `; curl … | sh`.
 
-Such a rule is good advice and no guard. The key `commands` reads a command as a shell does.
+Such a rule catches accidents, not intent. The `commands` selector parses a command as a shell
+does.
 
 Avoid:
 
     no-force: {tools: [bash], when: call.command.contains('git push --force')}
 
-Prefer (with step 4 of the language):
+Prefer (not implemented yet):
 
     no-force: {tools: [bash], commands: [git push --force|-f]}
 """
@@ -26,45 +27,51 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 from policyguard.model.effect import Effect
 
-_READING = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "split"})
-_COMMANDS_COME = 4
-"""The step of the language with which `commands` come to life."""
+_TEXT_FUNCTIONS = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "split"})
+_COMMANDS_STEP = 4
+"""The language step that adds `commands`."""
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Conditions of rules that refuse, and look for a text in a command."""
-    shell = subject.policy.classify.shell.arguments
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report conditions of refusing rules that look for text in a command."""
+    shell = context.policy.classify.shell.arguments
     commands = {"call.command", *(f"call.args.{argument}" for argument in shell)}
-    for rule in subject.policy.rules:
+    for rule in context.policy.rules:
         for key in ("when", "unless"):
             path = ("rules", rule.id, key)
-            tree = subject.cel_trees.get(path)
-            found = next(_reading(tree, commands), None) if tree is not None else None
+            tree = context.cel_trees.get(path)
+            found = next(_text_comparisons(tree, commands), None) if tree is not None else None
             if found is None or rule.effect < Effect.ASK:
                 continue
-            message = "a shell command is read as text here, and can be written in other ways"
+            message = (
+                "this compares a shell command as text; the command can be written in other ways"
+            )
             if key == "unless":
-                message = "a shell command is read as text here: what else is in it is exempt too"
-            yield Finding(subject.subspan(path, found.span), message, _hint())
+                message = (
+                    "this compares a shell command as text: anything after the match is exempt too"
+                )
+            yield Finding(context.subspan(path, found.span), message, _hint())
 
 
 def _hint() -> str:
-    if language_version.SUPPORTED_STEP >= _COMMANDS_COME:
-        return "name the programs and options in `commands`, which reads as a shell does"
-    return f"`commands` will read it as a shell does (step {_COMMANDS_COME}); this is advice only"
+    if language_version.SUPPORTED_STEP >= _COMMANDS_STEP:
+        return "use `commands`, which parses the command as a shell does"
+    return (
+        "this catches accidents only; `commands`, which parses like a shell, is not implemented yet"
+    )
 
 
-def _reading(node: Expr, commands: set[str]) -> Iterator[Expr]:
-    """The parts of a condition that compare a command with a text, or look into it."""
+def _text_comparisons(node: Expr, commands: set[str]) -> Iterator[Expr]:
+    """Yield the parts of a condition that compare a command with text or search it."""
     match node:
         case Call(receiver=receiver, name=function) if receiver is not None:
-            if function in _READING and value_name(receiver) in commands:
+            if function in _TEXT_FUNCTIONS and value_name(receiver) in commands:
                 yield node
         case Binary(operator="==" | "!=" | "in", left=left, right=right):
             if value_name(left) in commands and not _is_empty(right):
                 yield node
     for child in iter_children(node):
-        yield from _reading(child, commands)
+        yield from _text_comparisons(child, commands)
 
 
 def _is_empty(node: Expr) -> bool:

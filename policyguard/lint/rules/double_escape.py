@@ -1,9 +1,9 @@
-r"""A pattern that looks for a backslash where it should have been an escape.
+r"""A pattern that matches a literal backslash where an escape was probably meant.
 
-In single quotes and without quotes YAML reads no escapes: `'\\brm'` is the pattern `\\brm`, which
-finds a backslash followed by `brm`, and that stands in no text. The rule loads and never fires.
+YAML processes no escapes in single-quoted and plain scalars: `'\\brm'` is the pattern `\\brm`,
+which matches a backslash followed by `brm`. The rule loads but never fires.
 
-In CEL, `r'…'` reads no escapes, and in `'…'` one backslash is one level: `'\brm'` is a backspace.
+In CEL, `r'…'` processes no escapes, while `'…'` does: `'\brm'` starts with a backspace.
 
 Avoid:
 
@@ -27,36 +27,38 @@ from policyguard.lint.rule import Finding
 
 _ESCAPE = re.compile(r"\\(\\?)(.?)", re.DOTALL)
 _CLASSES = frozenset("bBdDwWsS")
-"""What stands behind one backslash in a pattern, and behind two in no text that is looked for."""
+"""Letters that follow one backslash in a pattern, and are unlikely to follow two."""
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    r"""Patterns with `\b` and the like and no escape of that kind, and those with a backspace."""
-    for pattern in find_patterns(subject):
+def check(context: LintContext) -> Iterator[Finding]:
+    r"""Report patterns that contain `\\b` and the like but no single escape, or a backspace."""
+    for pattern in find_patterns(context):
         if pattern.examples.match:
-            continue  # they are found: the pattern means what it says
-        yield from _doubled(pattern)
-        place = pattern.text.find("\b")
-        if place >= 0:
-            message = "the pattern looks for a backspace (U+0008), not for the edge of a word"
-            yield Finding(pattern.subspan(place, place + 1), message, _written(pattern, "b"))
+            continue  # its examples pass, so the pattern is as intended
+        yield from _double_escapes(pattern)
+        index = pattern.text.find("\b")
+        if index >= 0:
+            message = "the pattern matches a backspace (U+0008), not a word boundary"
+            yield Finding(pattern.subspan(index, index + 1), message, _suggestion(pattern, "b"))
 
 
-def _doubled(pattern: Pattern) -> Iterator[Finding]:
+def _double_escapes(pattern: Pattern) -> Iterator[Finding]:
     doubled: list[tuple[int, int, str]] = []
     for escape in _ESCAPE.finditer(pattern.text):
         if escape[1] and escape[2] in _CLASSES:
             doubled.append((*escape.span(), escape[2]))
         elif not escape[1] and escape[2] in _CLASSES:
-            return  # whoever writes both knows the difference
+            return  # an author who writes both knows the difference
     if doubled:
         start, end, letter = doubled[0]
-        message = f"`\\\\{letter}` looks for a backslash and `{letter}`; no escape is read here"
-        yield Finding(pattern.subspan(start, end), message, _written(pattern, letter))
+        message = (
+            f"`\\\\{letter}` matches a backslash and `{letter}`; escapes are not processed here"
+        )
+        yield Finding(pattern.subspan(start, end), message, _suggestion(pattern, letter))
 
 
-def _written(pattern: Pattern, letter: str) -> str:
-    """How the escape is written where the pattern stands."""
+def _suggestion(pattern: Pattern, letter: str) -> str:
+    """Return how to write the escape in this kind of scalar."""
     if pattern.node is None:
         return f"write `r'\\{letter}'`"
     double = pattern.node.style == '"'

@@ -1,7 +1,7 @@
-r"""An escape in a message that YAML does not read.
+r"""An escape in a message that YAML does not process.
 
-Only double quotes have escapes. In single quotes, without quotes and in blocks `\n` is a backslash
-and an `n`, and that is what the model is told.
+YAML processes escapes only in double quotes. In single-quoted, plain and block scalars, `\n` is a
+backslash and an `n`, and the model sees exactly that.
 
 Avoid:
 
@@ -23,13 +23,13 @@ from policyguard.lint.rule import Finding
 from policyguard.model.diagnostic import Edit
 
 _ESCAPE = re.compile(r'\\(?:[nt"]|u[0-9a-fA-F]{4})')
-_OTHER = re.compile(r"[A-Za-z]:\\|\\\\|\\(?![nt\"]|u[0-9a-fA-F]{4})")
-"""Backslashes that are meant: of Windows paths, doubled ones, those before anything else."""
+_INTENDED = re.compile(r"[A-Za-z]:\\|\\\\|\\(?![nt\"]|u[0-9a-fA-F]{4})")
+"""Intended backslashes: in Windows paths, doubled ones, and before any other character."""
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Messages with an escape, in a style that has none."""
-    policy = subject.policy
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report escapes in messages whose YAML style has none."""
+    policy = context.policy
     sections = (
         ("rules", policy.rules, ("message", "instead")),
         ("budgets", policy.budgets, ("message", "instead")),
@@ -38,23 +38,23 @@ def check(subject: LintContext) -> Iterator[Finding]:
     for section, entries, keys in sections:
         for entry in entries:
             for key in keys:
-                yield from _message(subject, (section, entry.id, key))
+                yield from _check_message(context, (section, entry.id, key))
 
 
-def _message(subject: LintContext, path: Path) -> Iterator[Finding]:
-    node = subject.merged.node(path)
-    if not subject.merged.has(path) or not isinstance(node, ScalarNode) or node.style == '"':
+def _check_message(context: LintContext, path: Path) -> Iterator[Finding]:
+    node = context.merged.node(path)
+    if not context.merged.has(path) or not isinstance(node, ScalarNode) or node.style == '"':
         return
-    if _OTHER.search(node.text):
+    if _INTENDED.search(node.text):
         return
     for escape in _ESCAPE.finditer(node.text):
-        message = f"`{escape[0]}` is no escape here, but a backslash and what follows"
-        edits = _in_double_quotes(node)
-        yield Finding(node.subspan(*escape.span()), message, "write it in double quotes", edits)
+        message = f"`{escape[0]}` is not an escape here; the model would see it literally"
+        edits = _quote_edits(node)
+        yield Finding(node.subspan(*escape.span()), message, "use double quotes", edits)
 
 
-def _in_double_quotes(node: ScalarNode) -> tuple[Edit, ...]:
-    """The text in double quotes; nothing where it stands in several lines."""
+def _quote_edits(node: ScalarNode) -> tuple[Edit, ...]:
+    """Return the edit to double quotes, or nothing if the scalar spans several lines."""
     if node.style in ("|", ">") or "\n" in node.source.text[node.start : node.end]:
         return ()
     return (Edit(node.span, '"' + re.sub(r'(?<!\\)"', r"\"", node.text) + '"'),)

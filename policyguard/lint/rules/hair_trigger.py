@@ -1,11 +1,11 @@
-"""A limit that refuses the first repetition of any call, or all calls.
+"""A limit so low that it refuses normal work.
 
-`max` is how many get through. `repeat: {max: 1}` in `default` refuses to read a file again after an
-edit, and `failures: {max: 1}` ends the session with the first failure; agents that work do both all
-the time. For a tool that must never be called twice it is right, and stands under `tools`.
+`max` is how many calls are allowed. `repeat: {max: 1}` in `default` refuses to read a file again
+after an edit, and `failures: {max: 1}` ends the session at the first failure; working agents do
+both all the time. If a tool must never be called twice, set the limit under `tools`.
 
-What a budget has in `reserve` is held for each call until its tokens or cost are known. More than
-the whole budget is never free: unless the host estimates what a call will take, none is admitted.
+A budget holds its `reserve` for each call until its tokens or cost are known. If the reserve
+exceeds the whole budget, no call is admitted unless the host estimates what it will take.
 
 Avoid:
 
@@ -29,40 +29,40 @@ from policyguard.lint.rule import Finding
 from policyguard.model.effect import Effect
 from policyguard.model.limits import FailuresLimit, RepeatLimit
 
-_OF_CALLS = frozenset({"call", "call_and_result", "target"})
+_CALL_FINGERPRINTS = frozenset({"call", "call_and_result", "target"})
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Limits that leave no room for repetitions or failures, and reserves that no call can have."""
-    yield from _limits(subject)
-    for budget in subject.policy.budgets:
-        whole = budget.tokens if budget.cost is None else budget.cost
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report limits without room for repetitions or failures, and reserves above the budget."""
+    yield from _check_limits(context)
+    for budget in context.policy.budgets:
+        total = budget.tokens if budget.cost is None else budget.cost
         reserve = budget.reserve or 0
-        if whole is not None and reserve > whole and budget.effect >= Effect.ASK:
-            message = f"{reserve:,.9g} held for each call is more than the budget of {whole:,.9g}"
-            hint = "`reserve` is what one call may take, a part of the budget"
-            yield Finding(subject.merged.span_of(("budgets", budget.id, "reserve")), message, hint)
+        if total is not None and reserve > total and budget.effect >= Effect.ASK:
+            message = f"a reserve of {reserve:,.9g} per call exceeds the budget of {total:,.9g}"
+            hint = "`reserve` is what one call may take; set it below the budget"
+            yield Finding(context.merged.span_of(("budgets", budget.id, "reserve")), message, hint)
 
 
-def _limits(subject: LintContext) -> Iterator[Finding]:
-    for level, limits in subject.policy.limits.items():
+def _check_limits(context: LintContext) -> Iterator[Finding]:
+    for level, limits in context.policy.limits.items():
         path = level_path(level)
         for kind, limit in (("repeat", limits.repeat), ("failures", limits.failures)):
             if not isinstance(limit, RepeatLimit | FailuresLimit) or limit.effect < Effect.ASK:
                 continue
             message = _message(limit, is_default=level == "default")
             if message:
-                hint = "to forbid a tool, write a rule; to allow some more, raise `max`"
-                yield Finding(subject.merged.span_of((*path, kind, "max")), message, hint)
+                hint = "raise `max`, or write a rule to forbid a tool"
+                yield Finding(context.merged.span_of((*path, kind, "max")), message, hint)
 
 
 def _message(limit: RepeatLimit | FailuresLimit, *, is_default: bool) -> str:
     if limit.max == 0:
-        return "0 lets nothing through: the first call is refused"
+        return "a `max` of 0 refuses the first call"
     if limit.max > 1 or not is_default:
         return ""
     if isinstance(limit, RepeatLimit):
-        counts_calls = limit.key is None and limit.same in _OF_CALLS
-        return "the first repetition of any call is refused" if counts_calls else ""
+        counts_calls = limit.key is None and limit.same in _CALL_FINGERPRINTS
+        return "this refuses the first repetition of any call" if counts_calls else ""
     counts_all = limit.same is None and limit.signature is None
-    return "after one failure every call is refused" if counts_all else ""
+    return "this refuses every call after one failure" if counts_all else ""

@@ -1,10 +1,9 @@
-"""A `learn` or `radius` section, and nothing in the policy that makes a failure teach.
+"""A `learn` or `radius` section in a policy where no failure can teach.
 
-Failures teach by whose fault they are: the agent's, where `learn.blame` says nothing else. One
-without a signature is nobody's (`unknown`), and so is one whose signature names no `blame`. Unless
-the host says whose fault it was (`record(blame=…)`), such a policy learns nothing. What a signature
-says in a `learn` of its own is nothing either where the policy has no `learn`. A `radius` narrows
-after the failures that would teach, and by itself after no other.
+Only failures blamed on the parties in `learn.blame` teach; the default is the agent. A failure
+without a signature, or whose signature sets no `blame`, is blamed on `unknown`. Unless the host
+sets the blame (`record(blame=…)`), such a policy learns nothing. A signature's own `learn` needs
+a `learn` section in the policy. A `radius` shrinks only after failures that teach.
 
 Avoid:
 
@@ -30,57 +29,59 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 from policyguard.model.policy import Blame, Learn, Policy, Signature
 
-_HINT = "give signatures with their `blame`; `extends: [core]` brings many"
-_UNSAID = Learn(blame=("agent",))
-"""Whose failures a `radius` narrows after where there is no `learn`."""
+_HINT = "add signatures with a `blame`, or `extends: [core]`, which has many"
+_DEFAULT_LEARN = Learn(blame=("agent",))
+"""The default blame for a `radius` in a policy without `learn`."""
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Sections that say what failures teach, where none ever does."""
-    policy, where = subject.policy, subject.merged.span_of
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report sections about learning in a policy where no failure can teach."""
+    policy, span_of = context.policy, context.merged.span_of
     base = policy.learn
-    if policy.radius and not _teaches(policy, base or _UNSAID):
-        blame = _named((base or _UNSAID).blame)
-        message = f"nothing in this policy blames a failure on {blame}: the radius never narrows"
-        yield Finding(where(("radius",), key=True), message, _HINT)
+    if policy.radius and not _can_teach(policy, base or _DEFAULT_LEARN):
+        blame = _format_blame((base or _DEFAULT_LEARN).blame)
+        message = f"no signature or blame rule blames {blame}, so the radius never shrinks"
+        yield Finding(span_of(("radius",), key=True), message, _HINT)
     if base is None:
         for _, path in learn_sections(policy):
-            message = "nothing is learned: the policy itself has no `learn`"
-            yield Finding(where(path, key=True), message, "write `learn: {}` beside `signatures`")
+            message = "this learns nothing, because the policy has no `learn` section"
+            yield Finding(span_of(path, key=True), message, "add `learn: {}` to the policy")
         return
-    if not _teaches(policy, base):
-        message = f"nothing in this policy blames a failure on {_named(base.blame)}: none teaches"
-        yield Finding(where(("learn",), key=True), message, _HINT)
+    if not _can_teach(policy, base):
+        message = (
+            f"no signature or blame rule blames {_format_blame(base.blame)}, so nothing is learned"
+        )
+        yield Finding(span_of(("learn",), key=True), message, _HINT)
         return
-    for place, signature in enumerate(policy.signatures):
-        if signature.learn is not None and not _taught(policy, signature, base):
-            message = f"these failures are blamed on `{signature.blame}`, which teaches nothing"
-            hint = "say whose fault it is: `blame: agent`"
+    for index, signature in enumerate(policy.signatures):
+        if signature.learn is not None and not _signature_can_teach(policy, signature, base):
+            message = f"failures blamed on `{signature.blame}` teach nothing"
+            hint = "set `blame: agent`"
             if signature.on == "success":
-                message, hint = "successes teach nothing", "look into failures: `on: error`"
-            yield Finding(where(("signatures", place, "learn"), key=True), message, hint)
+                message, hint = "successes teach nothing", "match failures: `on: error`"
+            yield Finding(span_of(("signatures", index, "learn"), key=True), message, hint)
 
 
-def _teaches(policy: Policy, base: Learn) -> bool:
-    """Whether any failure can teach without a word of the host."""
-    teaching = _blames(base, base)
-    if "unknown" in teaching or any(rule.blame in teaching for rule in policy.blame):
+def _can_teach(policy: Policy, base: Learn) -> bool:
+    """Return whether any failure can teach if the host sets no blame."""
+    blame = _teaching_blame(base, base)
+    if "unknown" in blame or any(rule.blame in blame for rule in policy.blame):
         return True
-    return any(_taught(policy, signature, base) for signature in policy.signatures)
+    return any(_signature_can_teach(policy, signature, base) for signature in policy.signatures)
 
 
-def _taught(policy: Policy, signature: Signature, base: Learn) -> bool:
-    """Whether failures of a signature can."""
-    teaching = _blames(signature.learn or base, base)
+def _signature_can_teach(policy: Policy, signature: Signature, base: Learn) -> bool:
+    """Return whether failures with this signature can teach."""
+    blame = _teaching_blame(signature.learn or base, base)
     return signature.on != "success" and (
-        signature.blame in teaching or any(rule.blame in teaching for rule in policy.blame)
+        signature.blame in blame or any(rule.blame in blame for rule in policy.blame)
     )
 
 
-def _blames(own: Learn, base: Learn) -> set[Blame]:
-    """On whom failures are blamed that teach."""
+def _teaching_blame(own: Learn, base: Learn) -> set[Blame]:
+    """Return the blame that makes a failure teach."""
     return set((base.blame if own.blame is None else own.blame) or ())
 
 
-def _named(blame: tuple[str, ...] | None) -> str:
-    return " or ".join(f"`{one}`" for one in blame or ()) or "whoever teaches"
+def _format_blame(blame: tuple[str, ...] | None) -> str:
+    return " or ".join(f"`{party}`" for party in blame or ()) or "anyone"

@@ -1,8 +1,8 @@
-"""A pattern that finds something in every text.
+"""A pattern that matches every text.
 
-An option too many (`error|`, `(?:fatal )?`, `x*`) finds the empty text, and that stands in every
-text: every failure has the signature, every character is redacted, the condition always holds. A
-signature for whatever is left over is written `.` or `.*`, and stands last.
+One alternative too many (`error|`, `(?:fatal )?`, `x*`) matches the empty text, which every text
+contains: every failure gets the signature, every character is redacted, the condition always
+holds. Write a signature for everything else as `.` or `.*`, and put it last.
 
 Avoid:
 
@@ -22,40 +22,40 @@ from policyguard.lint.analysis.regex_ast import UnsupportedRegexError, literals,
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 
-_TEXTS = ("a", "0 9", "  ", "!?", "ünï", "Error: x")
-"""Texts that have nothing in common but that there is something."""
+_UNLIKE_TEXTS = ("a", "0 9", "  ", "!?", "ünï", "Error: x")
+"""Unlike texts that no useful pattern matches all of."""
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Patterns that RE2 finds in all of some unlike texts."""
-    for pattern in find_patterns(subject):
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report patterns that RE2 finds in all of several unlike texts."""
+    for pattern in find_patterns(context):
         search = compile_regex(pattern.text).search
-        if not all(map(search, _TEXTS)) or _is_the_rest(subject, pattern):
+        if not all(map(search, _UNLIKE_TEXTS)) or _is_catch_all(context, pattern):
             continue
-        message = "this pattern finds something in every text"
+        message = "this pattern matches every text"
         if search(""):
-            message += ": it also finds the empty one"
-        hint: str | None = "does it have a `|`, `?` or `*` too many?"
+            message += ", also the empty one"
+        hint: str | None = "remove the superfluous `|`, `?` or `*`"
         if pattern.kind == "condition":
             hint = None
         elif not _has_literals(pattern) and pattern.kind != "pattern":
-            hint = "put it last: nothing behind it is ever told"
+            hint = "put it last: entries after it never match"
         yield Finding(pattern.subspan(0, len(pattern.text)), message, hint)
 
 
-def _is_the_rest(subject: LintContext, pattern: Pattern) -> bool:
-    """Whether it stands last in its list and is written to find anything."""
+def _is_catch_all(context: LintContext, pattern: Pattern) -> bool:
+    """Return whether the pattern is last in its list and a deliberate catch-all."""
     if _has_literals(pattern):
         return False
     if pattern.kind == "signature":
-        entry, *later = subject.policy.signatures[int(pattern.path[-1]) :]
+        entry, *later = context.policy.signatures[int(pattern.path[-1]) :]
         return not any(entry.on in ("any", other.on) for other in later)
-    last = len(subject.policy.outcomes.envelope) - 1
+    last = len(context.policy.outcomes.envelope) - 1
     return pattern.kind == "envelope" and pattern.path[-1] == last
 
 
 def _has_literals(pattern: Pattern) -> bool:
-    """Whether the pattern names a character: then it was meant to find something in particular."""
+    """Return whether the pattern contains a literal character, so is not a catch-all."""
     try:
         return any(True for _ in literals(parse_regex(pattern.text)))
     except UnsupportedRegexError:

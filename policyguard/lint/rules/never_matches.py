@@ -1,14 +1,14 @@
 """A rule or budget that no call can match.
 
-All keys of an entry must match: selectors that exclude each other, a `when` that asks for something
-else than the selectors, or an `unless` that exempts all that `when` is about, leave no call.
+All selectors of an entry must match. No call is left if they exclude each other, if `when`
+requires something the selectors rule out, or if `unless` exempts everything that `when` covers.
 
 Avoid:
 
     no-reading: {tools: [read_file], classes: [delete]}        # read_file is a file_read
     no-force: {tools: [git_push], when: call.tool == 'git_force_push'}
 
-Prefer one key that says it:
+Prefer a single selector:
 
     no-force: {tools: [git_force_push]}
 """
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from policyguard.compiler.build import tag_types
 from policyguard.compiler.build.selectors import compile_selector
 from policyguard.engines.yaml_tree import Path
+from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.analysis.satisfiability import Conjunction, Predicate, is_unsatisfiable
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
@@ -27,67 +28,63 @@ from policyguard.model.diagnostic import quote_text
 from policyguard.model.entry import SelectiveEntry
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Entries whose keys exclude each other. What one condition says by itself is not said here."""
-    policy = subject.policy
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report entries whose selectors exclude each other."""
+    policy = context.policy
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         for entry in entries:
-            yield from _entry(subject, (section, entry.id), entry)
+            yield from _check_entry(context, (section, entry.id), entry)
 
 
-def _entry(subject: LintContext, path: Path, entry: SelectiveEntry) -> Iterator[Finding]:
-    when = subject.cel_trees.get((*path, "when"))
-    unless = subject.cel_trees.get((*path, "unless"))
-    conditions = [(node, wanted) for node, wanted in ((when, True), (unless, False)) if node]
+def _check_entry(context: LintContext, path: Path, entry: SelectiveEntry) -> Iterator[Finding]:
+    when = context.cel_trees.get((*path, "when"))
+    unless = context.cel_trees.get((*path, "unless"))
+    conditions = [(node, holds) for node, holds in ((when, True), (unless, False)) if node]
     if not conditions and (entry.tools is None or entry.classes is None):
         return
-    classes = _classes(subject, entry)
+    classes = _possible_classes(context, entry)
     if not classes:
         if entry.tools is not None and entry.classes is not None:
             tools = ", ".join(map(quote_text, entry.tools.items))
-            message = f"no call of {tools} is of these classes: the entry matches nothing"
-            yield Finding(subject.merged.span_of((*path, "classes")), message)
+            message = f"no call of {tools} has one of these classes, so the entry never matches"
+            yield Finding(context.merged.span_of((*path, "classes")), message)
         return
     if not conditions or any(is_unsatisfiable(condition) for condition in conditions):
-        return  # constant-condition has said it
-    given = _given(subject, entry, classes)
-    if when is not None and is_unsatisfiable((when, True), assumptions=given):
-        message = "no call that this entry selects can meet its `when`"
-        yield Finding(subject.merged.span_of((*path, "when")), message)
-    elif unless is not None and is_unsatisfiable((unless, False), assumptions=given):
-        message = "`unless` exempts every call that this entry selects"
-        yield Finding(subject.merged.span_of((*path, "unless")), message)
-    elif is_unsatisfiable(*conditions, assumptions=given):
-        message = "`unless` exempts every call that `when` is about"
-        yield Finding(subject.merged.span_of((*path, "unless")), message)
+        return  # reported by constant-condition
+    assumptions = _implied(context, entry, classes)
+    if when is not None and is_unsatisfiable((when, True), assumptions=assumptions):
+        message = "`when` is false for every call this entry selects"
+        yield Finding(context.merged.span_of((*path, "when")), message)
+    elif unless is not None and is_unsatisfiable((unless, False), assumptions=assumptions):
+        message = "`unless` exempts every call this entry selects"
+        yield Finding(context.merged.span_of((*path, "unless")), message)
+    elif is_unsatisfiable(*conditions, assumptions=assumptions):
+        message = "`unless` exempts every call that `when` covers"
+        yield Finding(context.merged.span_of((*path, "unless")), message)
 
 
-def _given(subject: LintContext, entry: SelectiveEntry, classes: frozenset[str]) -> Conjunction:
-    """What the selectors, and the types of tags, say of a call that the entry may match."""
-    given: Conjunction = {"call.class": (Predicate("among", tuple(sorted(classes))),)}
+def _implied(context: LintContext, entry: SelectiveEntry, classes: frozenset[str]) -> Conjunction:
+    """Return what the selectors and tag types imply for a call that the entry matches."""
+    assumptions: Conjunction = {"call.class": (Predicate("among", tuple(sorted(classes))),)}
     for field, selector in (("call.tool", entry.tools), ("call.agent", entry.agents)):
         if selector is not None:
-            given[field] = (Predicate("where", compile_selector(selector)),)
-    for name, tag in subject.policy.tags.items():
+            assumptions[field] = (Predicate("where", compile_selector(selector)),)
+    for name, tag in context.policy.tags.items():
         if tag.one_of:
             values = tuple(tag_types.convert_tag(value, tag) for value in tag.one_of)
-            given[f"tags.{name}"] = (Predicate("among", values),)
-    return given
+            assumptions[f"tags.{name}"] = (Predicate("among", values),)
+    return assumptions
 
 
-def _classes(subject: LintContext, entry: SelectiveEntry) -> frozenset[str]:
-    """The classes that a call of the entry's tools may have, of those that it selects."""
-    known = {"", *(one.class_ for one in subject.policy.classify.classes)}
+def _possible_classes(context: LintContext, entry: SelectiveEntry) -> frozenset[str]:
+    """Return the selected classes that calls of the entry's tools can have."""
+    known = {"", *(entry.class_ for entry in context.policy.classify.classes)}
     tools = entry.tools
-    if tools is not None and not tools.outside and not any(map(_is_glob, tools.items)):
+    if tools is not None and not tools.outside and not any(map(is_glob, tools.items)):
         known = set()
         for tool in tools.items:
-            options = subject.evaluator.candidates(tool, "").options
+            options = context.evaluator.candidates(tool, "").options
             known |= {name for name, _ in options}
             if not options or options[-1][1] is not None:
                 known.add("")
     return frozenset(filter(compile_selector(entry.classes), known))
-
-
-def _is_glob(item: str) -> bool:
-    return "*" in item or "?" in item

@@ -1,8 +1,8 @@
-"""A signature or named pattern that nothing shows to find what it should.
+"""A signature or named pattern without an example of what it matches.
 
-A pattern that finds nothing loads like any other, and one that finds too much is noticed when
-calls are refused. `examples.match` and `examples.no_match` stand beside it, are run at each load,
-and tell the next reader what was meant.
+A pattern that matches nothing loads like any other, and one that matches too much shows only when
+it refuses calls. `examples.match` and `examples.no_match` are checked at each load, and show the
+next reader what the pattern is for.
 
 Avoid:
 
@@ -24,15 +24,15 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Signatures and named patterns without `examples.match`."""
-    policy, layered = subject.policy, subject.merged
-    hint = "give texts that it must find something in: `examples: {match: […], no_match: […]}`"
-    for place, signature in enumerate(policy.signatures):
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report signatures and named patterns without `examples.match`."""
+    policy, span_of = context.policy, context.merged.span_of
+    hint = "add texts it must match: `examples: {match: […], no_match: […]}`"
+    for index, signature in enumerate(policy.signatures):
         if not signature.examples.match:
-            message = f"no example shows what the signature `{signature.id}` finds"
-            yield Finding(layered.span_of(("signatures", place, "id")), message, hint)
+            message = f"the signature `{signature.id}` has no example of what it matches"
+            yield Finding(span_of(("signatures", index, "id")), message, hint)
     for name, pattern in policy.patterns.items():
         if not pattern.examples.match:
-            message = f"no example shows what the pattern `{name}` finds"
-            yield Finding(layered.span_of(("patterns", name), key=True), message, hint)
+            message = f"the pattern `{name}` has no example of what it matches"
+            yield Finding(span_of(("patterns", name), key=True), message, hint)

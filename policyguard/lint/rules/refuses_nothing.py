@@ -1,7 +1,7 @@
 """A policy that refuses nothing.
 
-It names classes, signatures or lists, or only advises: whatever an agent does, it goes through.
-Without `extends: [core]` nothing is inherited, no limits and no learning.
+It only declares classes, signatures or lists, or only advises, so every call is allowed. Without
+`extends: [core]` a policy inherits no limits and no learning.
 
 Avoid:
 
@@ -28,15 +28,13 @@ from policyguard.model.limits import LimitLevel
 from policyguard.model.policy import Policy
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """A policy without anything that asks, blocks or halts."""
-    policy = subject.policy
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report a policy in which nothing asks, blocks or halts."""
+    policy = context.policy
     if policy.mode == "enforce" and not _refuses(policy):
-        message = (
-            "this policy refuses nothing: no rule, limit or budget of it asks, blocks or halts"
-        )
-        hint = "`extends: [core]` brings limits and learning"
-        yield Finding(subject.merged.span_of(("name",)), message, hint)
+        message = "this policy refuses nothing: no rule, limit or budget asks, blocks or halts"
+        hint = "add limits or rules, or `extends: [core]`"
+        yield Finding(context.merged.span_of(("name",)), message, hint)
 
 
 def _refuses(policy: Policy) -> bool:
@@ -48,14 +46,13 @@ def _refuses(policy: Policy) -> bool:
         return True
     if any(rule.effect in ("withhold", "halt") for rule in policy.result_rules):
         return True
-    steps = [step for budget in policy.budgets for step in (budget.ask_at, budget.halt_at)]
-    if any(step is not None for step in steps):
+    if any(budget.ask_at is not None or budget.halt_at is not None for budget in policy.budgets):
         return True
-    return any(map(_limits, policy.limits.values()))
+    return any(map(_level_refuses, policy.limits.values()))
 
 
-def _limits(level: LimitLevel) -> bool:
-    kinds = (
+def _level_refuses(level: LimitLevel) -> bool:
+    limits = (
         level.repeat,
         level.cycle,
         level.no_progress,
@@ -65,9 +62,9 @@ def _limits(level: LimitLevel) -> bool:
         level.polling,
     )
     return level.timeout not in (None, "none") or any(
-        not isinstance(kind, str)
-        and kind is not None
-        and kind.mode != "observe"
-        and (kind.effect >= Effect.ASK or kind.ask_at is not None or kind.halt_at is not None)
-        for kind in kinds
+        not isinstance(limit, str)
+        and limit is not None
+        and limit.mode != "observe"
+        and (limit.effect >= Effect.ASK or limit.ask_at is not None or limit.halt_at is not None)
+        for limit in limits
     )

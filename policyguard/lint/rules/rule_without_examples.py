@@ -1,7 +1,7 @@
-"""A rule with a condition that refuses calls, and no example of one that it refuses.
+"""A conditional rule that refuses calls, without an example of one it refuses.
 
-A condition that never holds loads like any other: nobody notices until a call runs that should
-not have. `examples` run at each load and judge this rule alone.
+A condition that never holds loads like any other, and nobody notices until a call runs that
+should have been refused. `examples` are checked at each load, against this rule alone.
 
 Avoid:
 
@@ -24,12 +24,12 @@ from policyguard.lint.rule import Finding
 from policyguard.model.effect import Effect
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Rules that block or halt where a condition holds, without `examples.match`."""
-    for rule in subject.policy.rules:
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report conditional rules that block or halt and have no `examples.match`."""
+    for rule in context.policy.rules:
         has_condition = rule.when is not None or rule.unless is not None
         refuses = rule.effect >= Effect.BLOCK and rule.mode != "observe"
         if refuses and has_condition and not rule.examples.match:
-            message = f"no example shows what `{rule.id}` refuses"
-            hint = "give calls that it must refuse: `examples: {match: […], no_match: […]}`"
-            yield Finding(subject.merged.span_of(("rules", rule.id), key=True), message, hint)
+            message = f"`{rule.id}` has no example of a call it refuses"
+            hint = "add calls it must refuse: `examples: {match: […], no_match: […]}`"
+            yield Finding(context.merged.span_of(("rules", rule.id), key=True), message, hint)

@@ -1,7 +1,7 @@
 """A `radius` whose schedule does not go from wide to narrow.
 
-After failures the next step of `schedule` holds, after successes the one before. A step that is as
-wide as the one before it, or wider, answers failures with more room.
+Failures move to the next entry of `schedule`, successes to the previous one. An entry that is not
+narrower than the one before answers failures with more room.
 
 Avoid:
 
@@ -22,12 +22,12 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Steps that are not narrower than the one before."""
-    layered = subject.merged
-    for number, radius in enumerate(subject.policy.radius):
-        path: Path = ("radius", number) if layered.has(("radius", number)) else ("radius",)
-        for place, (before, step) in enumerate(pairwise(radius.schedule), 1):
-            if step == "unlimited" or (before != "unlimited" and step >= before):
-                message = f"`{step}` is not narrower than the step before it, `{before}`"
-                yield Finding(layered.span_of((*path, "schedule", place)), message)
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report schedule entries that are not narrower than the one before."""
+    merged = context.merged
+    for number, radius in enumerate(context.policy.radius):
+        path: Path = ("radius", number) if merged.has(("radius", number)) else ("radius",)
+        for index, (before, width) in enumerate(pairwise(radius.schedule), 1):
+            if width == "unlimited" or (before != "unlimited" and width >= before):
+                message = f"`{width}` is not narrower than `{before}` before it"
+                yield Finding(merged.span_of((*path, "schedule", index)), message)

@@ -1,7 +1,7 @@
-"""A budget that is never used up, because another one of the same calls always is before.
+"""A budget that is never used up, because another budget always is first.
 
-The other one counts the same or more, for as long or longer, for as wide a scope or a wider one,
-and refuses as hard. Whoever raises or lowers this one sees no difference.
+The other budget counts the same calls or more, over the same period and scope or longer and wider
+ones, and refuses as strictly. Changing this one makes no difference.
 
 Avoid:
 
@@ -28,53 +28,51 @@ from policyguard.model.entry import SELECTOR_KEYS
 from policyguard.model.limits import Budget
 
 _KINDS = ("calls", "tokens", "cost", "time", "concurrent")
-_PAIRS = 100_000
-"""Pairs of budgets that are looked at: all of those of 316 budgets."""
-_WIDTH = {"turn": 0, "session": 1, "global": 2}
-"""Scopes of which each holds all of the one before; of the others nothing is known."""
+_MAX_PAIRS = 100_000
+"""Pairs of budgets to compare: all pairs of up to 316 budgets."""
+_SCOPE_WIDTHS = {"turn": 0, "session": 1, "global": 2}
+"""Scopes where each contains the one before; the others cannot be ordered."""
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Budgets beside which a smaller one counts all that they count."""
-    seen: set[str] = set()
-    pairs = permutations(reversed(subject.policy.budgets), 2)
-    for budget, other in islice(pairs, _PAIRS):
-        if budget.id not in seen and other.id not in seen and _is_first(other, budget):
-            seen.add(budget.id)
-            message = (
-                f"this budget is never used up: `{other.id}` is before, unless more is granted"
-            )
-            span = subject.merged.span_of(("budgets", budget.id), key=True)
-            yield Finding(span, message, f"make `{other.id}` larger, or take one of them out")
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report budgets for which a smaller budget counts everything they count."""
+    shadowed: set[str] = set()
+    pairs = permutations(reversed(context.policy.budgets), 2)
+    for budget, other in islice(pairs, _MAX_PAIRS):
+        if budget.id not in shadowed and other.id not in shadowed and _shadows(other, budget):
+            shadowed.add(budget.id)
+            message = f"this budget is never used up, because `{other.id}` always is first"
+            span = context.merged.span_of(("budgets", budget.id), key=True)
+            yield Finding(span, message, f"raise `{other.id}`, or remove one of the two")
 
 
-def _is_first(other: Budget, budget: Budget) -> bool:
-    """Whether `other` refuses whatever `budget` would, and as hard."""
+def _shadows(other: Budget, budget: Budget) -> bool:
+    """Return whether `other` refuses everything `budget` would, as strictly."""
     kind = next((kind for kind in _KINDS if getattr(budget, kind) is not None), None)
     if kind is None or getattr(other, kind) is None:
         return False
-    steps = (budget.advise_at, budget.ask_at, budget.halt_at, budget.extend, other.extend)
-    if any(step is not None for step in steps) or "observe" in (budget.mode, other.mode):
+    settings = (budget.advise_at, budget.ask_at, budget.halt_at, budget.extend, other.extend)
+    if any(setting is not None for setting in settings) or "observe" in (budget.mode, other.mode):
         return False
     return (
         getattr(other, kind) <= getattr(budget, kind)
         and budget.effect <= other.effect >= Effect.BLOCK
-        and all(getattr(other, part) in (None, getattr(budget, part)) for part in SELECTOR_KEYS)
-        and _counts_as_long(other, budget)
-        and _counts_as_wide(other, budget)
+        and all(getattr(other, key) in (None, getattr(budget, key)) for key in SELECTOR_KEYS)
+        and _covers_period(other, budget)
+        and _covers_scope(other, budget)
         and (budget.reserve or 0) <= (other.reserve or 0)
         and not (kind == "time" and other.per != budget.per)
     )
 
 
-def _counts_as_long(other: Budget, budget: Budget) -> bool:
+def _covers_period(other: Budget, budget: Budget) -> bool:
     if other.within is None or other.within == budget.within:
         return True
     return budget.within is not None and other.within >= budget.within
 
 
-def _counts_as_wide(other: Budget, budget: Budget) -> bool:
+def _covers_scope(other: Budget, budget: Budget) -> bool:
     if other.per == budget.per:
         return True
-    wide, narrow = _WIDTH.get(other.per.scope, -1), _WIDTH.get(budget.per.scope, 3)
+    wide, narrow = _SCOPE_WIDTHS.get(other.per.scope, -1), _SCOPE_WIDTHS.get(budget.per.scope, 3)
     return wide >= narrow and not other.per.keys

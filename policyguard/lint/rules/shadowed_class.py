@@ -1,7 +1,7 @@
-"""A class that no call is ever given, because an earlier entry takes them all.
+"""A class that no call can get, because an earlier entry takes all its calls.
 
-Classes are read first-match, and what stands before decides by itself: `words` of a tool's name
-that an earlier entry has too, tools that it names, or a condition that is the same.
+The first matching entry assigns the class. An earlier entry takes all calls of this one if it has
+the same words, tools or condition.
 
 Avoid:
 
@@ -22,66 +22,65 @@ from collections.abc import Iterator
 from itertools import islice
 
 from policyguard.compiler.build.selectors import compile_glob, split_words
+from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 from policyguard.model.policy import ClassEntry
 
-_LOOKED_BACK = 500
-"""Entries before one that are looked at."""
+_MAX_EARLIER = 500
+"""Earlier entries to compare an entry with."""
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Entries of `classify.classes` that an earlier one leaves no call."""
-    classes = subject.policy.classify.classes
-    conditions = [_condition(subject, place) for place in range(len(classes))]
-    for place, entry in enumerate(classes):
-        for before, other in islice(enumerate(classes), max(0, place - _LOOKED_BACK), place):
-            asks_the_same = conditions[before] in ("", conditions[place])
-            if asks_the_same and _takes(other, entry):
-                which = f"`{other.class_}`" if other.class_ != entry.class_ else "an earlier entry"
-                message = f"no call is ever of this class: {which} takes all that it would"
-                path = ("classify", "classes", place)
-                hint = "put this entry before that one" if other.class_ != entry.class_ else None
-                yield Finding(subject.merged.span_of((*path, "class")), message, hint)
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report entries of `classify.classes` whose calls an earlier entry takes."""
+    classes = context.policy.classify.classes
+    conditions = [_condition(context, index) for index in range(len(classes))]
+    for index, entry in enumerate(classes):
+        for other_index, other in islice(enumerate(classes), max(0, index - _MAX_EARLIER), index):
+            same_condition = conditions[other_index] in ("", conditions[index])
+            if same_condition and _shadows(other, entry):
+                shadowing = (
+                    f"`{other.class_}`" if other.class_ != entry.class_ else "an earlier entry"
+                )
+                message = f"no call can get this class: {shadowing} matches all its calls first"
+                path = ("classify", "classes", index, "class")
+                hint = "move this entry before it" if other.class_ != entry.class_ else None
+                yield Finding(context.merged.span_of(path), message, hint)
                 break
 
 
-def _condition(subject: LintContext, place: int) -> str:
-    tree = subject.cel_trees.get(("classify", "classes", place, "when"))
+def _condition(context: LintContext, index: int) -> str:
+    tree = context.cel_trees.get(("classify", "classes", index, "when"))
     return value_name(tree) if tree is not None else ""
 
 
-def _takes(first: ClassEntry, entry: ClassEntry) -> bool:
-    """Whether each tool's name that fits `entry` fits `first`; their conditions aside."""
+def _shadows(first: ClassEntry, entry: ClassEntry) -> bool:
+    """Return whether `first` matches each tool name that `entry` matches, conditions aside."""
     if first.commands is not None or (entry.words is None and entry.tools is None):
         return first.commands is None and first.words is None and first.tools is None
-    return _all_words(first, entry) and _all_tools(first, entry)
+    return _covers_words(first, entry) and _covers_tools(first, entry)
 
 
-def _all_words(first: ClassEntry, entry: ClassEntry) -> bool:
-    """Whether all names that fit `entry` have one of the words of `first`."""
+def _covers_words(first: ClassEntry, entry: ClassEntry) -> bool:
+    """Return whether each name that `entry` matches contains a word of `first`."""
     if first.words is None:
         return True
-    wanted = {word.casefold() for word in first.words}
-    if entry.words is not None and {word.casefold() for word in entry.words} <= wanted:
+    words = {word.casefold() for word in first.words}
+    if entry.words is not None and {word.casefold() for word in entry.words} <= words:
         return True
     tools = entry.tools or ()
     return bool(tools) and all(
-        not _is_glob(tool) and not wanted.isdisjoint(split_words(tool)) for tool in tools
+        not is_glob(tool) and not words.isdisjoint(split_words(tool)) for tool in tools
     )
 
 
-def _all_tools(first: ClassEntry, entry: ClassEntry) -> bool:
-    """Whether all names that fit `entry` are among the tools of `first`."""
+def _covers_tools(first: ClassEntry, entry: ClassEntry) -> bool:
+    """Return whether each name that `entry` matches is one of the tools of `first`."""
     if first.tools is None or "*" in first.tools:
         return True
-    matches = [compile_glob(tool) for tool in first.tools]
+    globs = [compile_glob(tool) for tool in first.tools]
     return bool(entry.tools) and all(
-        tool in first.tools or (not _is_glob(tool) and any(fits(tool) for fits in matches))
+        tool in first.tools or (not is_glob(tool) and any(matches(tool) for matches in globs))
         for tool in entry.tools or ()
     )
-
-
-def _is_glob(tool: str) -> bool:
-    return "*" in tool or "?" in tool

@@ -1,11 +1,10 @@
-"""A signature that an earlier one leaves little or nothing to find.
+"""A signature that an earlier signature leaves little or nothing to match.
 
-Signatures are read first-match: an error has the first one whose pattern is found in it, with its
-blame and what it teaches. One that comes later and is narrower is never told, or not for the texts
-that its own examples show.
+A result gets the first signature whose pattern matches, with its blame and what it teaches. A
+later, narrower signature never matches, or not for its own examples.
 
-That is only said where it can be shown: with an example of the signature itself, or where each
-match of its pattern has a text in it that an earlier pattern finds wherever it stands.
+This is reported only if it can be shown: by an example of the signature itself, or because every
+match of its pattern contains a text that an earlier pattern always matches.
 
 Avoid:
 
@@ -34,104 +33,105 @@ from policyguard.lint.rule import Finding
 from policyguard.model.diagnostic import quote_text
 from policyguard.model.policy import Signature
 
-_EDGES = ("", "\n", "\x01", "_")
-"""What stands at the edge of a text, one for each kind that an assertion can tell: nothing, a line
-break, what is in no word, what is in one."""
+_NEIGHBOURS = ("", "\n", "\x01", "_")
+"""One neighbour of each kind an assertion distinguishes: none, a line break, a non-word character
+and a word character."""
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Signatures that are never told, and examples that are told as something else."""
-    signatures = subject.policy.signatures
-    if not any(subject.owns(("signatures", place)) for place in range(len(signatures))):
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report signatures that can never match, and examples that another signature matches."""
+    signatures = context.policy.signatures
+    if not any(context.owns(("signatures", index)) for index in range(len(signatures))):
         return
-    readers = {on: _Readers(signatures, on) for on in ("error", "success", "any")}
-    for place, signature in enumerate(signatures):
-        first = readers[signature.on]
-        proof = _proof(signature, place, first)
+    first_matches = {on: _FirstMatch(signatures, on) for on in ("error", "success", "any")}
+    for index, signature in enumerate(signatures):
+        first = first_matches[signature.on]
+        proof = _find_proof(signature, index, first)
         if proof is not None:
-            yield _never(subject, place, *proof)
+            yield _shadowed(context, index, *proof)
             continue
         for number, example in enumerate(signature.examples.match):
-            taker = first.before(place, example)
-            if taker is not None:
-                name = signatures[taker].id
-                path = ("signatures", place, "examples", "match", number)
-                message = f"this example of `{signature.id}` is told as `{name}`"
-                hint = f"put `{signature.id}` before `{name}`, or make that one narrower"
-                yield Finding(subject.merged.span_of(path), message, hint)
+            matcher = first.before(index, example)
+            if matcher is not None:
+                name = signatures[matcher].id
+                path = ("signatures", index, "examples", "match", number)
+                message = f"this example of `{signature.id}` is classified as `{name}`"
+                hint = f"move `{signature.id}` before `{name}`, or make `{name}` narrower"
+                yield Finding(context.merged.span_of(path), message, hint)
 
 
-class _Readers:
-    """The signatures that are tried on all results that one with this `on` is tried on."""
+class _FirstMatch:
+    """The signatures tried on every result that a signature with this `on` is tried on."""
 
     def __init__(self, signatures: tuple[Signature, ...], on: str) -> None:
-        self._places = [
-            place for place, signature in enumerate(signatures) if signature.on in ("any", on)
+        self._indexes = [
+            index for index, signature in enumerate(signatures) if signature.on in ("any", on)
         ]
         self._signatures = signatures
-        patterns = [signatures[place].pattern for place in self._places]
+        patterns = [signatures[index].pattern for index in self._indexes]
         self._set = RegexSet(patterns) if patterns else None
 
-    def before(self, place: int, text: str) -> int | None:
-        """The place of the first that finds something in `text`, if it stands before `place`."""
+    def before(self, index: int, text: str) -> int | None:
+        """Return the index of the first signature that matches `text`, if before `index`."""
         first = self._set.first_match(text) if self._set is not None else None
-        return self._places[first] if first is not None and self._places[first] < place else None
+        return self._indexes[first] if first is not None and self._indexes[first] < index else None
 
-    def anywhere(self, place: int, text: RequiredLiteral) -> set[int] | None:
-        """Those before `place` of which one finds `text` whatever stands around it; else None.
+    def matching_anywhere(self, index: int, text: RequiredLiteral) -> set[int] | None:
+        """Return the signatures before `index` that match `text` in any surroundings, or None.
 
-        What they find must lie in the text itself: then only the characters at its edges matter.
+        Their matches must lie within the text, so that only its neighbouring characters matter.
         """
-        takers = set()
-        for before, behind in product(_EDGES, _EDGES):
-            taker = self.before(place, before + text.text + behind)
-            if taker is None:
+        matchers = set()
+        for before, after in product(_NEIGHBOURS, _NEIGHBOURS):
+            matcher = self.before(index, before + text.text + after)
+            if matcher is None:
                 return None
-            pattern = self._signatures[taker].pattern
-            start, end = compile_regex(pattern).find_span(before + text.text + behind) or (-1, -1)
+            pattern = self._signatures[matcher].pattern
+            start, end = compile_regex(pattern).find_span(before + text.text + after) or (-1, -1)
             if start < len(before) or end > len(before) + len(text.text):
                 return None
-            if text.ignore_case and not _folds(pattern):
+            if text.ignore_case and not _ignores_case(pattern):
                 return None
-            takers.add(taker)
-        return takers
+            matchers.add(matcher)
+        return matchers
 
 
-def _proof(
-    signature: Signature, place: int, first: _Readers
+def _find_proof(
+    signature: Signature, index: int, first: _FirstMatch
 ) -> tuple[RequiredLiteral, list[int]] | None:
-    """A text that the pattern needs, and the places of those that find all such texts."""
-    texts = required_literals(signature.pattern)
-    takers: set[int] = set()
-    for text in texts:
-        found = first.anywhere(place, text)
+    """Return a text the pattern requires and the signatures that match all such texts."""
+    literals = required_literals(signature.pattern)
+    matchers: set[int] = set()
+    for literal in literals:
+        found = first.matching_anywhere(index, literal)
         if found is None:
             return None
-        takers |= found
-    if not texts:
+        matchers |= found
+    if not literals:
         return None
-    return min(texts, key=lambda text: (len(text.text), text.text)), sorted(takers)
+    shortest = min(literals, key=lambda literal: (len(literal.text), literal.text))
+    return shortest, sorted(matchers)
 
 
-def _never(
-    subject: LintContext, place: int, witness: RequiredLiteral, takers: list[int]
+def _shadowed(
+    context: LintContext, index: int, witness: RequiredLiteral, matchers: list[int]
 ) -> Finding:
-    """The report at the signature; if it is inherited, at the first of the own that take it."""
-    layered, signatures = subject.merged, subject.policy.signatures
-    id_ = signatures[place].id
-    names = " and ".join(f"`{signatures[taker].id}`" for taker in takers)
-    verb = "finds" if len(takers) == 1 else "find"
+    """Report at the signature or, if it is inherited, at the first own one that shadows it."""
+    merged, signatures = context.merged, context.policy.signatures
+    id_ = signatures[index].id
+    names = " and ".join(f"`{signatures[matcher].id}`" for matcher in matchers)
+    verb = "matches" if len(matchers) == 1 else "match"
     shown = quote_text(witness.text)
-    if subject.owns(("signatures", place)):
-        message = f"no result is ever told as `{id_}`: {names} {verb} it first, as in {shown}"
-        hint = f"put `{id_}` first, or take it out"
-        return Finding(layered.span_of(("signatures", place, "id")), message, hint)
-    own = [taker for taker in takers if subject.owns(("signatures", taker))]
-    message = f"{names} {verb} all that the inherited `{id_}` would, such as {shown}"
-    hint = f"give it the id `{id_}` if it is to replace it"
-    return Finding(layered.span_of(("signatures", (own or [place])[0], "id")), message, hint)
+    if context.owns(("signatures", index)):
+        message = f"signature `{id_}` can never match: {names} {verb} first, as in {shown}"
+        hint = f"move `{id_}` first, or remove it"
+        return Finding(merged.span_of(("signatures", index, "id")), message, hint)
+    own = [matcher for matcher in matchers if context.owns(("signatures", matcher))]
+    message = f"{names} {verb} everything the inherited `{id_}` would, such as {shown}"
+    hint = f"use the id `{id_}` to replace it"
+    return Finding(merged.span_of(("signatures", (own or [index])[0], "id")), message, hint)
 
 
-def _folds(pattern: str) -> bool:
-    """Whether the whole pattern is read without regard to case."""
+def _ignores_case(pattern: str) -> bool:
+    """Return whether the whole pattern ignores case."""
     return bool(re.match(r"\(\?[msU]*i[imsU]*\)", pattern)) and not re.search(r"\(\?\w*-", pattern)

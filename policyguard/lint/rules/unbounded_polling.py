@@ -1,7 +1,7 @@
-"""A tool that may be polled for ever.
+"""A tool that may be polled forever.
 
-`polling` replaces `repeat` and `cycle` for its tools. With a `cooldown` alone nothing ends it: a
-job that never finishes is asked about until the session does.
+`polling` replaces `repeat` and `cycle` for its tools. With only a `cooldown`, nothing ends it: a
+job that never finishes is polled until the session ends.
 
 Avoid:
 
@@ -24,36 +24,35 @@ from policyguard.model.entry import Selector
 from policyguard.model.limits import Budget, PollingLimit
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Levels with `polling` without `unchanged`, for whose tools no budget ends."""
-    for level, limits in subject.policy.limits.items():
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report `polling` without `unchanged` for tools that no budget limits."""
+    for level, limits in context.policy.limits.items():
         polling = limits.polling
         if not isinstance(polling, PollingLimit):
             continue
-        bounds = (polling.unchanged, polling.ask_at, polling.halt_at)
-        if any(bound is not None for bound in bounds):
+        if any(n is not None for n in (polling.unchanged, polling.ask_at, polling.halt_at)):
             continue
-        if any(_ends(budget, level) for budget in subject.policy.budgets):
+        if any(_ends(budget, level) for budget in context.policy.budgets):
             continue
-        message = "nothing bounds this polling: `cooldown` alone lets it go on for ever"
-        hint = "give `unchanged`: how many equal answers in a row it may bring"
-        span = subject.merged.span_of((*level_path(level), "polling"), key=True)
+        message = "nothing ends this polling: it has only a `cooldown`"
+        hint = "set `unchanged`: how many equal results in a row to allow"
+        span = context.merged.span_of((*level_path(level), "polling"), key=True)
         yield Finding(span, message, hint)
 
 
 def _ends(budget: Budget, level: str) -> bool:
-    """Whether a budget refuses the calls of a level of limits at some time."""
+    """Return whether a budget eventually refuses calls at this level."""
     if budget.effect < Effect.ASK or budget.within is not None or budget.concurrent is not None:
         return False
     if budget.when is not None or budget.agents is not None or budget.mode == "observe":
         return False
     group, _, name = level.partition(":")
-    return _holds(budget.tools, name if group == "tools" else None) and _holds(
+    return _covers(budget.tools, name if group == "tools" else None) and _covers(
         budget.classes, name if group == "classes" else None
     )
 
 
-def _holds(selector: Selector | None, name: str | None) -> bool:
+def _covers(selector: Selector | None, name: str | None) -> bool:
     if selector is None:
         return True
     return not selector.outside and name is not None and name in selector.items

@@ -1,14 +1,14 @@
-"""An argument that is read of calls that need not have it.
+"""An expression that reads an argument which the call may lack.
 
-An expression that reads an absent argument has no value, and that counts against the call: a rule
-matches, a budget refuses, a class is given. In an entry for any tool, or for a class of tools,
-that refuses every call that has no such argument, whatever the rule was about.
+An expression that reads an absent argument fails to evaluate, and by default that counts against
+the call: the rule matches, the budget refuses, the class is assigned. In an entry for any tool,
+or for a class of tools, this affects every call without the argument, whatever the entry is for.
 
 Avoid:
 
     stay-here: {when: call.args.path.startsWith('/etc')}
 
-Prefer to ask, or to name the tools that have the argument:
+Prefer to test for the argument, or to name the tools that have it:
 
     stay-here: {when: has(call.args.path) && call.args.path.startsWith('/etc')}
     stay-here: {tools: [read_file, write_file], when: call.args.path.startsWith('/etc')}
@@ -34,66 +34,68 @@ from policyguard.model.errors import ExpressionError
 _ABSENT = re.compile(r"no such key: `(\w+)`")
 
 
-class _Asked(NamedTuple):
-    """An expression that is asked of calls of any tool, and what comes of an error in it."""
+class _Expression(NamedTuple):
+    """An expression evaluated for calls of any tool, and what an error in it causes."""
 
     path: Path
     classes: Selector | None
-    harm: str
+    consequence: str
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Expressions that have no value for a call without arguments, as a trial shows."""
-    views: dict[Selector | None, Activation | None] = {}
-    for path, classes, harm in _asked(subject):
-        tree = subject.cel_trees.get(path)
-        expression = subject.expressions.get(*path)
-        if tree is None or expression is None or not any(_arguments(tree)):
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report expressions that fail to evaluate for a call without arguments."""
+    activations: dict[Selector | None, Activation | None] = {}
+    for path, classes, consequence in _expressions(context):
+        tree = context.cel_trees.get(path)
+        expression = context.expressions.get(*path)
+        if tree is None or expression is None or not any(_argument_reads(tree)):
             continue
-        if classes not in views:
-            views[classes] = argumentless_activation(subject, classes)
-        view = views[classes]
-        if view is None:
+        if classes not in activations:
+            activations[classes] = argumentless_activation(context, classes)
+        activation = activations[classes]
+        if activation is None:
             continue
         try:
-            expression(view)
+            expression(activation)
         except ExpressionError as error:
             absent = _ABSENT.search(str(error))
-            wanted = f"call.args.{absent[1]}" if absent else ""
-            node = next((one for one in _arguments(tree) if value_name(one) == wanted), None)
+            argument = f"call.args.{absent[1]}" if absent else ""
+            node = next(
+                (read for read in _argument_reads(tree) if value_name(read) == argument), None
+            )
             if node is not None:
-                message = f"`{wanted}` may be absent, and then {harm}"
-                hint = f"ask `has({wanted})` first, or name the tools that have it"
-                yield Finding(subject.subspan(path, node.span), message, hint)
+                message = f"`{argument}` may be absent; then {consequence}"
+                hint = f"test `has({argument})` first, or name the tools that have it"
+                yield Finding(context.subspan(path, node.span), message, hint)
 
 
-def _asked(subject: LintContext) -> Iterator[_Asked]:
-    policy = subject.policy
+def _expressions(context: LintContext) -> Iterator[_Expression]:
+    policy = context.policy
     for rule in policy.rules:
         refuses = rule.effect >= Effect.ASK and rule.on_error >= Effect.ASK
-        if refuses and _is_of_any_tool(rule):
+        if refuses and _covers_any_tool(rule):
             for key in ("when", "unless"):
-                yield _Asked(("rules", rule.id, key), rule.classes, "the call is refused")
+                yield _Expression(("rules", rule.id, key), rule.classes, "the call is refused")
     for budget in policy.budgets:
-        if _is_of_any_tool(budget) and budget.effect >= Effect.ASK:
+        if _covers_any_tool(budget) and budget.effect >= Effect.ASK:
             path: Path = ("budgets", budget.id)
-            keys = [(*path, "per", place + 1) for place in range(len(budget.per.keys))]
-            for inner in ((*path, "sum"), *keys):
-                yield _Asked(inner, budget.classes, "the call is refused")
+            keys = [(*path, "per", index + 1) for index in range(len(budget.per.keys))]
+            for key_path in ((*path, "sum"), *keys):
+                yield _Expression(key_path, budget.classes, "the call is refused")
     for level in policy.limits:
-        group, _, named = level.partition(":")
-        selector = Selector(items=(named,)) if group == "classes" else None
+        group, _, name = level.partition(":")
+        selector = Selector(items=(name,)) if group == "classes" else None
         if group != "tools":
             path = ("limits", *level.split(":", 1), "repeat", "key")
-            yield _Asked(path, selector, "the call is refused")
-    for place, entry in enumerate(policy.classify.classes):
+            yield _Expression(path, selector, "the call is refused")
+    for index, entry in enumerate(policy.classify.classes):
         if entry.words is None and entry.tools is None:
-            path = ("classify", "classes", place, "when")
-            yield _Asked(path, None, f"the call is of the class `{entry.class_}`")
+            path = ("classify", "classes", index, "when")
+            yield _Expression(path, None, f"the call gets the class `{entry.class_}`")
 
 
-def _is_of_any_tool(entry: SelectiveEntry) -> bool:
-    """Whether an entry leaves open which tools it is about, and what must be in their calls."""
+def _covers_any_tool(entry: SelectiveEntry) -> bool:
+    """Return whether an entry covers any tool and requires nothing of its calls."""
     if any((entry.commands, entry.paths, entry.hosts, entry.finds)):
         return False
     return all(
@@ -102,11 +104,11 @@ def _is_of_any_tool(entry: SelectiveEntry) -> bool:
     )
 
 
-def _arguments(node: Expr) -> Iterator[Expr]:
-    """The arguments that an expression reads, those aside that it only asks for."""
+def _argument_reads(node: Expr) -> Iterator[Expr]:
+    """Yield the arguments an expression reads, except those it only tests with `has()`."""
     if isinstance(node, Select | Index) and re.fullmatch(r"call\.args\.\w+", value_name(node)):
         yield node
     if isinstance(node, Has):
         node = node.selection.operand
     for child in iter_children(node):
-        yield from _arguments(child)
+        yield from _argument_reads(child)

@@ -1,7 +1,6 @@
-"""A limit that never refuses, because another one always does first.
+"""A limit that never refuses, because another limit or budget always refuses first.
 
-Whoever raises or lowers it sees no difference. The other one was meant to be wider, or this one can
-go.
+Changing it makes no difference. Widen the other one, or remove this one.
 
 Avoid:
 
@@ -35,94 +34,96 @@ from policyguard.model.limits import (
 )
 from policyguard.model.policy import Policy
 
-_Kind = RepeatLimit | CycleLimit | FailuresLimit | PollingLimit
+_Limit = RepeatLimit | CycleLimit | FailuresLimit | PollingLimit
 
 
-class _Reach(NamedTuple):
-    """A limit that refuses, and how many calls must have been admitted before it can."""
+class _RefusingLimit(NamedTuple):
+    """A refusing limit, and how many admitted calls it takes before it can refuse."""
 
     kind: str
-    limit: _Kind
+    limit: _Limit
     calls: int
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Limits that a limit of the same level, or a budget of the same calls, makes idle."""
-    for level, limits in subject.policy.limits.items():
-        for reach in _reaches(limits):
-            limit = reach.limit
-            if limit.mode == "observe" or limit.refuse == "tool" or _has_steps(limit):
-                continue  # what it does besides refusing the call, the other one does not
-            first = _by_repeat(subject.policy, level, limit)
-            first = first or _by_budget(level, reach, subject.policy.budgets)
-            if first:
-                span = subject.merged.span_of((*level_path(level), reach.kind), key=True)
-                yield Finding(span, f"this limit never refuses a call: {first}")
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report limits that `repeat`, or a budget for the same calls, makes redundant."""
+    for level, limits in context.policy.limits.items():
+        for entry in _refusing_limits(limits):
+            limit = entry.limit
+            if limit.mode == "observe" or limit.refuse == "tool" or _has_thresholds(limit):
+                continue  # it does more than refuse the call
+            reason = _repeat_reason(context.policy, level, limit)
+            reason = reason or _budget_reason(level, entry, context.policy.budgets)
+            if reason:
+                span = context.merged.span_of((*level_path(level), entry.kind), key=True)
+                yield Finding(span, f"this limit never refuses: {reason}")
 
 
-def _has_steps(limit: _Kind) -> bool:
-    return any(step is not None for step in (limit.advise_at, limit.ask_at, limit.halt_at))
+def _has_thresholds(limit: _Limit) -> bool:
+    return any(
+        threshold is not None for threshold in (limit.advise_at, limit.ask_at, limit.halt_at)
+    )
 
 
-def _reaches(limits: LimitLevel) -> Iterator[_Reach]:
+def _refusing_limits(limits: LimitLevel) -> Iterator[_RefusingLimit]:
     if isinstance(limits.repeat, RepeatLimit):
-        yield _Reach("repeat", limits.repeat, limits.repeat.max)
+        yield _RefusingLimit("repeat", limits.repeat, limits.repeat.max)
     if isinstance(limits.cycle, CycleLimit):
-        yield _Reach("cycle", limits.cycle, 2 * limits.cycle.max)
+        yield _RefusingLimit("cycle", limits.cycle, 2 * limits.cycle.max)
     if isinstance(limits.failures, FailuresLimit):
-        yield _Reach("failures", limits.failures, limits.failures.max)
+        yield _RefusingLimit("failures", limits.failures, limits.failures.max)
     if isinstance(limits.polling, PollingLimit) and limits.polling.cooldown is None:
-        yield _Reach("polling", limits.polling, (limits.polling.unchanged or 0) + 1)
+        yield _RefusingLimit("polling", limits.polling, (limits.polling.unchanged or 0) + 1)
 
 
-def _by_repeat(policy: Policy, level: str, cycle: _Kind) -> str:
-    """The repetition that refuses before a cycle comes round; empty where none is known to."""
+def _repeat_reason(policy: Policy, level: str, cycle: _Limit) -> str:
+    """Return how `repeat` refuses before `cycle` can, or an empty text."""
     repeat = policy.limits[level].repeat
     if not isinstance(cycle, CycleLimit) or not isinstance(repeat, RepeatLimit):
         return ""
     if repeat.key is not None or repeat.same not in ("call", "target"):
-        return ""  # the others ask for more than that the call is the same
+        return ""  # it also compares results
     if repeat.mode == "observe" or repeat.until is not None or repeat.effect < Effect.BLOCK:
         return ""
     if repeat.per == "turn" and cycle.per == "session":
         return ""
-    others = (limits for other, limits in policy.limits.items() if other != level)
-    if any(one.repeat is not None and one.cycle is None for one in others):
-        return ""  # a cycle may be of calls that this `repeat` does not see
+    others = [limits for other, limits in policy.limits.items() if other != level]
+    if any(limits.repeat is not None and limits.cycle is None for limits in others):
+        return ""  # a cycle may include calls that this `repeat` does not count
     window = policy.bounds.window_entries if repeat.window == "all" else repeat.window
     if repeat.max * cycle.longest > window:
         return ""
     if repeat.max < cycle.max or (repeat.max == cycle.max and cycle.effect <= repeat.effect):
-        return f"`repeat` refuses the call that would begin round {repeat.max + 1}"
+        return f"`repeat` refuses the call that would start round {repeat.max + 1} first"
     return ""
 
 
-def _by_budget(level: str, reach: _Reach, budgets: tuple[Budget, ...]) -> str:
-    """The budget that is used up before the limit is reached; empty where none is known to be."""
+def _budget_reason(level: str, entry: _RefusingLimit, budgets: tuple[Budget, ...]) -> str:
+    """Return which budget is used up before the limit is reached, or an empty text."""
     for budget in budgets:
-        if budget.calls is None or not _is_about(budget, level):
+        if budget.calls is None or not _counts_level(budget, level):
             continue
-        if budget.per.scope == "turn" and reach.limit.per == "session":
+        if budget.per.scope == "turn" and entry.limit.per == "session":
             continue
-        hard = budget.effect >= Effect.BLOCK and budget.effect >= reach.limit.effect
-        if hard and _is_total(budget) and budget.calls <= reach.calls:
-            return f"the budget `{budget.id}` lets no more than {budget.calls} calls through"
+        strict = budget.effect >= Effect.BLOCK and budget.effect >= entry.limit.effect
+        if strict and _is_permanent(budget) and budget.calls <= entry.calls:
+            return f"the budget `{budget.id}` allows only {budget.calls} calls"
     return ""
 
 
-def _is_total(budget: Budget) -> bool:
-    """Whether what is used up stays used up."""
+def _is_permanent(budget: Budget) -> bool:
+    """Return whether the budget never frees up again."""
     return budget.mode != "observe" and not (budget.within or budget.per.keys or budget.extend)
 
 
-def _is_about(budget: Budget, level: str) -> bool:
-    """Whether all calls under a level of limits count in a budget."""
-    others = (budget.servers, budget.agents, budget.commands, budget.paths, budget.hosts)
-    if budget.when is not None or any(selector is not None for selector in (*others, budget.finds)):
+def _counts_level(budget: Budget, level: str) -> bool:
+    """Return whether a budget counts all calls at this level."""
+    others = (budget.when, budget.servers, budget.agents, budget.commands, budget.paths)
+    if any(key is not None for key in (*others, budget.hosts, budget.finds)):
         return False
     group, _, name = level.partition(":")
-    for selector, wanted in ((budget.tools, "tools"), (budget.classes, "classes")):
-        named = group == wanted and selector is not None and name in selector.items
+    for selector, kind in ((budget.tools, "tools"), (budget.classes, "classes")):
+        named = group == kind and selector is not None and name in selector.items
         if selector is not None and (selector.outside or not named):
             return False
     return True

@@ -1,8 +1,8 @@
-"""A class that nothing names.
+"""A class that nothing refers to.
 
-Calls are given the class, and no rule, budget, limit or expression asks for it. Often it is
-misspelt where it was to be used, or what used it is gone. A class that only keeps calls out of a
-later one, or is there for those who extend this policy, is used: say so in an ignore comment.
+Calls get the class, but no rule, budget, limit or expression uses it. Often the name is misspelt
+where it is used, or its use was removed. A class may also exist to keep calls out of a later
+class, or for policies that extend this one: say so in an ignore comment.
 
 Avoid:
 
@@ -24,14 +24,14 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Classes that nothing names, each once."""
-    named = referenced_classes(subject)
-    if named is None:
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report each class that nothing refers to, once."""
+    referenced = referenced_classes(context)
+    if referenced is None:
         return
     seen: set[str] = set()
-    for place, entry in enumerate(subject.policy.classify.classes):
-        if entry.class_ not in seen and not matches_any(entry.class_, named):
-            span = subject.merged.span_of(("classify", "classes", place, "class"))
-            yield Finding(span, f"nothing in this policy names the class `{entry.class_}`")
+    for index, entry in enumerate(context.policy.classify.classes):
+        if entry.class_ not in seen and not matches_any(entry.class_, referenced):
+            span = context.merged.span_of(("classify", "classes", index, "class"))
+            yield Finding(span, f"nothing in this policy uses the class `{entry.class_}`")
         seen.add(entry.class_)

@@ -1,8 +1,8 @@
 """A param, list or pattern that nothing uses.
 
-A list that nothing reads looks like a guard and is none: often what should read it has another name
-in it, or the values written out once more. (A tag that no expression reads is still demanded of the
-host, and stands in the journal.)
+An unread list protects nothing. Often its name is misspelt where it should be used, or the values
+are written out there again. (Unread tags are not reported: hosts must set them, and the journal
+keeps them.)
 
 Avoid:
 
@@ -29,23 +29,23 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Names of these sections that stand in no expression, selector or setting."""
-    policy = subject.policy
-    written = substituted_names(subject)
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report names that no expression, selector or setting uses."""
+    policy = context.policy
+    substituted = substituted_names(context)
     for section, names in (("params", policy.params), ("lists", policy.lists)):
         for name in names:
-            if name not in written and not is_field_read(subject, f"{section}.{name}"):
-                yield _finding(subject, section, name)
+            if name not in substituted and not is_field_read(context, f"{section}.{name}"):
+                yield _report(context, section, name)
     entries = (*policy.rules, *policy.budgets, *policy.result_rules)
     selectors = [entry.finds for entry in entries if entry.finds is not None]
-    found = {item for selector in selectors for item in selector.items}
-    found |= {*policy.journal.redact, *string_constants(subject)}
+    used = {item for selector in selectors for item in selector.items}
+    used |= {*policy.journal.redact, *string_constants(context)}
     for name in policy.patterns:
-        if not matches_any(name, found):
-            yield _finding(subject, "patterns", name)
+        if not matches_any(name, used):
+            yield _report(context, "patterns", name)
 
 
-def _finding(subject: LintContext, section: str, name: str) -> Finding:
-    span = subject.merged.span_of((section, name), key=True)
+def _report(context: LintContext, section: str, name: str) -> Finding:
+    span = context.merged.span_of((section, name), key=True)
     return Finding(span, f"nothing uses the {section[:-1]} `{name}`")

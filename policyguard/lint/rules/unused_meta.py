@@ -1,7 +1,7 @@
-"""Keys of a result's metadata that nothing looks at, or a limit that waits for such a key.
+"""A `no_progress` limit without the metadata keys it needs, or such keys without the limit.
 
-`outcomes.meta.non_advancing` names the keys by which a tool says that a result brings nothing new;
-`no_progress` counts such results. One without the other does nothing.
+`outcomes.meta.non_advancing` names the metadata keys by which a tool reports a result without
+progress; `no_progress` counts such results. Neither has an effect without the other.
 
 Avoid:
 
@@ -23,21 +23,23 @@ from policyguard.lint.rule import Finding
 from policyguard.model.limits import NoProgressLimit
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """Flags without a limit, and limits without a flag."""
-    policy, where = subject.policy, subject.merged.span_of
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report metadata keys without a limit, and limits without metadata keys."""
+    policy, span_of = context.policy, context.merged.span_of
     meta = policy.outcomes.meta
-    waiting = [
+    limited_levels = [
         level
         for level, limits in policy.limits.items()
         if isinstance(limits.no_progress, NoProgressLimit)
     ]
     path = ("outcomes", "meta")
-    if meta.non_advancing and not waiting:
-        message = "no `no_progress` limit looks at these keys"
-        yield Finding(where((*path, "non_advancing"), key=True), message)
+    if meta.non_advancing and not limited_levels:
+        message = "no `no_progress` limit uses these keys"
+        yield Finding(span_of((*path, "non_advancing"), key=True), message)
     if not meta.non_advancing:
-        for level in waiting:
-            message = "no result is ever flagged as not advancing: this limit never refuses"
-            hint = "name the keys of a result's metadata that say so: `outcomes.meta.non_advancing`"
-            yield Finding(where((*level_path(level), "no_progress"), key=True), message, hint)
+        for level in limited_levels:
+            message = (
+                "this limit never refuses, because no metadata key marks results without progress"
+            )
+            hint = "name such keys in `outcomes.meta.non_advancing`"
+            yield Finding(span_of((*level_path(level), "no_progress"), key=True), message, hint)

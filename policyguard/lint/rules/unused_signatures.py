@@ -1,8 +1,8 @@
-"""Signatures of a policy in which nothing depends on what a failure is.
+"""Signatures in a policy where nothing depends on them.
 
-Signatures say what failed and whose fault it was. That matters to `learn`, `radius`, `outage`,
-`failures` with a `signature`, and expressions that read `outcome.signature` or `outcome.blame`. A
-policy without any of these tells failures apart and does the same with all of them.
+A signature says what failed and who is to blame. `learn`, `radius`, `outage`, `failures` with a
+`signature`, and expressions that read `outcome.signature` or `outcome.blame` depend on it. A
+policy without any of these classifies failures and treats them all alike.
 
 Avoid:
 
@@ -26,9 +26,9 @@ from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
 
 
-def check(subject: LintContext) -> Iterator[Finding]:
-    """The section `signatures`, where nothing looks at signatures or blame."""
-    if subject.policy.signatures and not uses_signatures(subject):
-        message = "nothing in this policy depends on a failure's signature or blame"
-        hint = "add `learn`, or an `outage` limit; `extends: [core]` brings `learn`"
-        yield Finding(subject.merged.span_of(("signatures",), key=True), message, hint)
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report `signatures` if nothing depends on a signature or blame."""
+    if context.policy.signatures and not uses_signatures(context):
+        message = "nothing in this policy depends on a signature or on blame"
+        hint = "add `learn` or an `outage` limit, or `extends: [core]`, which has `learn`"
+        yield Finding(context.merged.span_of(("signatures",), key=True), message, hint)

@@ -1,17 +1,17 @@
-"""How an entry is taken out of a file without touching anything else."""
+"""Find and remove entries in YAML files."""
 
 from __future__ import annotations
 
 from policyguard.engines.yaml_comments import find_comments
-from policyguard.engines.yaml_tree import MappingNode, Path, SequenceNode, descend
+from policyguard.engines.yaml_tree import MappingNode, Node, Path, ScalarNode, SequenceNode, descend
 from policyguard.model.diagnostic import Edit
 
 
 def removal_edits(root: MappingNode, path: Path) -> tuple[Edit, ...]:
-    """The edit that takes out the lines of the entry at `path`.
+    """Return the edit that removes the lines of the entry at `path`.
 
-    Nothing where the entry shares its lines with something else or has a comment, in its lines or
-    above them, which may have to stay; nor for the last entry of a section, which would be empty.
+    Return nothing if the entry shares its lines with something else, if a comment is in or above
+    its lines, or if the section would be left empty.
     """
     parent, rest = descend(root, path[:-1])
     source = root.source
@@ -38,3 +38,9 @@ def removal_edits(root: MappingNode, path: Path) -> tuple[Edit, ...]:
     if text[first:start].strip() != lead or text[max(value.end, start) : last].strip():
         return ()
     return (Edit(source.span(first, last), ""),)
+
+
+def entry_id(item: Node) -> str:
+    """Return the `id` of an entry, or an empty text."""
+    value = item.get("id") if isinstance(item, MappingNode) else None
+    return value.text if isinstance(value, ScalarNode) else ""

@@ -91,7 +91,9 @@ class SessionBuilder:
         if not self._has_prompt:
             self._has_prompt, self._prompted_at = True, at
 
-    def add_reply(self, tokens: int = 0, cost: float = 0, at: int | None = None) -> Iterator[Event]:
+    def add_reply(
+        self, tokens: int = 0, cost: float = 0.0, at: int | None = None
+    ) -> Iterator[Event]:
         """Yield the turn that a reply of the model begins, and its usage."""
         if self._has_prompt:
             self._has_prompt = False

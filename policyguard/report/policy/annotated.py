@@ -179,7 +179,8 @@ def _short(shown: AnnotatedValue) -> bool:
 def flow_yaml(value: Any) -> str:
     """A value as YAML writes it in one line."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{_scalar(key)}: {flow_yaml(below)}' for key, below in value.items())}}}"
+        items = (f"{_scalar(key)}: {flow_yaml(child)}" for key, child in value.items())
+        return f"{{{', '.join(items)}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(flow_yaml, value))}]"
     return _scalar(value)

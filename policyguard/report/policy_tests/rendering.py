@@ -52,7 +52,7 @@ def _lines(report: TestReport) -> Iterator[str]:
             for failure in test.failures[:MAX_FAILURES]:
                 yield from _failure(failure)
             if len(test.failures) > MAX_FAILURES:
-                yield f"  … and {len(test.failures) - MAX_FAILURES} more (all of them in --format json)"
+                yield f"  … and {len(test.failures) - MAX_FAILURES} more (all in --format json)"
             yield ""
     for file in report.files:
         failed = sum(bool(test.failures) for test in file.tests)

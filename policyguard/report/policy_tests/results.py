@@ -1,4 +1,4 @@
-"""What policy tests came to: the figures that `report/policy_tests/rendering.py` and `report/policy_tests/junit.py` show."""
+"""Results of policy tests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What a replay amounts to, in numbers. The shape is the JSON report's (`schemas/report…`).
+"""The figures of a replay, in the shape of the JSON report (`schemas/report.schema.json`).
 
-Every renderer (text, Markdown, JUnit, HTML, JSON) is a pure function of `Figures`. Whatever is a
-text out of a recording (tools, arguments, messages, errors, ids, file names) is untrusted and is
-escaped by the renderer, for where it is shown.
+Every renderer is a pure function of `Figures`. Texts from a recording (tools, arguments, messages,
+errors, ids, file names) are untrusted; each renderer escapes them for its format.
 """
 
 from __future__ import annotations
@@ -12,24 +11,22 @@ from typing import Literal
 import msgspec
 
 Interval = tuple[float, float]
-"""A 95 % interval of a share (Wilson's score interval), both ends from 0 to 1."""
+"""The ends of a share's 95 % interval (Wilson's score interval)."""
 
 ReplayEffect = Literal["allow", "advise", "ask", "block", "halt", "unknown"]
-"""What a policy says to a recorded call. *unknown*: the recording has not kept what the policy
-would have to look at, so it may have been refused or not."""
+"""A policy's effect on a recorded call; `unknown` if the recording lacks the data to decide it."""
 
 RecordedOutcome = Literal["ok", "failed", "failed (inferred)", "unknown", "refused", "none"]
-"""What the recording says came of a call. *inferred*: a failure was read out of the result's text;
-*unknown*: there is a result, and nothing tells; *refused*: it did not run; *none*: no result."""
+"""A call's recorded outcome. `inferred`: the result's text looks like a failure; `unknown`: the
+result's status is not recorded; `refused`: the call did not run; `none`: no result."""
 
 SessionChange = Literal["same", "newly_refused", "newly_allowed", "earlier", "later", "unknown"]
-"""How a session fares against the baseline: it has a refused call now and had none; has none now;
-is refused a call before (or after) the first one that the baseline refuses. *unknown*: one of them
-refuses a call, and of the other it is not known whether it would."""
+"""How a session's first refusal differs from the baseline's. `unknown`: one policy refuses a call,
+and for the other this is undetermined."""
 
 
 class Share(msgspec.Struct):
-    """`count` of `of`. `rate` and `ci95` are None where `of` is 0: there is nothing to tell."""
+    """`count` of `of`. `rate` and `ci95` are None if `of` is 0."""
 
     count: int = 0
     of: int = 0
@@ -40,13 +37,12 @@ class Share(msgspec.Struct):
 class CallFigures(msgspec.Struct, omit_defaults=True):
     """One call in the timeline of a session.
 
-    `place` is its index in the session, from 0; where places jump, calls were left out. `at` is
-    nanoseconds since 1970 (UTC), None where the recording has no time. `args` and `error` are
-    excerpts: of the arguments as JSON (None where the recording has not kept them), of what a
-    failed call's error says. `rule` is the entry with the strongest effect, `message` what it says.
-    `counterfactual`: an earlier call of the session has gone otherwise than recorded (under either
-    policy, where there are two), so the agent might never have made this one. `baseline` is the
-    baseline's verdict, where there is one.
+    `index` is its position in the session, from 0; a gap means that calls were left out. `at` is in
+    nanoseconds since 1970 (UTC), None if not recorded. `args` (as JSON, None if not recorded) and
+    `error` are excerpts. `rule` is the entry with the strongest effect, `message` its text.
+    `counterfactual`: under the policy or the baseline, an earlier call of the session ended
+    differently than recorded, so the agent might not have made this one. `baseline` is the
+    baseline's effect.
     """
 
     index: int = msgspec.field(name="place")
@@ -66,7 +62,7 @@ class CallFigures(msgspec.Struct, omit_defaults=True):
 
 
 class BaselineRunFigures(msgspec.Struct):
-    """What the baseline says to a session: as in `RunFigures`, and how the session has changed."""
+    """The baseline's figures for a session, and how the session changed."""
 
     change: SessionChange = "same"
     refused: int = 0
@@ -77,16 +73,15 @@ class BaselineRunFigures(msgspec.Struct):
 
 
 class RunFigures(msgspec.Struct):
-    """One session. `first_refusal` is the index of a call in it, from 0, or None.
+    """One session. `first_refusal` is the index of a call, from 0, or None.
 
-    `success` is the run's own outcome, or its label's; None where neither is known. `refused`
-    counts calls that the policy refuses (ask, block, halt), `unknown` those to which its answer is
-    not known, `untimed` those without a time. `first_divergence` is the first call that goes
-    otherwise than recorded: refused although it ran, or let through although it was refused.
-    Everything after it is counterfactual: the agent would have gone on differently.
+    `success` is the label or the recorded outcome, None if unknown. `refused` counts refused calls
+    (ask, block, halt), `unknown` undetermined ones, `untimed` those without a time.
+    `first_divergence` is the first call that ran but is refused, or was refused but is admitted;
+    all later calls are counterfactual.
 
-    `timeline` is there for a few sessions only, those with refusals first, and holds of a long
-    session only the beginning and what is around its first divergence.
+    Only a few sessions have a `timeline`, those with refusals first. A long session's timeline
+    holds its beginning and the calls around the first divergence.
     """
 
     id: str
@@ -110,12 +105,12 @@ class RunFigures(msgspec.Struct):
 
 
 class RuleFigures(msgspec.Struct):
-    """One entry of the policy: of how many calls (`hits`) and sessions it fired with an effect.
+    """One entry of the policy, and in how many calls (`hits`) and sessions it fired with an effect.
 
-    `observed`: the entry itself is in observe mode; it refuses nothing. `first` counts sessions
-    whose first refusal it gave; `succeeded` and `failed` those of the sessions whose outcome is
-    known. `rate` is `sessions` of all sessions with a call. What was learned counts under the entry
-    that taught it (`learn`, `signatures/ID/learn`).
+    `observed`: the entry is in observe mode and refuses nothing. `first` counts sessions whose
+    first refusal it caused; `succeeded` and `failed` count its sessions by known outcome. `rate` is
+    `sessions` of all sessions with a call. Constraints count under the section that taught them
+    (`learn`, `signatures/ID/learn`).
     """
 
     id: str
@@ -131,10 +126,10 @@ class RuleFigures(msgspec.Struct):
 
 
 class UnfiredEntry(msgspec.Struct):
-    """An own entry of the policy (not a pack's) that had nothing to say to any call.
+    """An own entry of the policy (not a pack's) that never fired.
 
-    `absent` are the tools that it names, where no call of these runs is of one of them: as a rule
-    such a name is misspelt, or another system's.
+    `absent_tools` are the tools it names, if these runs have no call of any: the names may be
+    misspelt, or another system's.
     """
 
     id: str
@@ -144,7 +139,7 @@ class UnfiredEntry(msgspec.Struct):
 
 
 class PolicyFigures(msgspec.Struct):
-    """Which policy was replayed, and how: `enforce` or `observe`."""
+    """The replayed policy, and the mode: `enforce` or `observe`."""
 
     name: str
     digest: str
@@ -152,11 +147,7 @@ class PolicyFigures(msgspec.Struct):
 
 
 class ErrorFigures(msgspec.Struct):
-    """Results by what is known of their failure.
-
-    `explicit` and `inferred` count failed results, by whether the record says so or its text does;
-    `unknown` counts results of which nothing tells.
-    """
+    """Results recorded as failed, inferred to have failed, and of unknown status."""
 
     explicit: int = 0
     inferred: int = 0
@@ -164,7 +155,7 @@ class ErrorFigures(msgspec.Struct):
 
 
 class SkippedFigures(msgspec.Struct):
-    """Something that was not read, and why."""
+    """A place in a file that was not read, and why."""
 
     file: str
     line: int | None
@@ -172,11 +163,11 @@ class SkippedFigures(msgspec.Struct):
 
 
 class RedactedFigures(msgspec.Struct):
-    """What a redacted journal has not kept.
+    """Data missing from a redacted journal.
 
-    `args`: calls without their arguments; what only these could tell is unknown. `results`: results
-    without their text; whether two are the same, and whose fault a failure was, is taken as the
-    recording policy told it.
+    `args` counts calls without arguments; what depends on these is unknown. `results` counts
+    results without text; their fingerprints and blame are those that the recording policy
+    determined.
     """
 
     args: int = 0
@@ -184,7 +175,7 @@ class RedactedFigures(msgspec.Struct):
 
 
 class EffectFigures(msgspec.Struct):
-    """Calls by verdict. Those of unknown verdict are in `TraceFigures.unknown`."""
+    """Calls by effect. Undetermined ones are in `TraceFigures.unknown`."""
 
     allow: int = 0
     advise: int = 0
@@ -194,14 +185,14 @@ class EffectFigures(msgspec.Struct):
 
 
 class TraceFigures(msgspec.Struct):
-    """What was read.
+    """The input of a replay.
 
-    `given` counts files that were named, `files` those read (members of archives too), `events`
-    what stands in them. `untimed` counts calls without a time: time rules were not asked of them;
-    `unknown` calls to which the policy's answer is not known. `without_calls` counts sessions that
-    have none: no share is of them; `orphans` those of sub-agents that begin while no parent is at
-    work in these files, and are replayed by themselves. `unlabelled` are the sessions with a call
-    whose outcome is not known: they count in neither harm nor catch. `skips` names the first.
+    `named_files` counts the named files, `files` those read, with members of archives. `untimed`
+    counts calls without a time, for which time rules are not evaluated; `unknown` undetermined
+    calls. `without_calls` counts sessions without calls, which no share includes; `orphans`
+    sub-agents without a running parent, which are replayed alone. `unlabelled` are the sessions
+    with calls but without a known outcome, which count in neither harm nor catch. `skips` lists the
+    first skipped places.
     """
 
     files: int = 0
@@ -222,7 +213,7 @@ class TraceFigures(msgspec.Struct):
 
 
 class EvalErrorFigures(msgspec.Struct):
-    """An expression of the policy that failed, how often, and how it did first."""
+    """An expression of the policy that failed to evaluate, how often, and its first error."""
 
     id: str
     error: str
@@ -230,10 +221,9 @@ class EvalErrorFigures(msgspec.Struct):
 
 
 class Harm(msgspec.Struct):
-    """Successful runs, and those of them in which a call was refused. `rate` with its interval.
+    """The successful runs, and those in which a call was refused.
 
-    `unknown` counts those of which it is not known whether a call would have been refused; `rate`
-    is `refused` of the others.
+    `unknown` counts undetermined runs; `rate` is `refused` of the others.
     """
 
     succeeded: int = 0
@@ -244,7 +234,7 @@ class Harm(msgspec.Struct):
 
 
 class Catch(msgspec.Struct):
-    """Failed runs, those with a refused call, and what came after their first refusal.
+    """The failed runs, those with a refused call, and what came after their first refusal.
 
     `unknown` and `rate` as in `Harm`.
     """
@@ -259,7 +249,7 @@ class Catch(msgspec.Struct):
 
 
 class LabelFigures(msgspec.Struct):
-    """Labels that met a session, that met none, and that contradict the recording's own outcome."""
+    """Labels that match a session, match none, or contradict the recorded outcome."""
 
     matched: int = 0
     unmatched: int = 0
@@ -267,7 +257,7 @@ class LabelFigures(msgspec.Struct):
 
 
 class SignatureFigures(msgspec.Struct):
-    """One signature of the policy: the failed results that it knows, and in how many sessions."""
+    """One signature of the policy, and how many failed results and sessions it matches."""
 
     id: str
     hits: int = 0
@@ -275,9 +265,9 @@ class SignatureFigures(msgspec.Struct):
 
 
 class UnmatchedFigures(msgspec.Struct):
-    """A kind of error that no signature knows: its first text (an excerpt), and where that stands.
+    """A kind of error that no signature matches: an excerpt of the first one, and where it is.
 
-    Errors are of one kind where they differ in numbers, paths, hashes and times only.
+    Errors of one kind differ only in numbers, paths, hashes and times.
     """
 
     error: str
@@ -288,10 +278,10 @@ class UnmatchedFigures(msgspec.Struct):
 
 
 class SignatureCoverage(msgspec.Struct):
-    """How many of the failed results a signature knows: `matched`.
+    """How many failed results a signature matches.
 
-    `hidden` results, whose text was not kept, count in none of it. `unmatched` are the most
-    frequent of the `kinds` of errors that no signature knows.
+    `redacted` counts results without text, which are not included. `unmatched` are the most
+    frequent of the `kinds` of errors that no signature matches.
     """
 
     matched: Share = msgspec.field(default_factory=Share)
@@ -302,9 +292,9 @@ class SignatureCoverage(msgspec.Struct):
 
 
 class ChangedCall(msgspec.Struct):
-    """The first call of a session to which the policy and the baseline answer differently.
+    """The first call of a session on which the policy and the baseline disagree.
 
-    `rule` and `message` are those of whichever refuses it.
+    `rule` and `message` are those of the policy that refuses it.
     """
 
     session: str
@@ -317,11 +307,11 @@ class ChangedCall(msgspec.Struct):
 
 
 class DirectionFigures(msgspec.Struct):
-    """What a change of the policy does in one direction (newly refused, or newly allowed).
+    """The newly refused, or the newly allowed, sessions and calls.
 
-    `sessions` are whole sessions that have (or have no longer) a refused call, of all with a call;
-    `succeeded` and `failed` those of them whose outcome is known. `calls` counts calls. `examples`
-    are of sessions with such a call, those that succeeded first.
+    `sessions` counts sessions that gained (or lost) their only refusals, of all with a call;
+    `succeeded` and `failed` count them by known outcome. `examples` are from sessions with such a
+    call, successful ones first.
     """
 
     sessions: Share = msgspec.field(default_factory=Share)
@@ -332,13 +322,13 @@ class DirectionFigures(msgspec.Struct):
 
 
 class BaselineFigures(msgspec.Struct):
-    """The same figures for the policy that stood before, and what has changed since.
+    """The figures of the baseline, and what changed since.
 
-    Each policy is followed on its own course: behind a session's first divergence under one of
-    them, what differs is counterfactual too.
+    The two policies are replayed independently: after the first divergence under either one, their
+    differences are counterfactual too.
 
-    `earlier` and `later` count sessions that both policies refuse a call of, but not the same one
-    first; `unknown` those of which it is not known what has changed.
+    `earlier` and `later` count sessions in which both policies refuse a call, but a different one
+    first; `unknown` counts sessions whose change is undetermined.
     """
 
     policy: PolicyFigures
@@ -356,9 +346,10 @@ class BaselineFigures(msgspec.Struct):
 
 
 class GateFigures(msgspec.Struct):
-    """One `--fail-on`: its expression, whether it held, and the values that it read, as text.
+    """One `--fail-on` condition, whether it was true, and the values it read, as text.
 
-    `held` is None where it could not be decided, for the reason in `error`; that counts as held.
+    `triggered` is None if the condition could not be decided, for the reason in `error`; the gate
+    then fails.
     """
 
     expression: str
@@ -370,13 +361,12 @@ class GateFigures(msgspec.Struct):
 class Figures(msgspec.Struct):
     """The whole report.
 
-    `refused` are the sessions with a refused call, of all with a call of which it is known whether
-    they have one; `undecided` those of which it is not, of all with a call. `sessions` lists them
-    in the order read, at most as many as was asked for (those that matter most: refused although
-    they succeeded, changed against the baseline, refused); `left_out` counts the rest, which all
-    other figures include. `silent` are the policy's own rules, limits and budgets that never spoke.
-    `partial`: the replay was interrupted; what was read until then is what `traces` says.
-    `elapsed_s` is null: a report says the same whenever, and by how many workers, it is made.
+    `refused` is the share of sessions with a refused call, without undetermined ones; `undecided`
+    that of undetermined sessions. `sessions` lists sessions in the order read, up to the requested
+    number: first those refused although they succeeded, then those changed against the baseline,
+    then other refused ones. `left_out` counts the rest, which all other figures include. `unfired`
+    are the policy's own rules, limits and budgets that never fired. `partial`: the replay was
+    interrupted. `elapsed_s` is always null, so that equal replays give equal reports.
     """
 
     policy: PolicyFigures

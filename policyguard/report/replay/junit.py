@@ -1,7 +1,6 @@
-"""A replay's figures as JUnit XML: a suite a trace file, a case a session.
+"""Render a replay's figures as JUnit XML: one suite per trace file, one case per session.
 
-A case has failed where a run that succeeded would have had a call refused; it is skipped where that
-is not known.
+A case fails if a successful run has a call refused. It is skipped if that is undetermined.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ from policyguard.report.replay.figures import Figures, GateFigures, RunFigures
 
 
 def render_junit(figures: Figures) -> str:
-    """The sessions that the report lists, and a suite for `--fail-on` where there is one."""
+    """Render the listed sessions, and a suite for `--fail-on` conditions."""
     root = ET.Element("testsuites")
     if figures.gates:
         suite = _suite(root, "--fail-on", len(figures.gates))
         for gate in figures.gates:
             _gate(suite, gate)
         _counted(suite)
-    # Sessions of one file come together, but for those of an archive that holds one name twice.
+    # The sessions of a file are consecutive, unless an archive contains a name twice.
     for file, runs in groupby(figures.sessions, key=lambda run: run.file):
-        told = list(runs)
-        suite = _suite(root, file, len(told))
-        for run in told:
+        sessions = list(runs)
+        suite = _suite(root, file, len(sessions))
+        for run in sessions:
             _case(suite, run)
         _counted(suite)
     notes = list(_notes(figures))
     if notes:
-        suite = _suite(root, "what is not listed", 0)
+        suite = _suite(root, "not listed", 0)
         ET.SubElement(suite, "system-out").text = "; ".join(notes)
         _counted(suite)
     for kind in ("tests", "failures", "skipped"):
@@ -46,7 +45,7 @@ def _notes(figures: Figures) -> Iterator[str]:
     if figures.partial or figures.left_out:
         yield f"{phrases.count(figures.left_out, 'session')} without a case"
     if figures.partial:
-        yield "interrupted: this is not all of it"
+        yield "interrupted: this report is incomplete"
     yield from (for_terminal(sentence) for sentence in phrases.absent_tools(figures, 6))
     if figures.labels.unmatched:
         yield phrases.unmatched_labels(figures.labels)
@@ -74,21 +73,21 @@ def _case(suite: ET.Element, run: RunFigures) -> None:
     case = ET.SubElement(suite, "testcase", classname=for_terminal(run.file))
     case.set("name", for_terminal(run.id))
     case.set("file", for_terminal(run.file))
-    told = [f"{phrases.count(run.calls, 'call')}, {run.refused} refused"]
+    lines = [f"{phrases.count(run.calls, 'call')}, {run.refused} refused"]
     if run.first_refusal is not None:
         first = for_terminal(run.first_message or "", 400)
         message = f"call {run.first_refusal + 1} (`{for_terminal(run.first_tool or '', 60)}`): "
-        told.append(f"{message}{first} [{for_terminal(run.first_rule or '', 100)}]")
+        lines.append(f"{message}{first} [{for_terminal(run.first_rule or '', 100)}]")
         if run.success:
             failure = ET.SubElement(case, "failure", type=for_terminal(run.first_rule or "", 100))
             failure.set("message", f"this run succeeded; {message}{first}")
-            failure.text = "\n".join(told)
+            failure.text = "\n".join(lines)
             return
     elif run.unknown:
         skipped = ET.SubElement(case, "skipped")
         skipped.set(
             "message",
-            f"not known: the answer to {phrases.count(run.unknown, 'call')} depends on what the "
-            "recording does not have",
+            f"{phrases.count(run.unknown, 'call')} undetermined, because the recording lacks the "
+            "necessary data",
         )
-    ET.SubElement(case, "system-out").text = "\n".join(told)
+    ET.SubElement(case, "system-out").text = "\n".join(lines)

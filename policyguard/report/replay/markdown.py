@@ -1,4 +1,4 @@
-"""A replay's figures as Markdown, short enough for a comment on a pull request."""
+"""Render a replay's figures as Markdown, short enough for a pull-request comment."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from policyguard.report.replay.figures import (
 )
 
 MAX_ITEMS = 10
-"""Rules, sessions and errors that are listed."""
+"""Rules, sessions and errors to list."""
 
 
 def render_markdown(figures: Figures) -> str:
-    """A heading, what has changed, the figures, and the rest folded away."""
+    """Render the figures and changes, with details folded away."""
     return "\n".join(_lines(figures)) + "\n"
 
 
@@ -29,7 +29,7 @@ def _lines(figures: Figures) -> Iterator[str]:
     yield f"### policyguard simulate: {_policy(figures.policy)}{against}"
     yield ""
     if figures.partial:
-        yield "**Interrupted: this is not all of it.**"
+        yield "**Interrupted: this report is incomplete.**"
         yield ""
     if figures.labels.unmatched and not figures.labels.matched:
         yield f"**{phrases.unmatched_labels(figures.labels)}**"
@@ -45,7 +45,7 @@ def _lines(figures: Figures) -> Iterator[str]:
             f"- refused earlier in {baseline.earlier}, later in {baseline.later} of the sessions"
         )
         if baseline.unknown:
-            yield f"- not known of {phrases.count(baseline.unknown, 'session')}"
+            yield f"- undetermined for {phrases.count(baseline.unknown, 'session')}"
         yield ""
     yield from _figures(figures)
     absent = phrases.absent_tools(figures, MAX_ITEMS // 2)
@@ -56,8 +56,8 @@ def _lines(figures: Figures) -> Iterator[str]:
         yield from _details("Newly allowed", _changed(baseline.newly_allowed.examples))
     else:
         yield from _details("Refused", _refused(figures))
-    yield from _details("What fired", _rules(figures))
-    yield from _details("What was read, and what is not known", _read(figures))
+    yield from _details("Entries that fired", _rules(figures))
+    yield from _details("Input and caveats", _read(figures))
 
 
 def _figures(figures: Figures) -> Iterator[str]:
@@ -66,12 +66,12 @@ def _figures(figures: Figures) -> Iterator[str]:
         rows.append((figures.baseline.policy, figures.baseline))
     yield "| policy | sessions refused | harm: of successful ones | catch: of failed ones |"
     yield "|---|---|---|---|"
-    for policy, told in rows:
-        harm, catch = told.harm, told.catch
-        refused = f"{told.refused.count:,} of {told.refused.of:,}"
+    for policy, row in rows:
+        harm, catch = row.harm, row.catch
+        refused = f"{row.refused.count:,} of {row.refused.of:,}"
         yield (
             f"| {_policy(policy)} "
-            f"| {refused}: {phrases.rate(told.refused.rate, told.refused.ci95)} "
+            f"| {refused}: {phrases.rate(row.refused.rate, row.refused.ci95)} "
             f"| {harm.refused} of {harm.succeeded}: {phrases.rate(harm.rate, harm.ci95)} "
             f"| {catch.refused} of {catch.failed}: {phrases.rate(catch.rate, catch.ci95)} |"
         )
@@ -81,11 +81,11 @@ def _figures(figures: Figures) -> Iterator[str]:
 def _changed(examples: Iterable[ChangedCall]) -> Iterator[str]:
     for example in examples:
         call = example.call
-        args = "arguments not kept" if call.args is None else _code(call.args, 100)
-        late = ", counterfactual" if call.counterfactual else ""
+        args = "arguments not recorded" if call.args is None else _code(call.args, 100)
+        marker = ", counterfactual" if call.counterfactual else ""
         yield (
             f"- {_session(example.session, example.file, example.success)}, "
-            f"call {example.index + 1}{late}: {_code(call.tool, 40)} {args}"
+            f"call {example.index + 1}{marker}: {_code(call.tool, 40)} {args}"
             f"<br>{_code(example.rule or '', 60)}: {_code(example.message or '', 160)}"
         )
 
@@ -131,14 +131,14 @@ def _read(figures: Figures) -> Iterator[str]:
     for caveat in phrases.caveats(figures):
         yield f"- {caveat}"
     if coverage.matched.of:
-        yield f"- errors known by a signature: {phrases.share(coverage.matched)}"
+        yield f"- errors matched by a signature: {phrases.share(coverage.matched)}"
     for kind in coverage.unmatched[:3]:
-        yield f"- {kind.hits:,} errors that none knows: {_code(kind.error, 100)}"
-    yield "- what follows the first refusal of a session is counterfactual"
+        yield f"- {kind.hits:,} unmatched errors: {_code(kind.error, 100)}"
+    yield "- everything after the first refusal of a session is counterfactual"
 
 
 def _details(title: str, lines: Iterator[str]) -> Iterator[str]:
-    """A part that is folded away; nothing where there are no lines."""
+    """Yield a folded section, or nothing if it has no lines."""
     body = list(lines)
     if body:
         yield from (f"<details><summary>{title}</summary>", "", *body, "", "</details>", "")
@@ -146,9 +146,9 @@ def _details(title: str, lines: Iterator[str]) -> Iterator[str]:
 
 def _gate(gate: GateFigures) -> str:
     mark = "passed" if gate.triggered is False else "**failed**"
-    values = ", ".join(f"{path} = {value}" for path, value in gate.values.items())
-    why = gate.error if gate.triggered is None else values
-    return f"{mark}: {_code(gate.expression, 160)}" + (f" — {_code(why, 200)}" if why else "")
+    reason = gate.error if gate.triggered is None else phrases.gate_values(gate)
+    code = _code(gate.expression, 160)
+    return f"{mark}: {code}" + (f" — {_code(reason, 200)}" if reason else "")
 
 
 def _policy(policy: PolicyFigures) -> str:
@@ -159,5 +159,5 @@ def _session(id_: str, file: str, success: bool | None) -> str:
     return _code(phrases.session_name(id_, file), 80) + phrases.outcome(success)
 
 
-def _code(text: str, most: int) -> str:
-    return f"<code>{for_markdown(text, most)}</code>"
+def _code(text: str, max_length: int) -> str:
+    return f"<code>{for_markdown(text, max_length)}</code>"

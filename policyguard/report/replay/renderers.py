@@ -1,4 +1,4 @@
-"""The formats of a replay's report, by name. To add one, write a module and name it here."""
+"""The formats of a replay report, by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policyguard.report.replay.text import render_text
 
 
 def render_json(figures: Figures) -> str:
-    """One JSON object (`schemas/report.schema.json`)."""
+    """Render the figures as JSON (`schemas/report.schema.json`)."""
     return for_json(msgspec.json.format(msgspec.json.encode(figures), indent=2).decode())
 
 

@@ -1,4 +1,4 @@
-"""A replay's figures as text for a person at a terminal."""
+"""Render a replay's figures as text for a terminal."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from policyguard.report.replay.figures import (
 from policyguard.report.style import PLAIN, Style
 
 MAX_ITEMS = 12
-"""Refused sessions, skipped places, and errors that the text report lists one by one."""
+"""Refused sessions, skipped places and errors to list."""
 
 
 def render_text(figures: Figures, style: Style = PLAIN) -> str:
-    """The report that `policyguard simulate` prints."""
+    """Render the report that `policyguard simulate` prints."""
     return "\n".join(_lines(figures, style))
 
 
@@ -37,12 +37,12 @@ def _lines(figures: Figures, style: Style) -> Iterator[str]:
     for caveat in phrases.caveats(figures):
         yield f"       {style.warning(caveat)}"
     yield ""
-    yield "what the policy says"
+    yield "calls by effect"
     effects = figures.effects
-    said = [f"{name} {getattr(effects, name)}" for name in effects.__struct_fields__]
+    counts = [f"{name} {getattr(effects, name)}" for name in effects.__struct_fields__]
     if traces.unknown:
-        said.append(f"unknown {traces.unknown}")
-    yield "  " + "   ".join(said)
+        counts.append(f"unknown {traces.unknown}")
+    yield "  " + "   ".join(counts)
     yield from _rules(figures, style)
     yield from _refused(figures, style)
     yield from _untouched(figures)
@@ -69,10 +69,10 @@ def _rules(figures: Figures, style: Style) -> Iterator[str]:
         yield style.warning(f"  {for_terminal(sentence, 160)}")
     if quiet := phrases.never_fired(figures, MAX_ITEMS // 2):
         yield style.faint(f"  {for_terminal(quiet, 400)}")
-    for fault in figures.eval_errors:
-        where = "of the sessions" if fault.id == "tags" else "undecided"
-        hits = phrases.count(fault.hits, "time")
-        yield f"  {fault.id}: {hits} {where}: {for_terminal(fault.error, 100)}"
+    for error in figures.eval_errors:
+        times = "of the sessions" if error.id == "tags" else "undecided"
+        hits = phrases.count(error.hits, "time")
+        yield f"  {error.id}: {hits} {times}: {for_terminal(error.error, 100)}"
 
 
 def _rule(rule: RuleFigures) -> str:
@@ -84,8 +84,7 @@ def _refused(figures: Figures, style: Style) -> Iterator[str]:
     if not refused:
         return
     yield ""
-    yield "refused (what follows a first refusal is counterfactual: the agent would have gone on"
-    yield "differently)"
+    yield "refused (all later calls are counterfactual: the agent would have acted differently)"
     for run in refused[:MAX_ITEMS]:
         yield f"  {_named(run, style)}"
         yield (
@@ -97,7 +96,7 @@ def _refused(figures: Figures, style: Style) -> Iterator[str]:
         later = f", {phrases.count(after, 'recorded call')} after it" if after else ""
         yield (
             f"    by {for_terminal(run.first_rule or '', 60)}; "
-            f"{phrases.count(run.refused, 'call')} refused in all{later}"
+            f"{phrases.count(run.refused, 'call')} refused{later}"
         )
     left = figures.refused.count - len(refused[:MAX_ITEMS])
     if left > 0:
@@ -124,7 +123,7 @@ def _untouched(figures: Figures) -> Iterator[str]:
 def _outcomes(figures: Figures, style: Style) -> Iterator[str]:
     labels, harm, catch = figures.labels, figures.harm, figures.catch
     if not harm.succeeded and not catch.failed:
-        yield "harm and catch: unknown, for no session has a known outcome (see --labels)"
+        yield "harm and catch: unknown, because no session has a known outcome (see --labels)"
     else:
         text = f"harm   {phrases.harm(harm)}"
         yield style.bad(text) if harm.refused else text
@@ -138,13 +137,13 @@ def _errors(figures: Figures, style: Style) -> Iterator[str]:
     if not coverage.matched.of and not coverage.redacted:
         return
     yield ""
-    hidden = f"; of {coverage.redacted} more the text was not kept" if coverage.redacted else ""
-    yield f"errors known by a signature: {phrases.share(coverage.matched)}{hidden}"
+    redacted = f"; {coverage.redacted} more without text" if coverage.redacted else ""
+    yield f"errors matched by a signature: {phrases.share(coverage.matched)}{redacted}"
     for signature in coverage.signatures[:MAX_ITEMS]:
         part = style.bar(signature.hits / coverage.matched.of)
         yield f"  {part} {signature.hits:>6}  {for_terminal(signature.id, 60)}"
     if coverage.unmatched:
-        yield f"most frequent of the {phrases.count(coverage.kinds, 'kind')} that none knows"
+        yield f"most frequent of the {phrases.count(coverage.kinds, 'unmatched kind')}"
     for kind in coverage.unmatched[:MAX_ITEMS]:
         part = style.bar(kind.hits / coverage.matched.of)
         tool = f"`{for_terminal(kind.tool, 30)}` " if kind.tool else ""
@@ -154,15 +153,15 @@ def _errors(figures: Figures, style: Style) -> Iterator[str]:
 def _compared(figures: Figures, baseline: BaselineFigures, style: Style) -> Iterator[str]:
     yield ""
     yield style.strong(f"compared with {phrases.policy(baseline.policy)}")
-    for word, told in (
+    for word, changes in (
         ("newly refused", baseline.newly_refused),
         ("newly allowed", baseline.newly_allowed),
     ):
-        text = f"  {word}  {phrases.direction(told)}"
-        yield style.bad(text) if told.succeeded and word == "newly refused" else text
+        text = f"  {word}  {phrases.direction(changes)}"
+        yield style.bad(text) if changes.succeeded and word == "newly refused" else text
     yield f"  refused earlier in {baseline.earlier} of the sessions, later in {baseline.later}"
     if baseline.unknown:
-        yield f"  not known of {phrases.count(baseline.unknown, 'session')}"
+        yield f"  undetermined for {phrases.count(baseline.unknown, 'session')}"
     yield f"  harm   now {phrases.rate(figures.harm.rate, figures.harm.ci95)}"
     yield f"         was {phrases.rate(baseline.harm.rate, baseline.harm.ci95)}"
     yield f"  catch  now {phrases.rate(figures.catch.rate, figures.catch.ci95)}"
@@ -171,10 +170,10 @@ def _compared(figures: Figures, baseline: BaselineFigures, style: Style) -> Iter
     yield from _examples("newly allowed, for example", baseline.newly_allowed, style)
 
 
-def _examples(title: str, difference: DirectionFigures, style: Style) -> Iterator[str]:
-    if difference.examples:
+def _examples(title: str, changes: DirectionFigures, style: Style) -> Iterator[str]:
+    if changes.examples:
         yield f"  {title}"
-    for example in difference.examples:
+    for example in changes.examples:
         yield from _example(example, style)
 
 
@@ -183,7 +182,7 @@ def _example(example: ChangedCall, style: Style) -> Iterator[str]:
     name = for_terminal(phrases.session_name(example.session, example.file), 90)
     text = f"    {name}{phrases.outcome(example.success)}"
     yield style.bad(text) if example.success else text
-    args = "its arguments were not kept" if call.args is None else for_terminal(call.args, 80)
+    args = "arguments not recorded" if call.args is None else for_terminal(call.args, 80)
     yield f"      call {example.index + 1}, `{for_terminal(call.tool, 40)}` {args}"
     counterfactual = style.faint(" (counterfactual)") if call.counterfactual else ""
     yield (
@@ -204,7 +203,7 @@ def _skipped(figures: Figures) -> Iterator[str]:
     left = traces.skipped - len(traces.skips[:MAX_ITEMS])
     if left:
         which = "all" if traces.skipped == len(traces.skips) else f"the first {len(traces.skips)}"
-        yield f"  … and {left:,} more ({which} are in --format json)"
+        yield f"  … and {left:,} more ({which} in --format json)"
 
 
 def _gates(figures: Figures, style: Style) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A replay's figures as one HTML page that needs nothing else: no network, no script."""
+"""Render a replay's figures as one self-contained HTML page without scripts."""
 
 from policyguard.report.replay.html.page import render_html
 

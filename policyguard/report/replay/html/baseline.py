@@ -1,4 +1,4 @@
-"""What has changed since the baseline. Its shares stand beside the new ones, in the summary."""
+"""The changes against the baseline, whose shares are in the summary."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from policyguard.report.replay.html.element import Element, code, element, untru
 
 
 def baseline_section(baseline: BaselineFigures) -> Element:
-    """How many sessions have changed, with examples."""
+    """Build the section on changed sessions, with examples."""
     return section(
         "compared",
         "Compared with the baseline",
-        element("p", "The policy that stood before: ", policy_name(baseline.policy)),
+        element("p", "Baseline: ", policy_name(baseline.policy)),
         *_direction("Newly refused", baseline.newly_refused),
         *_direction("Newly allowed", baseline.newly_allowed),
         element("h3", "Refused by both"),
@@ -29,23 +29,21 @@ def baseline_section(baseline: BaselineFigures) -> Element:
     )
 
 
-def _direction(title: str, told: DirectionFigures) -> Iterator[Element]:
+def _direction(title: str, changes: DirectionFigures) -> Iterator[Element]:
     yield element("h3", title)
-    yield element("p", phrases.direction(told) + ".")
-    if told.examples:
+    yield element("p", phrases.direction(changes) + ".")
+    if changes.examples:
         yield element(
             "details",
-            element(
-                "summary", f"Examples: {len(told.examples):,}, those of successful sessions first"
-            ),
-            element("ul", *map(_example, told.examples), class_="examples"),
-            open="" if told.succeeded else None,
+            element("summary", f"Examples: {len(changes.examples):,}, successful sessions first"),
+            element("ul", *map(_example, changes.examples), class_="examples"),
+            open="" if changes.succeeded else None,
         )
 
 
 def _example(example: ChangedCall) -> Element:
     call = example.call
-    args = code(call.args, 241) if call.args is not None else "its arguments were not kept"
+    args = code(call.args, 241) if call.args is not None else "arguments not recorded"
     before = effect_label(call.baseline) if call.baseline is not None else None
     return element(
         "li",
@@ -71,5 +69,5 @@ def _moved(baseline: BaselineFigures) -> str:
         f"{baseline.later:,} later."
     )
     if baseline.unknown:
-        text += f" Of {phrases.count(baseline.unknown, 'session')} it is not known."
+        text += f" {baseline.unknown:,} undetermined."
     return text

@@ -1,7 +1,7 @@
 """Small charts as inline SVG.
 
-What they show stands beside them as text too, so they are hidden from whoever has the page read
-aloud. A verdict has a shape of its own besides its colour.
+Their content is beside them as text, so they are hidden from screen readers. Each effect has its
+own shape besides its colour.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ SHAPES = {
     "halt": "M5 0H11L16 5V11L11 16H5L0 11V5z",
     "unknown": "M8 2a6 6 0 1 1 0 12a6 6 0 1 1 0-12zM8 4.5a3.5 3.5 0 1 0 0 7a3.5 3.5 0 1 0 0-7z",
 }
-"""By verdict, in a box of 16 by 16."""
+"""SVG paths by effect, in a box of 16 by 16."""
 
 
 def shape_definitions() -> Element:
-    """The shapes once, for the whole page to use."""
+    """Define the shapes once for the page."""
     symbols = (
         element("symbol", element("path", d=path), id=f"shape-{name}", viewBox="0 0 16 16")
         for name, path in SHAPES.items()
@@ -32,13 +32,13 @@ def shape_definitions() -> Element:
 
 
 def icon(effect: str) -> Element:
-    """A verdict's shape."""
+    """Draw an effect's shape."""
     use = element("use", href=f"#shape-{effect}")
     return element("svg", use, class_=f"icon {effect}", viewBox="0 0 16 16", aria_hidden="true")
 
 
 def interval(rate: float | None, ends: Interval | None) -> Element:
-    """A share on a line from 0 to 100 %, its interval as a band."""
+    """Draw a share on a line from 0 to 100 %, with its interval as a band."""
     marks = [element("line", x1="0", x2="100%", y1="50%", y2="50%")]
     if rate is not None and ends is not None:
         low, high = ends
@@ -49,33 +49,33 @@ def interval(rate: float | None, ends: Interval | None) -> Element:
 
 
 def bar(share: float) -> Element:
-    """A share as a bar."""
+    """Draw a share as a bar."""
     marks = (_bar("whole", 0, 1, "0", "100%"), _bar("part", 0, share, "0", "100%"))
     return element("svg", *marks, class_="bar", aria_hidden="true")
 
 
 def stacked(parts: Iterable[tuple[str, int]]) -> Element:
-    """Named counts as one bar."""
-    told = [(name, count) for name, count in parts if count]
-    total = sum(count for _, count in told) or 1
+    """Draw named counts as one stacked bar."""
+    counts = [(name, count) for name, count in parts if count]
+    total = sum(count for _, count in counts) or 1
     start, marks = 0, []
-    for name, count in told:
+    for name, count in counts:
         marks.append(_bar(name, start / total, count / total, "0", "100%"))
         start += count
     return element("svg", *marks, class_="stacked", aria_hidden="true")
 
 
 def call_strip(calls: Sequence[CallFigures]) -> Element:
-    """Calls as a row of shapes, a failed one underlined, a gap where some are left out."""
+    """Draw calls as a row of shapes: failed ones underlined, a gap for calls left out."""
     marks: list[Element] = []
     before = -1
     for call in calls:
-        told = {
+        flags = {
             "later": call.index > before + 1,
             "failed": call.recorded.startswith("failed"),
             "counterfactual": call.counterfactual,
         }
-        kinds = ["mark", *(kind for kind, holds in told.items() if holds)]
+        kinds = ["mark", *(kind for kind, holds in flags.items() if holds)]
         marks.append(element("span", icon(call.effect), class_=" ".join(kinds)))
         before = call.index
     return element("span", *marks, class_="strip", aria_hidden="true")

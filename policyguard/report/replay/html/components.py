@@ -1,4 +1,4 @@
-"""What the sections of the page are made of."""
+"""Components of the page's sections."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from policyguard.report.replay.html.element import Child, Element, code, element
 
 
 class Column(NamedTuple):
-    """A column of a table; numbers stand at the right."""
+    """A column of a table. Numbers are right-aligned."""
 
     head: str
     number: bool = False
 
 
 def section(id_: str, title: str, *children: Child) -> Element:
-    """A part of the page, with its heading."""
+    """Build a section with its heading."""
     heading = element("h2", title, id=f"{id_}-title")
     return element("section", heading, *children, id=id_, aria_labelledby=f"{id_}-title")
 
@@ -27,9 +27,9 @@ def section(id_: str, title: str, *children: Child) -> Element:
 def table(
     title: str, columns: Sequence[Column], rows: Iterable[Sequence[Child]], *, fold: bool = False
 ) -> Element | None:
-    """A table that scrolls by itself where it is too wide. None where it has no rows.
+    """Build a table that scrolls if it is too wide. Return None without rows.
 
-    The first cell of a row is its header. `fold`: only the title is seen until it is opened.
+    The first cell of a row is its header. With `fold`, only the title is visible until opened.
     """
     body = [_row(columns, cells) for cells in rows]
     if not body:
@@ -48,30 +48,30 @@ def table(
 
 
 def effect_label(effect: str) -> Element:
-    """What a policy says, as a sign and a word."""
-    return element("span", icon(effect), effect, class_=f"verdict {effect}")
+    """Build an effect's icon and name."""
+    return element("span", icon(effect), effect, class_=f"effect {effect}")
 
 
 def outcome_label(success: bool | None) -> Element:
-    """What came of a session."""
-    word = {True: "succeeded", False: "failed", None: "outcome not known"}[success]
+    """Build a session's outcome."""
+    word = {True: "succeeded", False: "failed", None: "outcome unknown"}[success]
     return element("span", word, class_=f"outcome {word.split()[0]}")
 
 
 def session_name(id_: str, file: str) -> Element:
-    """A session's name, with its file's where that says more."""
+    """Build a session's name, with its file's name if that adds something."""
     return untrusted(phrases.session_name(id_[:400], file[-400:]), 90)
 
 
-def policy_name(told: PolicyFigures) -> Element:
-    """Which policy it is."""
-    return element("span", untrusted(told.name, 60), " ", code(told.digest[:12]))
+def policy_name(policy: PolicyFigures) -> Element:
+    """Build a policy's name and digest."""
+    return element("span", untrusted(policy.name, 60), " ", code(policy.digest[:12]))
 
 
 def percent(rate: float | None, interval: Interval | None) -> Element:
-    """A share with its interval, for the cell of a table."""
+    """Build a share with its interval, for a table cell."""
     if rate is None:
-        return element("span", "not known", class_="faint")
+        return element("span", "unknown", class_="faint")
     if interval is None:
         return element("span", f"{rate:.1%}")
     ends = element("span", f"{interval[0]:.1%} to {interval[1]:.1%}", class_="faint")
@@ -79,7 +79,7 @@ def percent(rate: float | None, interval: Interval | None) -> Element:
 
 
 def left_out(number: int, noun: str, where: str) -> Element | None:
-    """Says that something is not shown, and how to get it."""
+    """Build a note on items left out, or None if there are none."""
     if number <= 0:
         return None
     return element("p", f"{phrases.count(number, noun)} more: {where}.", class_="faint")

@@ -1,4 +1,4 @@
-"""Which errors a signature knows, and the most frequent of those that none does."""
+"""The errors that signatures match, and the most frequent unmatched ones."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from policyguard.report.replay.html.components import Column, left_out, section,
 from policyguard.report.replay.html.element import Child, Element, code, element
 
 
-def coverage_section(told: SignatureCoverage) -> Element | None:
-    """Nothing where there were no errors."""
-    if not told.matched.of and not told.redacted:
+def coverage_section(coverage: SignatureCoverage) -> Element | None:
+    """Build the section, or None without errors."""
+    if not coverage.matched.of and not coverage.redacted:
         return None
-    hidden = None
-    if told.redacted:
-        hidden = f" Of {phrases.count(told.redacted, 'more error')} the text was not kept."
-    known = [Column("Signature"), *_COUNTS, Column("Sessions", number=True)]
-    unknown = [Column("Error"), *_COUNTS, Column("Tool"), Column("First seen in")]
+    redacted = None
+    if coverage.redacted:
+        redacted = f" {phrases.count(coverage.redacted, 'more error')} without text."
+    matched = [Column("Signature"), *_COUNTS, Column("Sessions", number=True)]
+    unmatched = [Column("Error"), *_COUNTS, Column("Tool"), Column("First seen in")]
     return section(
         "coverage",
         "Errors and signatures",
-        element("p", f"Known by a signature: {phrases.share(told.matched)}.", hidden),
-        table("Errors that a signature knows", known, _known(told)),
-        table("Errors that no signature knows, by kind", unknown, _unknown(told)),
+        element("p", f"Matched by a signature: {phrases.share(coverage.matched)}.", redacted),
+        table("Errors matched by a signature", matched, _matched_rows(coverage)),
+        table("Unmatched errors, by kind", unmatched, _unmatched_rows(coverage)),
         left_out(
-            told.kinds - len(told.unmatched), "kind", "only the most frequent are in the report"
+            coverage.kinds - len(coverage.unmatched),
+            "kind",
+            "only the most frequent are listed",
         ),
     )
 
@@ -35,18 +37,19 @@ def coverage_section(told: SignatureCoverage) -> Element | None:
 _COUNTS = (Column("Errors", number=True), Column("Share of errors"))
 
 
-def _known(told: SignatureCoverage) -> Iterator[Sequence[Child]]:
-    for one in told.signatures:
-        yield code(one.id, 80), f"{one.hits:,}", _part(one.hits, told), f"{one.sessions:,}"
+def _matched_rows(coverage: SignatureCoverage) -> Iterator[Sequence[Child]]:
+    for figures in coverage.signatures:
+        hits = figures.hits
+        yield code(figures.id, 80), f"{hits:,}", _part(hits, coverage), f"{figures.sessions:,}"
 
 
-def _unknown(told: SignatureCoverage) -> Iterator[Sequence[Child]]:
-    for one in told.unmatched:
-        error = code(one.error, 241) if one.error.strip() else "an empty text"
-        where = session_name(one.session, one.file)
-        yield error, f"{one.hits:,}", _part(one.hits, told), code(one.tool, 60), where
+def _unmatched_rows(coverage: SignatureCoverage) -> Iterator[Sequence[Child]]:
+    for kind in coverage.unmatched:
+        error = code(kind.error, 241) if kind.error.strip() else "an empty text"
+        where = session_name(kind.session, kind.file)
+        yield error, f"{kind.hits:,}", _part(kind.hits, coverage), code(kind.tool, 60), where
 
 
-def _part(hits: int, told: SignatureCoverage) -> Element:
-    share = hits / told.matched.of if told.matched.of else 0.0
+def _part(hits: int, coverage: SignatureCoverage) -> Element:
+    share = hits / coverage.matched.of if coverage.matched.of else 0.0
     return element("span", bar(share), f" {share:.1%}", class_="part")

@@ -1,6 +1,6 @@
-"""Markup as a tree, so that a text cannot become markup: the tree's writer escapes every text.
+"""HTML as an element tree, whose writer escapes every text.
 
-Nothing in this folder puts markup together out of strings.
+No code in this package builds markup from strings.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ Element = ET.Element
 Child = Element | str | None
 
 _OWN_LINE = frozenset({"details", "div", "h2", "h3", "li", "ol", "p", "section", "tr", "ul"})
-"""Elements that a line ends after, for whoever reads or compares the source."""
+"""Elements followed by a line break, so that the source can be read and compared."""
 
 
 def element(tag: str, /, *children: Child, **attributes: str | None) -> Element:
-    """An element. None is left out, as a child and as an attribute.
+    """Build an element. Children and attributes that are None are left out.
 
-    `_` in an attribute's name stands for `-`, and one at its end for nothing (`class_`). Control
-    characters and those that turn the direction of writing are replaced in every text.
+    `_` in an attribute's name stands for `-`; a trailing one is dropped (`class_`). Control and
+    bidirectional formatting characters are replaced in every text.
     """
-    told = {
+    cleaned = {
         name.rstrip("_").replace("_", "-"): for_terminal(value)
         for name, value in attributes.items()
         if value is not None
     }
-    made = ET.Element(tag, told)
+    made = ET.Element(tag, cleaned)
     last: Element | None = None
     for child in children:
         if isinstance(child, Element):
@@ -43,27 +43,27 @@ def element(tag: str, /, *children: Child, **attributes: str | None) -> Element:
 
 
 def untrusted(text: str, max_length: int = 120) -> Element:
-    """A text out of a recording or a policy, cut; its direction of writing ends where it ends."""
-    return element("bdi", _cut(text, max_length))
+    """Build a truncated text from a recording or policy, with its own text direction."""
+    return element("bdi", _truncate(text, max_length))
 
 
 def code(text: str, max_length: int = 120) -> Element:
-    """The same, of what is no prose: names, arguments, errors."""
-    return element("code", _cut(text, max_length))
+    """Build a truncated name, argument or error."""
+    return element("code", _truncate(text, max_length))
 
 
 def stylesheet(css: str) -> Element:
-    """A stylesheet of our own, the one text that is written as it is."""
+    """Build our stylesheet, the only text that is not escaped."""
     made = ET.Element("style")
     made.text = css
     return made
 
 
 def document(root: Element) -> str:
-    """The whole page."""
+    """Serialize the page."""
     return "<!DOCTYPE html>\n" + ET.tostring(root, encoding="unicode", method="html")
 
 
-def _cut(text: str, most: int) -> str:
-    # What is far too long is not looked at as a whole.
-    return for_terminal(text[: most + 1], most)
+def _truncate(text: str, max_length: int) -> str:
+    # Avoids cleaning the whole of a very long text.
+    return for_terminal(text[: max_length + 1], max_length)

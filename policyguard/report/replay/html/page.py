@@ -1,8 +1,7 @@
-"""The page as a whole.
+"""The HTML page.
 
-It is one file without scripts, and its Content-Security-Policy forbids whatever is not its own
-stylesheet: should a text of a recording ever become markup, it could still neither run nor load
-anything.
+Its Content-Security-Policy allows only its own stylesheet. Even if a text from a recording became
+markup, it could neither run nor load anything.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from policyguard.report.replay.html.traces import traces_section
 
 
 def render_html(figures: Figures) -> str:
-    """One HTML document that needs nothing else."""
+    """Render a self-contained HTML document."""
     css = resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     parts = list(_sections(figures))
     skip = element("a", "Skip to the report", href="#report", class_="skip")
@@ -43,13 +42,13 @@ def render_html(figures: Figures) -> str:
 
 
 def _head(figures: Figures, css: str) -> Element:
-    # The digest of what stands in the page: the stylesheet, and no other style.
+    # Only the stylesheet with this digest is allowed.
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    rules_ = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    csp = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=rules_),
+        element("meta", http_equiv="Content-Security-Policy", content=csp),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
@@ -61,8 +60,8 @@ def _head(figures: Figures, css: str) -> Element:
 def _header(figures: Figures) -> Element:
     policy, baseline = figures.policy, figures.baseline
     modes = {
-        "enforce": "enforce: a refused call's result is not taken into account",
-        "observe": "observe: every call counts as it was recorded, refused or not",
+        "enforce": "enforce: results of refused calls are dropped",
+        "observe": "observe: results of refused calls are kept",
     }
     return element(
         "header",
@@ -80,7 +79,7 @@ def _header(figures: Figures) -> Element:
 
 def _sections(figures: Figures) -> Iterator[Element]:
     anchors = {
-        place: f"session-{place + 1}" for place, run in enumerate(figures.sessions) if run.timeline
+        index: f"session-{index + 1}" for index, run in enumerate(figures.sessions) if run.timeline
     }
     yield summary_section(figures)
     if figures.baseline is not None:
@@ -104,8 +103,8 @@ def _footer(figures: Figures) -> Element:
         element("p", "policyguard simulate, policy ", code(figures.policy.digest, 80)),
         element(
             "p",
-            "Refused means ask, block or halt: in a replay nobody answers. Intervals are Wilson's, "
-            "at 95 %; runs of one task or one agent are not independent, so the truth may lie "
-            "further out.",
+            "Refused means ask, block or halt: a replay has no approver. Intervals are 95 % Wilson "
+            "score intervals. Runs of one task or agent are not independent, so the true share may "
+            "lie outside them.",
         ),
     )

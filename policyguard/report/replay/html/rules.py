@@ -1,4 +1,4 @@
-"""Which entries of the policy fired, how often, and on whom."""
+"""The policy's entries: how often each fired, and in which sessions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from policyguard.report.replay.html.components import Column, effect_label, perc
 from policyguard.report.replay.html.element import Child, Element, code, element
 
 _SHOWN = 100
-"""Entries without a word that are listed."""
+"""Unfired entries to list."""
 
 
 def rules_section(figures: Figures) -> Element:
-    """The entries that fired, against the baseline where there is one, and what failed to run."""
+    """Build the section on entries that fired, never fired, or failed to evaluate."""
     before = figures.baseline.rules if figures.baseline is not None else None
     columns = [
         Column("Entry"),
@@ -23,22 +23,22 @@ def rules_section(figures: Figures) -> Element:
         Column("Calls", number=True),
         *([Column("Calls before", number=True)] if before is not None else []),
         Column("Sessions", number=True),
-        Column("Of them succeeded", number=True),
-        Column("Of them failed", number=True),
+        Column("Succeeded", number=True),
+        Column("Failed", number=True),
         Column("First to refuse", number=True),
         Column("Share of sessions, 95 % interval"),
     ]
-    found = table("Entries that fired, the most frequent first", columns, _rows(figures, before))
+    fired = table("Entries that fired, the most frequent first", columns, _rows(figures, before))
     return section(
         "rules",
-        "What fired",
-        element("p", "No entry of the policy had anything to say.") if found is None else found,
-        _silent(figures.unfired) if figures.traces.calls else None,
-        _faults(figures.eval_errors),
+        "Entries that fired",
+        element("p", "No entry of the policy fired.") if fired is None else fired,
+        _unfired(figures.unfired) if figures.traces.calls else None,
+        _eval_errors(figures.eval_errors),
     )
 
 
-def _silent(entries: Sequence[UnfiredEntry]) -> Element | None:
+def _unfired(entries: Sequence[UnfiredEntry]) -> Element | None:
     rows = (
         (
             code(entry.id),
@@ -47,8 +47,8 @@ def _silent(entries: Sequence[UnfiredEntry]) -> Element | None:
         )
         for entry in sorted(entries, key=lambda entry: not entry.absent_tools)[:_SHOWN]
     )
-    columns = [Column("Entry"), Column("Its tools, of which there is no call"), Column("Place")]
-    caption = f"Own entries that had nothing to say: {len(entries):,}"
+    columns = [Column("Entry"), Column("Tools without a call"), Column("Place")]
+    caption = f"Own entries that never fired: {len(entries):,}"
     return table(caption, columns, rows, fold=True)
 
 
@@ -88,15 +88,17 @@ def _cells(rule: RuleFigures, before: int | None) -> Sequence[Child]:
     ]
 
 
-def _faults(faults: Sequence[EvalErrorFigures]) -> Element | None:
-    if not faults:
+def _eval_errors(errors: Sequence[EvalErrorFigures]) -> Element | None:
+    if not errors:
         return None
-    told = (
-        element("li", code(one.id), f": {phrases.count(one.hits, 'time')}: ", code(one.error, 240))
-        for one in faults
+    items = (
+        element(
+            "li", code(error.id), f": {phrases.count(error.hits, 'time')}: ", code(error.error, 240)
+        )
+        for error in errors
     )
     return element(
         "div",
-        element("h3", "Expressions that could not be decided"),
-        element("ul", *told),
+        element("h3", "Expressions that failed to evaluate"),
+        element("ul", *items),
     )

@@ -1,4 +1,4 @@
-"""The sessions that the report lists, those that matter most first."""
+"""The sessions that the report lists."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ _CHANGES = {
     "newly_refused": "newly refused",
     "newly_allowed": "newly allowed",
     "same": "as before",
-    "unknown": "not known",
+    "unknown": "undetermined",
 }
 
 
 def sessions_section(figures: Figures, anchors: Mapping[int, str]) -> Element:
-    """Refused, unknown and untouched sessions. `anchors`: where a listed one's timeline stands."""
+    """Build the section. `anchors` are the ids of the listed sessions' timelines."""
     runs = list(enumerate(figures.sessions))
-    harmed = [place for place, run in runs if run.refused and run.success]
-    caught = [place for place, run in runs if run.refused and not run.success]
+    harmed = [index for index, run in runs if run.refused and run.success]
+    caught = [index for index, run in runs if run.refused and not run.success]
     unknown = [run for _, run in runs if not run.refused and run.unknown]
     untouched = [run for _, run in runs if not run.refused and not run.unknown]
     changed = figures.baseline is not None
     return section(
         "sessions",
         "Sessions",
-        element("p", _told(figures)),
+        element("p", _summary(figures)),
         _refused("although they succeeded", figures, harmed, anchors, fold=False),
         _refused(
-            "and failed, or not known to have succeeded",
+            "and failed, or of unknown outcome",
             figures,
             caught,
             anchors,
             fold=True,
         ),
-        _others("Not known whether a call is refused", unknown, changed=changed),
+        _others("Undetermined", unknown, changed=changed),
         _others("No call refused", untouched, changed=changed),
         left_out(figures.left_out, "session", "--sessions lists more; all are counted"),
     )
 
 
-def _told(figures: Figures) -> str:
+def _summary(figures: Figures) -> str:
     listed = len(figures.sessions)
     return (
         f"With a refused call: {phrases.share(figures.refused)}. Listed here: {listed:,} of "
@@ -59,7 +59,7 @@ def _told(figures: Figures) -> str:
 
 
 def _refused(
-    which: str, figures: Figures, places: Sequence[int], anchors: Mapping[int, str], *, fold: bool
+    label: str, figures: Figures, indexes: Sequence[int], anchors: Mapping[int, str], *, fold: bool
 ) -> Element | None:
     changed = figures.baseline is not None
     columns = [
@@ -71,8 +71,8 @@ def _refused(
         Column("Calls refused", number=True),
         *([Column("Compared")] if changed else []),
     ]
-    rows = (_cells(figures.sessions[place], anchors.get(place), changed) for place in places)
-    caption = f"Refused {which}: {phrases.count(len(places), 'session')}"
+    rows = (_cells(figures.sessions[index], anchors.get(index), changed) for index in indexes)
+    caption = f"Refused {label}: {phrases.count(len(indexes), 'session')}"
     return table(caption, columns, rows, fold=fold)
 
 
@@ -90,7 +90,7 @@ def _cells(run: RunFigures, anchor: str | None, changed: bool) -> Sequence[Child
     ]
 
 
-def _others(which: str, runs: Sequence[RunFigures], *, changed: bool) -> Element | None:
+def _others(label: str, runs: Sequence[RunFigures], *, changed: bool) -> Element | None:
     columns = [
         Column("Session"),
         Column("Outcome"),
@@ -99,7 +99,7 @@ def _others(which: str, runs: Sequence[RunFigures], *, changed: bool) -> Element
         Column("Unknown", number=True),
         *([Column("Compared")] if changed else []),
     ]
-    caption = f"{which}: {phrases.count(len(runs), 'session')}"
+    caption = f"{label}: {phrases.count(len(runs), 'session')}"
     return table(caption, columns, _plain_rows(runs, changed=changed), fold=True)
 
 

@@ -1,4 +1,4 @@
-"""The top of the page: would this policy have broken what worked, and how sure is that?"""
+"""The summary: whether the policy would have harmed successful runs, and how certain that is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policyguard.report.replay.html.element import Element, code, element
 
 
 class HarmAssessment(NamedTuple):
-    """What the replay says of the runs that succeeded: `kind` is hit, spared or unknown."""
+    """The assessment of successful runs: `kind` is hit, spared or unknown."""
 
     kind: str
     sentence: str
@@ -21,38 +21,35 @@ class HarmAssessment(NamedTuple):
 
 
 def assess_harm(harm: Harm) -> HarmAssessment:
-    """Answer the one question that the page begins with."""
+    """Assess whether the policy would have harmed successful runs."""
     known = harm.succeeded - harm.unknown
     if not known or harm.ci95 is None:
-        why = "no session is known to have succeeded (see --labels)"
+        reason = "No session is known to have succeeded (see --labels)."
         if harm.succeeded:
-            why = "what it says to the sessions that succeeded hangs on what was not recorded"
-        return HarmAssessment(
-            "unknown",
-            "It cannot be told whether this policy would have broken successful runs.",
-            f"The reason: {why}.",
-        )
+            reason = "The recording lacks the data to decide this for the successful sessions."
+        sentence = "It is unknown whether this policy would have harmed successful runs."
+        return HarmAssessment("unknown", sentence, reason)
     of = phrases.count(known, "successful session")
     sentence = f"This policy would have refused a call in {harm.refused or 'none'} of {of}."
     if harm.unknown:
-        sentence += f" Of {harm.unknown:,} more it is not known."
+        sentence += f" {harm.unknown:,} more are undetermined."
     low, high = harm.ci95
     share = f"between {low:.1%} and {high:.1%}" if harm.refused else f"at most {high:.1%}"
     return HarmAssessment(
         "hit" if harm.refused else "spared",
         sentence,
-        f"How sure is that? At 95 % confidence, {share} of such runs would be hit.",
+        f"With 95 % confidence, {share} of such runs would have a call refused.",
     )
 
 
 def summary_section(figures: Figures) -> Element:
-    """The verdict, the three shares with their intervals, and what to know before trusting them."""
-    judgement = assess_harm(figures.harm)
+    """Build the section with the assessment, the three shares, and the caveats."""
+    assessment = assess_harm(figures.harm)
     banner = element(
         "div",
-        element("p", judgement.sentence, class_="sentence"),
-        element("p", judgement.confidence),
-        class_=f"judgement {judgement.kind}",
+        element("p", assessment.sentence, class_="sentence"),
+        element("p", assessment.confidence),
+        class_=f"assessment {assessment.kind}",
     )
     caveats = [element("li", text) for text in phrases.caveats(figures)]
     return section(
@@ -62,43 +59,40 @@ def summary_section(figures: Figures) -> Element:
         banner,
         element("ul", *map(_gate, figures.gates), class_="gates") if figures.gates else None,
         element("div", *_tiles(figures), class_="tiles"),
-        element("h3", "Calls by verdict"),
+        element("h3", "Calls by effect"),
         *_effects(figures),
-        element("h3", "Before you trust these figures") if caveats else None,
+        element("h3", "Caveats") if caveats else None,
         element("ul", *caveats) if caveats else None,
     )
 
 
-def _harm(told: Harm) -> Share:
-    """Harm as a share of the sessions of which it is known."""
-    return Share(told.refused, told.succeeded - told.unknown, told.rate, told.ci95)
+def _harm(harm: Harm) -> Share:
+    """Return harm as a share of the determined sessions."""
+    return Share(harm.refused, harm.succeeded - harm.unknown, harm.rate, harm.ci95)
 
 
-def _catch(told: Catch) -> Share:
-    """Catch as a share of the sessions of which it is known."""
-    return Share(told.refused, told.failed - told.unknown, told.rate, told.ci95)
+def _catch(catch: Catch) -> Share:
+    """Return catch as a share of the determined sessions."""
+    return Share(catch.refused, catch.failed - catch.unknown, catch.rate, catch.ci95)
 
 
 def _interrupted() -> Element:
-    text = "Interrupted: this page covers only what was read until then."
+    text = "Interrupted: this report is incomplete."
     return element("p", text, class_="bad")
 
 
-def _gate(told: GateFigures) -> Element:
-    passed = told.triggered is False
+def _gate(gate: GateFigures) -> Element:
+    passed = gate.triggered is False
     word = "passed" if passed else "failed"
-    why = (
-        told.error
-        if told.triggered is None
-        else ", ".join(f"{path} = {value}" for path, value in told.values.items())
-    )
+    undecided = gate.triggered is None
+    details = gate.error if undecided else phrases.gate_values(gate)
     return element(
         "li",
         element("span", word, class_=f"gate {word}"),
         " --fail-on ",
-        code(told.expression, 200),
-        " cannot be decided: " if told.triggered is None else " with " if why else None,
-        code(why, 240) if why else None,
+        code(gate.expression, 200),
+        " cannot be decided: " if undecided else " with " if details else None,
+        code(details, 240) if details else None,
     )
 
 
@@ -123,7 +117,7 @@ def _tiles(figures: Figures) -> Iterator[Element]:
     )
     yield _tile(
         "Refused",
-        "sessions with a refused call, whatever came of them",
+        "sessions with a refused call, whatever their outcome",
         figures.refused,
         before.refused if before else None,
         figures.undecided.count,
@@ -131,20 +125,20 @@ def _tiles(figures: Figures) -> Iterator[Element]:
 
 
 def _tile(
-    title: str, meaning: str, told: Share, before: Share | None, unknown: int, more: str = ""
+    title: str, meaning: str, share: Share, before: Share | None, unknown: int, more: str = ""
 ) -> Element:
-    number = "not known" if told.rate is None else f"{told.rate:.1%}"
+    number = "unknown" if share.rate is None else f"{share.rate:.1%}"
     return element(
         "div",
         element("h3", title),
         element("p", number, class_="big"),
-        element("p", f"{told.count:,} of {told.of:,} {meaning}"),
-        element("p", f"of {unknown:,} more it is not known") if unknown else None,
-        interval(told.rate, told.ci95),
+        element("p", f"{share.count:,} of {share.of:,} {meaning}"),
+        element("p", f"{unknown:,} more undetermined") if unknown else None,
+        interval(share.rate, share.ci95),
         _scale(),
-        _ends(told),
+        _ends(share),
         _before(before) if before is not None else None,
-        element("p", more, class_="faint") if more and told.count else None,
+        element("p", more, class_="faint") if more and share.count else None,
         class_="tile",
     )
 
@@ -154,15 +148,15 @@ def _scale() -> Element:
     return element("div", *ends, class_="scale", aria_hidden="true")
 
 
-def _ends(told: Share) -> Element | None:
-    if told.ci95 is None:
+def _ends(share: Share) -> Element | None:
+    if share.ci95 is None:
         return None
-    return element("p", f"95 % interval {told.ci95[0]:.1%} to {told.ci95[1]:.1%}", class_="faint")
+    return element("p", f"95 % interval {share.ci95[0]:.1%} to {share.ci95[1]:.1%}", class_="faint")
 
 
-def _before(told: Share) -> Element:
-    text = f"Before: {phrases.rate(told.rate, told.ci95)}"
-    return element("div", interval(told.rate, told.ci95), element("p", text), class_="before")
+def _before(share: Share) -> Element:
+    text = f"Before: {phrases.rate(share.rate, share.ci95)}"
+    return element("div", interval(share.rate, share.ci95), element("p", text), class_="before")
 
 
 def _effects(figures: Figures) -> Iterator[Element]:
@@ -171,5 +165,5 @@ def _effects(figures: Figures) -> Iterator[Element]:
     if figures.traces.unknown:
         counts.append(("unknown", figures.traces.unknown))
     yield stacked(counts)
-    told = (element("li", effect_label(name), f" {count:,}") for name, count in counts)
-    yield element("ul", *told, class_="legend")
+    items = (element("li", effect_label(name), f" {count:,}") for name, count in counts)
+    yield element("ul", *items, class_="legend")

@@ -1,6 +1,6 @@
-"""A session call by call: what the policy says, and what the recording says.
+"""Timelines: the policy's effect and the recorded outcome of each call of a session.
 
-From the first call on that goes otherwise than recorded, the rest is marked as counterfactual.
+All calls after the first divergence are marked as counterfactual.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RECORDED = {
     "ok": "ran",
     "failed": "failed",
     "failed (inferred)": "failed (inferred from its text)",
-    "unknown": "ran, whether it failed is not known",
+    "unknown": "ran, status unknown",
     "refused": "was refused",
     "none": "no result",
 }
@@ -32,22 +32,22 @@ _SECOND = 1_000_000_000
 
 
 def timelines_section(figures: Figures, anchors: Mapping[int, str]) -> Element | None:
-    """The sessions that have one, those that matter most first."""
-    runs = [(figures.sessions[place], anchor) for place, anchor in anchors.items()]
+    """Build the sessions' timelines, refused and successful ones first."""
+    runs = [(figures.sessions[index], anchor) for index, anchor in anchors.items()]
     if not runs:
         return None
     runs.sort(key=lambda pair: (not pair[0].refused, pair[0].success is not True))
     all_ = len(figures.sessions) + figures.left_out
-    told = (
+    intro = (
         f"The calls of {len(runs):,} of {phrases.count(all_, 'session')} (--timelines for more), "
-        "those with refusals first. Of a long session: its beginning, and what is around the "
-        "first call that goes otherwise than recorded."
+        "those with refusals first. A long session shows its beginning and the calls around its "
+        "first divergence."
     )
     legend = (element("li", effect_label(name)) for name in SHAPES)
     return section(
         "timelines",
         "Timelines",
-        element("p", told),
+        element("p", intro),
         element(
             "ul",
             *legend,
@@ -65,12 +65,14 @@ def timelines_section(figures: Figures, anchors: Mapping[int, str]) -> Element |
 def _timeline(run: RunFigures, anchor: str, *, first: bool, compared: bool) -> Element:
     calls = run.timeline
     start = next((call.at for call in calls if call.at is not None), None)
-    times = "No times are recorded." if start is None else f"Times from {_date(start)} on."
+    times = "No recorded times." if start is None else f"Times from {_date(start)} on."
     title = element("h3", session_name(run.id, run.file), " ", outcome_label(run.success))
     return element(
         "details",
-        element("summary", title, element("span", _told(run), class_="told"), call_strip(calls)),
-        # A link to what is inside opens what is around it; one to the outside would not.
+        element(
+            "summary", title, element("span", _totals(run), class_="totals"), call_strip(calls)
+        ),
+        # A link to an inner element opens its <details>.
         element(
             "div",
             element("p", times, class_="faint"),
@@ -83,7 +85,7 @@ def _timeline(run: RunFigures, anchor: str, *, first: bool, compared: bool) -> E
     )
 
 
-def _told(run: RunFigures) -> str:
+def _totals(run: RunFigures) -> str:
     text = phrases.count(run.calls, "call")
     if run.refused:
         first = (run.first_refusal or 0) + 1
@@ -94,7 +96,7 @@ def _told(run: RunFigures) -> str:
 
 
 def _parts(calls: Sequence[CallFigures], start: int | None, *, compared: bool) -> Iterator[Element]:
-    """The certain part, and the counterfactual one."""
+    """Yield the lists of factual and of counterfactual calls."""
     before = -1
     for counterfactual, group in groupby(calls, key=lambda call: call.counterfactual):
         items: list[Element | None] = []
@@ -105,8 +107,8 @@ def _parts(calls: Sequence[CallFigures], start: int | None, *, compared: bool) -
             either = " under one of the two policies" if compared else ""
             yield element(
                 "p",
-                f"Counterfactual from here: the call above goes otherwise than recorded{either}, "
-                "so the agent would have gone on differently.",
+                f"Counterfactual from here: the call above would have ended differently{either}, so "
+                "the agent would have acted differently.",
                 class_="divergence",
             )
         kind = "calls counterfactual" if counterfactual else "calls"
@@ -121,7 +123,7 @@ def _call(call: CallFigures, start: int | None) -> Element:
         "li",
         element(
             "p",
-            element("span", f"{call.index + 1:,}", class_="place"),
+            element("span", f"{call.index + 1:,}", class_="index"),
             " ",
             effect_label(call.effect),
             " ",
@@ -132,15 +134,15 @@ def _call(call: CallFigures, start: int | None) -> Element:
             element("span", f"recorded: {recorded}", class_=f"recorded{failed}"),
             class_="head",
         ),
-        element("p", "arguments not kept" if call.args is None else code(call.args, 241)),
-        _says(call),
+        element("p", "arguments not recorded" if call.args is None else code(call.args, 241)),
+        _violation(call),
         _failure(call),
         _baseline(call),
         class_=f"call {call.effect}",
     )
 
 
-def _says(call: CallFigures) -> Element | None:
+def _violation(call: CallFigures) -> Element | None:
     if call.rule is None:
         return None
     message = untrusted(call.message or "", 241)

@@ -1,4 +1,4 @@
-"""What was read, and what was not."""
+"""The input of the replay, and skipped places."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policyguard.report.replay.html.element import Child, Element, code, element
 
 
 def traces_section(figures: Figures) -> Element:
-    """Files, sessions, calls, labels, and the places that were skipped."""
+    """Build the section on files, sessions, calls, labels and skipped places."""
     facts = (
         part
         for name, value in _facts(figures)
@@ -24,13 +24,13 @@ def traces_section(figures: Figures) -> Element:
         "What was read",
         element("dl", *facts),
         table(caption, [Column("Place"), Column("Reason")], map(_skip, skips), fold=True),
-        left_out(figures.traces.skipped - len(skips), "skipped place", "only the first are kept"),
+        left_out(figures.traces.skipped - len(skips), "skipped place", "only the first are listed"),
     )
 
 
 def _facts(figures: Figures) -> Iterator[tuple[str, str]]:
     traces, labels = figures.traces, figures.labels
-    # Members of archives are files too.
+    # Members of archives count as files.
     named = (
         f" (in {traces.named_files:,} named)" if traces.named_files not in {0, traces.files} else ""
     )

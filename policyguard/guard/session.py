@@ -59,9 +59,11 @@ Progress = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 
 
 class Session:
-    """One agent's run: its calls are checked and recorded here. Made by `Guard.session`.
+    """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
-    As a context manager it is the session of the functions decorated with `@guard.tool`.
+    `close` lets go of the session, as leaving a `with` block does: the run may be resumed here or
+    in another process. `end` says that the run is over. Inside a `with` block it is the session of
+    functions decorated with `@guard.tool`.
     """
 
     __slots__ = ("__weakref__", "_opening", "_pipeline", "_state", "guard", "id")
@@ -107,10 +109,9 @@ class Session:
 
     @property
     def disabled(self) -> dict[str, str]:
-        """The tools that limits have switched off for now, and why: they need not be advertised.
+        """The tools that limits have switched off for now, with the reason.
 
-        A call of one is refused; the tool comes back as the limit's `until` says. In observe mode
-        there are none.
+        They need not be offered to the model: their calls are refused until the limit's `until`.
         """
         if self.guard._mode.observe:
             return {}
@@ -134,25 +135,26 @@ class Session:
         estimate: Mapping[str, float] | None = None,
         call: str | None = None,
     ) -> Decision:
-        """Ask whether a call may run, and count it if it may: then report it with `record`.
+        """Decide whether a call may run, and count it if so: then report it with `record`.
 
-        `at`: nanoseconds since 1970 (UTC), by default now. `batch`: an id that the parallel calls
-        of one message share. `tags` overlay the session's, with the types that the policy declares;
-        one that it does not declare is ignored, since a host may serve several policies.
-        `server`: the tool server's name. `hints`: `read_only`, `destructive`, `idempotent`,
-        `open_world`. `estimate`: tokens and cost to reserve, as `{"tokens": …, "cost": …}`.
+        `at`: an aware `datetime` or nanoseconds since 1970 (UTC), by default now. `batch`: an id
+        that the parallel calls of one message share. `tags` overlay the session's; undeclared ones
+        are ignored, since a host may serve several policies. `server`: the tool server's name.
+        `hints`: `read_only`, `destructive`, `idempotent`, `open_world`. `estimate`: tokens and cost
+        to reserve, as `{"tokens": …, "cost": …}`. `call`: the host's own id of the call, by which
+        `record` and `release` find it.
 
-        `TypeError` for a value of another type, `ValueError` for such a tag and for a hint or an
-        estimate of another name; but arguments that cannot be judged, which are the model's, are
-        refused.
+        `TypeError` or `ValueError` for a wrong value, before anything is counted, and `ValueError`
+        for a `call` that is in flight. Arguments that are not plain JSON are the model's mistake:
+        the call is refused.
 
-        A call that is answered with *ask* is put to the guard's approver; where it says yes at
-        once, the call is checked again, and that answer is returned. Where it fails, the call
-        stays refused, and `errors` says so.
+        If the effect is *ask*, the guard's approver is called; if it approves, the call is checked
+        again and that decision is returned. If it fails, the call stays refused, with the error in
+        `errors`.
         """
         at = self.guard._clock() if at is None else validate.timestamp("at", at)
-        more = batch or tags or server or hints or estimate or call
-        if type(tool) is str and type(args) is dict and not more:  # the common case, made short
+        context = batch or tags or server or hints or estimate or call
+        if type(tool) is str and type(args) is dict and not context:  # the common case
             decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
         else:
             decision = self._evaluate(
@@ -218,7 +220,7 @@ class Session:
         estimate: Mapping[str, float] | None = None,
         call: str | None = None,
     ) -> Decision:
-        """Answer as `check` would, and change nothing. Its decision cannot be recorded."""
+        """Decide as `check` would, and change nothing. The decision cannot be recorded."""
         at = self.guard._clock() if at is None else validate.timestamp("at", at)
         return self._evaluate(False, tool, args, at, batch, tags, server, hints, estimate, call)
 
@@ -235,21 +237,21 @@ class Session:
         estimate: Mapping[str, float] | None,
         call: str | None,
     ) -> Decision:
-        tool, unfit = validate.text("tool", tool), ""
+        tool, invalid_reason = validate.text("tool", tool), ""
         try:
             attempt = Attempt(tool, {} if args is None else {**args}, at, self._state)
         except TypeError:
             attempt = Attempt(tool, {}, at, self._state)
-            unfit = f"they are of type `{type(args).__name__}`, not an object"
+            invalid_reason = f"they are of type `{type(args).__name__}`, not an object"
         if batch or tags or server or hints or estimate or call:
             check_tags = self.guard._evaluator.check_tags
             set_context(attempt, check_tags, batch, tags, server, hints, estimate, call)
         if not (admit and attempt.host_call):
-            return self._pipeline.check(attempt, admit, unfit)
+            return self._pipeline.check(attempt, admit, invalid_reason)
         with self.guard._lock:
             if self._pipeline.find_host_call(attempt.host_call) is not None:
                 raise ValueError(f"call `{attempt.host_call}` is in flight: report it first")
-            return self._pipeline.check(attempt, admit, unfit)
+            return self._pipeline.check(attempt, admit, invalid_reason)
 
     def record(
         self,
@@ -268,21 +270,20 @@ class Session:
         meta: Mapping[str, Any] | None = None,
         at: int | datetime | None = None,
     ) -> Recorded:
-        """Report what came of an admitted call.
+        """Report the result of an admitted call, named by its decision, its id or the host's id.
 
-        `result` is what the tool gave (text, or JSON-like), `error` what it raised or said
-        instead: any text is a failure, an empty one too, and None is none. A non-zero `exit_code`
-        or an HTTP `status` of 400 or more is a failure too.
-        `duration` and `retry_after` are seconds. `blame` (`agent`, `harness`, `unknown`) overrides
-        the policy's. A call that is not in flight (refused, or reported before) is judged, and
-        counts nowhere.
+        `result`: what the tool returned (text, or JSON-like). `error`: what it raised or printed
+        instead; any text is a failure, even an empty one. A non-zero `exit_code` or an HTTP
+        `status` of 400 or more is a failure too. `duration` and `retry_after`: seconds, or a
+        `timedelta`. `blame` overrides the policy's. A result that was reported before, or of a
+        refused call, is classified and does not count (`Recorded.counted`).
 
-        A `result` may be an MCP tool result as it came over the wire (a mapping or an object with
-        `content` and `isError`): its text, its error flag and its `_meta` are read, but for the
-        keys that only the host may set (`outcomes.meta.harness`). `meta` is the host's own word.
+        A `result` may be an MCP tool result (a mapping or an object with `content` and `isError`):
+        its text, error flag and `_meta` are read, except keys that only the host may set
+        (`outcomes.meta.harness`); the host sets these in `meta`.
 
-        `TypeError` for a value of another type, `ValueError` for another word as `blame` and for a
-        decision of another session; the call may then be reported again.
+        `LookupError` for an unknown call and for one of an earlier life of the session,
+        `TypeError` or `ValueError` for a wrong value; the call may then be reported again.
         """
         if error is not None and type(error) is not str:
             validate.error_value("error", error)
@@ -290,9 +291,9 @@ class Session:
         text, failed, pending = result, error is not None, False
         host = validate.mapping("meta", meta) if meta else {}
         if type(result) is not str:
-            said = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)
-            text, failed, pending = said.text, failed or said.failed, said.pending
-            host = {**said.meta, **host}
+            parsed = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)
+            text, failed, pending = parsed.text, failed or parsed.failed, parsed.pending
+            host = {**parsed.meta, **host}
         if exit_code is not None:
             exit_code = validate.integer("exit_code", exit_code)
         if status is not None:
@@ -347,9 +348,9 @@ class Session:
         return self._pipeline.find_host_call(id_) or id_
 
     def release(self, decision: Decision | str) -> None:
-        """Take an admission back: the call did not run and leaves windows and budgets.
+        """Undo an admission: the call did not run, and no longer counts.
 
-        Nothing happens where the session is over: its calls were given up. `ValueError` for a
+        Does nothing if the session is closed. `LookupError` for an unknown call, `ValueError` for a
         decision of another session.
         """
         call = self._find_call(decision)
@@ -359,36 +360,36 @@ class Session:
                 self._pipeline.fold(Released(session=self.id, at=self._now(), call=call))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
-        """Say yes to a call that was answered with *ask*: it may be checked once more, and runs.
+        """Approve a call whose effect is *ask*: check it again, and it runs.
 
-        Only *ask* is waived; what blocks or halts stays. The approval is bound to the call's tool,
-        server and arguments (but for those that `classify.fingerprint` ignores, and as it folds
-        them), and is used up by the next check of it. A budget that asked is raised by its
-        `extend`. `by` names who approves, `labels` what the host knows them as.
+        This waives *ask* only, not *block* or *halt*. It holds for the call's tool, server and
+        arguments (as `classify.fingerprint` compares them), and for one check. A budget that asked
+        is raised by its `extend`. `by` names the approver, `labels` the roles that the host gives
+        them.
 
-        Returns whether that is enough: a rule may want several people, people with a label, or an
-        answer within a time. A yes that no question of a `check` waits for (the call has run, or
-        `preview` asked) counts nowhere, and is not enough. `RuntimeError` if the session is over.
+        Returns whether the call is approved now: a rule may need several people, people with a
+        label, or an answer within a time. An approval that no `check` waits for counts nowhere.
+        `RuntimeError` if the session is closed.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
-            raise ValueError(f"call `{decision.id}` is not one that this session was asked about")
-        by, known_as = validate.text("by", by), validate.text_list("labels", labels)
+            raise ValueError(f"call `{decision.id}` of this session does not need an approval")
+        by, labels = validate.text("by", by), validate.text_list("labels", labels)
         at = self._now()
         fingerprint = decision.fingerprint
         with self.guard._lock:
             raised = self._state.approvals.charges_to_extend(fingerprint)
-            self._pipeline.fold(Approved(self.id, at, decision.id, fingerprint, by, known_as))
-            for charge in raised:  # a yes that is repeated raises nothing more
+            self._pipeline.fold(Approved(self.id, at, decision.id, fingerprint, by, labels))
+            for charge in raised:  # a repeated approval raises nothing more
                 extend = self.guard._evaluator.budgets[charge.budget].extension
                 self._pipeline.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
             return is_approved(self.guard._evaluator, self._state, decision, at)
 
     def grant(self, budget: str, amount: float | timedelta | None = None, *, by: str) -> None:
-        """Raise a budget where this session draws on it, and lift a halt.
+        """Raise a budget for this session, and lift a halt.
 
-        `amount` is in the budget's own unit (seconds for `time`), by default the budget's `extend`.
-        `KeyError` for an unknown budget, `ValueError` for one without `extend` and no amount, and
-        for an amount that is not finite or below 0, `RuntimeError` where the session is over; and
+        `amount` is in the budget's own unit (seconds or a `timedelta` for `time`), by default the
+        budget's `extend`. `KeyError` for an unknown budget, `ValueError` for an amount that is
+        missing, negative or not finite, `RuntimeError` if the session is closed; and
         `JournalError` or `StoreError`.
         """
         budgets = self.guard._evaluator.budgets
@@ -398,7 +399,7 @@ class Session:
             raise KeyError(f"no budget `{budget}` in this policy; it has: {known}")
         if amount is None:
             if budgets[id_].extend is None:
-                raise ValueError(f"budget `{budget}` has no `extend`: say how much to grant")
+                raise ValueError(f"budget `{budget}` has no `extend`; pass an amount")
             amount = budgets[id_].extension
         if isinstance(amount, timedelta) and budgets[id_].kind == "time":
             amount = amount.total_seconds()
@@ -406,53 +407,56 @@ class Session:
         self._pipeline.fold(Granted(self.id, self._now(), id_, amount, validate.text("by", by)))
 
     def turn(self) -> None:
-        """Begin a new turn: lifts a halt, counts anew. `RuntimeError` where the session is over."""
+        """Begin a new turn: it lifts a halt, and counts per turn start again.
+
+        `RuntimeError` if the session is closed.
+        """
         self._pipeline.fold(TurnStarted(session=self.id, at=self._now()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls.
 
-        `ValueError` for what is not finite or below 0, `RuntimeError` where the session is over.
+        `ValueError` for a negative or infinite value, `RuntimeError` if the session is closed.
         """
         tokens = validate.integer("tokens", validate.amount("tokens", tokens))
         cost = validate.amount("cost", cost)
         self._pipeline.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
 
     def close(self) -> None:
-        """Let go of the session: its run is not over, and may be resumed here or elsewhere.
+        """Let go of the session: its run may be resumed, here or in another process.
 
-        Leaving a `with` block does this. Calls in flight may be reported when the session is open
+        Calls in flight may be reported when the session is open
         again. Sub-agents' sessions are closed first. Raises `JournalError` or `StoreError` if
         something cannot be written; the session is closed all the same.
         """
-        with self.guard._lock, ExitStack() as last:
+        with self.guard._lock, ExitStack() as exit_stack:
             if self.closed:
                 return
-            last.callback(self.guard._close_session, self)
+            exit_stack.callback(self.guard._close_session, self)
             for child in self.guard._open_sessions.children_of(self.id):
-                last.callback(child.close)
+                exit_stack.callback(child.close)
 
     def end(self) -> None:
-        """End the run: what was counted for this session alone is forgotten.
+        """End the run: the session's own counts are forgotten.
 
-        A session that was let go is resumed for that, one that is over stays so. Sub-agents'
+        A closed session is resumed for that; ending twice does nothing. Sub-agents'
         sessions are ended first. Raises `JournalError` or `StoreError` if something cannot be
         written; the session is over all the same. `RuntimeError` if the guard is closed.
         """
-        with self.guard._lock, ExitStack() as last:
+        with self.guard._lock, ExitStack() as exit_stack:
             if self._pipeline.ended:
                 return
             if self.closed and self.guard._open_sessions.get(self.id) is not self:
                 self._reopen()
-            last.callback(self._pipeline.end, Closed(session=self.id, at=self._now()))
+            exit_stack.callback(self._pipeline.end, Closed(session=self.id, at=self._now()))
             for child in self.guard._open_sessions.children_of(self.id):
-                last.callback(child.end)
+                exit_stack.callback(child.end)
 
     def _detach(self) -> None:
         self._pipeline.detach()
 
     def _reopen(self) -> None:
-        """Resume a session that was let go. `RuntimeError` if its run or the guard is over."""
+        """Resume a closed session. `RuntimeError` if its run is over or the guard is closed."""
         found = None if self._pipeline.ended else self.guard._resume_session(self)
         if found is None:
             raise RuntimeError(self._pipeline.closed_reason)
@@ -531,21 +535,21 @@ class Session:
 
     @property
     def progress(self) -> Progress:
-        """How it goes: `progressing`, `plateau`, `exhausted` or `constrained_out`.
+        """The progress of the search: `progressing`, `plateau`, `exhausted` or `constrained_out`.
 
-        *plateau*: the scores have not become better for long; *exhausted*: whatever the session
-        has tried is banned by what was learned; *constrained_out*: nearly all of it.
+        *plateau*: scores have not improved for a while; *exhausted*: learned constraints ban
+        everything that the session has tried; *constrained_out*: nearly all of it.
         """
         with self.guard._lock:
             return cast("Progress", self._state.cel_session["progress"])
 
     @property
     def done(self) -> bool:
-        """Whether to stop: it is not progressing any more."""
+        """Whether to stop, since the session is not progressing."""
         return self.progress != PROGRESSING
 
     def __enter__(self) -> Self:
-        """Use this session for `@guard.tool`; one that was let go is resumed."""
+        """Make this the session of `@guard.tool`; a closed one is resumed."""
         self._enter()
         active_sessions.set((*active_sessions.get(), self))
         return self

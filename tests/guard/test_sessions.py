@@ -365,7 +365,7 @@ def test_an_unknown_budget_or_an_unasked_call_is_an_error(tmp_path: Path) -> Non
     session = _guard(tmp_path).session("a")
     with pytest.raises(KeyError, match="no budget `x`"):
         session.grant("x", 1, by="me")
-    with pytest.raises(ValueError, match="not one that this session was asked about"):
+    with pytest.raises(ValueError, match="does not need an approval"):
         session.approve(session.check("x"), by="me")
 
 

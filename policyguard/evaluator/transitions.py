@@ -264,7 +264,7 @@ def reset_refusals(evaluator: Evaluator, session: SessionState) -> None:
     for id_ in evaluator.refusal_limits:
         tracker = session.trackers.get(id_) or session.turn_trackers.get(id_)
         if tracker is not None:
-            tracker.end()
+            tracker.reset()
             session.active_limits.pop(id_, None)
 
 

@@ -66,7 +66,7 @@ class Kept(MemoryStore):
     def __init__(self, folder: Path, key: bytes) -> None:
         super().__init__(caps=CAPS)
         self.path = folder / "store"
-        self.key = key
+        self.fingerprint_key = key
 
 
 @contextmanager

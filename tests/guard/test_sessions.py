@@ -403,4 +403,4 @@ def test_a_hint_about_one_call_says_nothing_of_the_next(tmp_path: Path, first: b
     session = guard.session("s")
     for hints in ({"read_only": first}, {"read_only": not first}, None):
         session.record(session.check("t", {}, hints=hints), result="x")
-    assert [getattr(event, "changing", None) for event in told] == [not first, first, True]
+    assert [getattr(event, "state_changing", None) for event in told] == [not first, first, True]

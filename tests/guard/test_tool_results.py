@@ -88,13 +88,13 @@ def test_the_wire_cannot_speak_for_the_host(tmp_path: Path) -> None:
     session = of(tmp_path)
     flags = {"n": True, "h": True, "other": 1}
     wire = outcome(session, text("x", isError=True, _meta=flags))
-    assert (wire.infra, wire.advancing, wire.blame) == (False, False, "unknown")
+    assert (wire.harness_flagged, wire.advancing, wire.blame) == (False, False, "unknown")
     assert wire.meta == {"n": True, "other": 1}
     inner = text("x", isError=True, _meta=flags)
     task = outcome(session, {"task": {"status": "failed"}, "result": inner, "_meta": flags})
-    assert (task.infra, task.advancing, task.text) == (False, False, "x")
+    assert (task.harness_flagged, task.advancing, task.text) == (False, False, "x")
     host = outcome(session, text("x", isError=True), meta={"h": True})
-    assert (host.infra, host.blame) == (True, "harness")
+    assert (host.harness_flagged, host.blame) == (True, "harness")
 
 
 def test_a_mark_that_says_more_than_the_state_is_told(tmp_path: Path) -> None:

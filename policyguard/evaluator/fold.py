@@ -1,12 +1,14 @@
-"""State is a fold over events: live calls, replays, restores and audits all come through here."""
+"""State is a fold over events: live calls, replays, restores and audits share these transitions."""
 
 from __future__ import annotations
 
 from policyguard.evaluator import transitions
 from policyguard.evaluator.approvals import GivenApproval
 from policyguard.evaluator.budgets.charges import apply_charge, grant_charge, raise_limit
+from policyguard.evaluator.budgets.rebuild_ledger import RebuildLedger
+from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import Evaluator
-from policyguard.evaluator.session_state import EngineState, SessionState
+from policyguard.evaluator.session_state import SessionState
 from policyguard.model.event import (
     Admitted,
     Approved,
@@ -26,11 +28,11 @@ from policyguard.model.outcome import Outcome
 
 
 def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
-    """Bring the state up to date with one event that carries its derived fields.
+    """Apply one event that carries its derived fields.
 
-    An event of a session that never started is ignored, as is the result of a call that is not in
-    flight (it was reported before, or its admission has been reclaimed). So is what sub-agents have
-    drawn: their own events say it.
+    Ignore an event of a session that never started, and the result of a call that is not in flight
+    (it was reported before, or its admission was reclaimed). Ignore the charges of sub-agents too:
+    their own events carry them.
     """
     if isinstance(event, Started):
         start_session(evaluator, state, event)
@@ -48,7 +50,14 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
                 outcome, at = outcome_from_event(event), session.clamp_time(event.at)
                 attempt.mark_completed(at)
                 transitions.complete(
-                    evaluator, state, attempt, outcome, event.charges, at, event.still_running
+                    evaluator,
+                    state,
+                    attempt,
+                    event,
+                    outcome,
+                    event.charges,
+                    event.observations,
+                    at,
                 )
         case Ended():
             transitions.end_timed_out(evaluator, state, session, event.call, event.at)
@@ -65,7 +74,23 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
         case Approved():
             approve(session, event)
         case Closed():
-            close(evaluator, state, session)
+            close(evaluator, state, session, event)
+
+
+def rebuild(evaluator: Evaluator, state: EngineState, event: Event) -> None:
+    """Apply an event of a session's own journal, charging only the budgets of that session.
+
+    The usage of shared budgets is known elsewhere; sub-agents' charges are in this journal.
+    """
+    ledger = state.ledger
+    state.ledger = RebuildLedger(ledger, evaluator.budgets, event.session)
+    try:
+        if isinstance(event, ChildCharged):
+            apply_child_charges(evaluator, state, event)
+        else:
+            fold(evaluator, state, event)
+    finally:
+        state.ledger = ledger
 
 
 def start_session(
@@ -130,6 +155,7 @@ def spend(evaluator: Evaluator, state: EngineState, session: SessionState, event
     session.add_usage(event.tokens, event.cost)
     for charge in event.charges:
         apply_charge(evaluator, state, session, charge, event.at)
+    state.effects.on_spent(event)
 
 
 def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event: Granted) -> None:
@@ -148,6 +174,7 @@ def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event
     charge = grant_charge(evaluator, session, event)
     if charge is not None:
         raise_limit(evaluator, state, session, charge)
+    state.effects.on_granted(session, event)
 
 
 def apply_child_charges(evaluator: Evaluator, state: EngineState, event: ChildCharged) -> None:
@@ -171,9 +198,9 @@ def approve(session: SessionState, event: Approved) -> None:
     session.refresh_fast_path()
 
 
-def close(evaluator: Evaluator, state: EngineState, session: SessionState) -> None:
+def close(evaluator: Evaluator, state: EngineState, session: SessionState, event: Closed) -> None:
     """The session is over; what was counted for it alone is forgotten, its calls are given up."""
-    transitions.abandon_calls(evaluator, state, session)
+    transitions.abandon_calls(evaluator, state, session, event.at)
     for budget, key in session.usage_keys | session.turn_usage_keys:
         state.ledger.remove(budget, key)
     state.sessions.pop(session.id, None)

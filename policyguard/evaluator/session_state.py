@@ -20,9 +20,6 @@ from policyguard.model.event import Started
 if TYPE_CHECKING:
     from policyguard.evaluator.plan import Plan
 
-
-from policyguard.evaluator.budgets.usage import UsageLedger
-
 PROGRESSING = "progressing"
 """What `session.progress` is as long as nothing says otherwise."""
 
@@ -250,13 +247,3 @@ class SessionState:
                 return owner.halt_entry
             owner = owner.parent
         return ""
-
-
-class EngineState:
-    """What the events so far amount to. Changed by `fold` alone."""
-
-    __slots__ = ("ledger", "sessions")
-
-    def __init__(self) -> None:
-        self.sessions: dict[str, SessionState] = {}
-        self.ledger = UsageLedger()

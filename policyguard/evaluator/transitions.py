@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from policyguard.evaluator.approvals import ApprovalRequest
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, WindowEntry
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, holds_slot, refund
+from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import HALTED, Evaluator
 from policyguard.evaluator.limits.bans import Ban
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.no_progress import NoProgressChecker
 from policyguard.evaluator.plan import Plan
-from policyguard.evaluator.session_state import EngineState, SessionState
+from policyguard.evaluator.session_state import SessionState
+from policyguard.model.constraint import Observation
 from policyguard.model.effect import Effect
-from policyguard.model.event import Admitted, Charge, Refused
+from policyguard.model.event import Admitted, Charge, Completed, Refused
 from policyguard.model.outcome import Outcome
 
 
@@ -57,8 +58,8 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
     return attempt
 
 
-def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> Attempt | None:
-    """A call takes its place in windows and budgets. Returns one that is given up for it."""
+def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
+    """Count an admitted call in windows and budgets."""
     session, walk, at = attempt.session, attempt.bound_plan, attempt.at
     if at is not None:
         if session.turn_started_at is None:
@@ -66,9 +67,8 @@ def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> Attempt
         else:
             session.now = at  # as `tick` would, and it is not before the latest
     flights = session.in_flight
-    given_up = None
     if flights or session.timed_out:
-        given_up = _reclaim_calls(evaluator, state, session, at)
+        _reclaim_calls(evaluator, state, session, at)
     fingerprint = attempt.fingerprint
     attempt.window_entry = WindowEntry(fingerprint, fingerprint)
     if session.on_fast_path:
@@ -91,19 +91,23 @@ def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> Attempt
         _remember_call(evaluator, session, attempt)
     if not session.on_fast_path:
         _clear_refusals(session, attempt)
-    return given_up
+    state.effects.on_admitted(attempt)
 
 
 def complete(
     evaluator: Evaluator,
     state: EngineState,
     attempt: Attempt,
+    event: Completed,
     outcome: Outcome,
-    charges: Iterable[Charge],
+    charges: tuple[Charge, ...],
+    observations: tuple[Observation, ...],
     at: int | None,
-    still_running: bool,
-) -> None:
-    """A call in flight has its result; with `running` it has run out of time, and goes on."""
+) -> list[str]:
+    """Apply the result of a call in flight: `event` as it was reported, the rest as evaluated.
+
+    Return the ids of the constraints that it taught or confirmed.
+    """
     session = attempt.session
     advance_clock(session, at)
     del session.in_flight[attempt.id]
@@ -124,18 +128,19 @@ def complete(
         succeeded and session.on_fast_path and outcome.advancing
     ):
         _notify_limits(session, attempt, outcome)
-    if still_running:
+    if event.still_running:
         session.timed_out[attempt.id] = attempt  # it keeps its places until it has ended
     elif attempt.charges:
         free_slots(evaluator, state, attempt)
     for charge in charges:
         # What was reserved too much was drawn at admission.
         apply_charge(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
-    if outcome.tokens or outcome.cost:
-        session.add_usage(outcome.tokens or 0, outcome.cost or 0.0)
+    if event.tokens or event.cost:
+        session.add_usage(event.tokens or 0, event.cost or 0.0)
     if evaluator.reads_changed:
         most = evaluator.bounds.window_entries
         _set_latest(session.last_results, attempt.fingerprint, outcome.result_fingerprint, most)
+    return state.effects.on_completed(attempt, event, outcome, charges, observations, at)
 
 
 def _clear_refusals(session: SessionState, attempt: Attempt) -> None:
@@ -200,18 +205,16 @@ def release(
             table = session.cel_session.get(counts, {})
             if table.get(name):
                 table[name] -= 1
+    state.effects.on_released(attempt)
 
 
-def refuse(
-    evaluator: Evaluator, state: EngineState, session: SessionState, event: Refused
-) -> Attempt | None:
-    """A refused call counts in no window; one that halts stops the session.
+def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, event: Refused) -> None:
+    """Count a refused attempt; one that halts stops the session.
 
-    It counts as an attempt: steps and `refusals` see that the agent insists. Returns a call in
-    flight that is given up, since nobody has reported it for too long.
+    It counts in no window, but escalation thresholds and `refusals` see that the agent insists.
     """
     advance_clock(session, event.at)
-    expired = _expire_calls(evaluator, state, session, event.at)
+    _expire_calls(evaluator, state, session, event.at)
     plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
     walk = session.bind_plan(plan)
     if event.effect == Effect.HALT:
@@ -245,7 +248,7 @@ def refuse(
         if limit.sets_bans and limit.id in event.violations:
             _add_ban(limit, tracker, attempt, "")
     session.update_active_limits(plan)
-    return expired
+    state.effects.on_refused(session, event)
 
 
 def advance_clock(session: SessionState, at: int | None) -> None:
@@ -285,8 +288,12 @@ def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -
         session.bans.add(Ban(limit, attempt, found.text, result))
 
 
-def abandon_calls(evaluator: Evaluator, state: EngineState, session: SessionState) -> None:
-    """The session is over: its calls give their places back."""
+def abandon_calls(
+    evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
+) -> None:
+    """Drop all calls of a session that is over, and free their slots."""
+    for attempt in session.in_flight.values():
+        state.effects.on_abandoned(attempt, at)
     for running in (session.in_flight, session.timed_out):
         for attempt in running.values():
             free_slots(evaluator, state, attempt)
@@ -295,46 +302,45 @@ def abandon_calls(evaluator: Evaluator, state: EngineState, session: SessionStat
 
 def _reclaim_calls(
     evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
-) -> Attempt | None:
-    """Forget a call in flight that nobody has reported for too long, or that is one too many.
+) -> None:
+    """Drop a call in flight that was not reported in time, and one where there are too many.
 
-    It stays counted; only its places in `concurrent` budgets are given back. Where there are too
-    many, one that holds no such place goes first: it may still be running.
+    It stays counted; only its slots are freed. Where there are too many, a call without a slot
+    goes first: it may still be running.
     """
-    expired = _expire_calls(evaluator, state, session, at)
-    most = evaluator.bounds.in_flight
-    if len(session.timed_out) >= most:
+    _expire_calls(evaluator, state, session, at)
+    max_calls = evaluator.bounds.in_flight
+    if len(session.timed_out) >= max_calls:
         free_slots(evaluator, state, session.timed_out.pop(next(iter(session.timed_out))))
-    flights = session.in_flight
-    if len(flights) < most:
-        return expired
-    for name, attempt in flights.items():
-        if not holds_slot(evaluator, attempt):
-            return flights.pop(name)
-    oldest = flights.pop(next(iter(flights)))
-    free_slots(evaluator, state, oldest)
-    return oldest
+    in_flight = session.in_flight
+    if len(in_flight) >= max_calls:
+        slotless = (one for one in in_flight.values() if not holds_slot(evaluator, one))
+        dropped = next(slotless, None) or next(iter(in_flight.values()))
+        del in_flight[dropped.id]
+        _abandon(evaluator, state, dropped, at)
 
 
 def _expire_calls(
     evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
-) -> Attempt | None:
-    """Forget the oldest call that will not end, and the oldest that nobody has reported.
-
-    Returns the latter.
-    """
+) -> None:
+    """Drop the oldest timed-out and the oldest unreported call that are overdue."""
     if at is None:
-        return None
-    expired = None
-    for running in (session.timed_out, session.in_flight):
-        oldest = next(iter(running.values()), None)
-        expired = None
+        return
+    for calls in (session.timed_out, session.in_flight):
+        oldest = next(iter(calls.values()), None)
         if oldest is None or oldest.at is None:
             continue
         if at - oldest.at > evaluator.bounds.unreported:
-            free_slots(evaluator, state, oldest)
-            expired = running.pop(oldest.id)
-    return expired
+            del calls[oldest.id]
+            if calls is session.in_flight:
+                _abandon(evaluator, state, oldest, at)
+            else:
+                free_slots(evaluator, state, oldest)
+
+
+def _abandon(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int | None) -> None:
+    free_slots(evaluator, state, attempt)
+    state.effects.on_abandoned(attempt, at)
 
 
 def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:

@@ -1,9 +1,8 @@
-"""Who tells of calls, as they are admitted and completed."""
+"""The one way out for events: a guard's journal, then its listeners."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -11,26 +10,44 @@ from msgspec.structs import replace
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.plan import Plan
 from policyguard.guard import decisions
+from policyguard.guard.listeners import Listeners
 from policyguard.journal import line_template as marks
-from policyguard.journal.journal import Journal
 from policyguard.journal.line_template import LineTemplate
 from policyguard.model.constraint import Observation
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Charge, Completed, Event
 from policyguard.model.outcome import Outcome
 
+if TYPE_CHECKING:
+    from policyguard.journal.journal import Journal
+
 
 class CallEventEmitter:
-    """Makes events of calls, and hands them on; with True they are to be anchored."""
+    """Writes events to the journal, if there is one, and hands them to the listeners."""
 
-    __slots__ = ("_emit",)
+    __slots__ = ("_journal", "_listeners")
 
-    def __init__(self, emit: Callable[[Event, bool], None]) -> None:
-        self._emit = emit
+    def __init__(self, journal: Journal | None, listeners: Listeners) -> None:
+        self._journal = journal
+        self._listeners = listeners
+
+    def write(self, event: Event, anchor: bool = False) -> None:
+        """Write an event; with `anchor` also its anchor. `JournalError`, `StoreError`."""
+        if self._journal is not None:
+            self._journal.write(event, anchor)
+
+    def notify(self, event: Event) -> None:
+        """Hand an event to the listeners."""
+        self._listeners.notify(event)
+
+    def emit(self, event: Event, anchor: bool = False) -> None:
+        """Write an event and hand it to the listeners."""
+        self.write(event, anchor)
+        self._listeners.notify(event)
 
     def emit_admitted(self, attempt: Attempt, decision: Decision) -> None:
-        """A call was let through."""
-        self._emit(decisions.build_admitted(attempt.session.id, attempt, decision), False)
+        """Emit the event of an admitted call."""
+        self.emit(decisions.build_admitted(attempt, decision))
 
     def emit_completed(
         self,
@@ -41,10 +58,9 @@ class CallEventEmitter:
         observations: tuple[Observation, ...],
         has_learned: bool,
     ) -> None:
-        """A call has its result, judged; with `taught` it has made or confirmed a constraint."""
-        self._emit(
-            decisions.build_completed(event, at, outcome, charges, observations), has_learned
-        )
+        """Emit a result as it was evaluated; anchor what has taught or confirmed a constraint."""
+        judged = decisions.build_completed(event, at, outcome, charges, observations)
+        self.emit(judged, has_learned)
 
 
 class _HostIds(msgspec.Struct, omit_defaults=True):
@@ -55,7 +71,7 @@ class _HostIds(msgspec.Struct, omit_defaults=True):
 
 
 class _ResultNumbers(msgspec.Struct, omit_defaults=True):
-    """What a host may say of a result beside its text, named and in order as in `Completed`."""
+    """The numbers of a result, named and ordered as in `Completed`."""
 
     exit_code: int | None = None
     status: int | None = None
@@ -67,31 +83,30 @@ class _ResultNumbers(msgspec.Struct, omit_defaults=True):
 
 
 _PLACEHOLDER_NUMBERS = {**dict.fromkeys(_ResultNumbers.__struct_fields__), "exit_code": marks.EXTRA}
-"""In place of a result's numbers: none, but for the mark of where they stand."""
+"""Instead of a result's numbers: only the mark of their place."""
 
 
 class FastCallEmitter(CallEventEmitter):
-    """Writes ordinary calls into a journal that alone hears of them, without an event for each.
+    """Writes ordinary calls to a journal without building an event, where nobody listens.
 
-    A call is ordinary if there is no more to tell of it than what its plan says, its fingerprint,
-    batch and charges; a result if it is a success with a text, numbers and charges. Nearly all are.
-    What their lines have in common is found out at the first one of each of `plans` plans (see
-    `journal.form`). A form is filled in at two places, since one for both would be one frame more
-    a line, a hundredth of a check.
+    An admitted call is ordinary if only its fingerprint, batch and charges differ from others of
+    its plan; a result if it is a success with a text, numbers and charges. Nearly all are. A
+    template of what their lines share is made at the first line for each of `max_plans` plans (see
+    `journal.line_template`). Both methods fill it in themselves: a helper would be one frame more.
     """
 
     __slots__ = (
         "_changing_templates",
-        "_journal",
+        "_file_journal",
         "_max_line",
         "_max_plans",
         "_result_templates",
         "_unchanging_templates",
     )
 
-    def __init__(self, journal: Journal, max_plans: int) -> None:
-        super().__init__(journal.write)
-        self._journal = journal
+    def __init__(self, journal: Journal, listeners: Listeners, max_plans: int) -> None:
+        super().__init__(journal, listeners)
+        self._file_journal = journal
         self._max_line = journal.max_field_bytes
         self._max_plans = max_plans
         self._changing_templates: dict[Plan, LineTemplate | None] = {}
@@ -99,7 +114,7 @@ class FastCallEmitter(CallEventEmitter):
         self._result_templates: dict[str, LineTemplate | None] = {}
 
     def emit_admitted(self, attempt: Attempt, decision: Decision) -> None:
-        """A call was let through."""
+        """Write an admitted call."""
         if (
             attempt.at is None
             or attempt.tags
@@ -119,25 +134,25 @@ class FastCallEmitter(CallEventEmitter):
         if changing is None:
             changing = plan.is_state_changing(attempt)
         try:
-            form = (self._changing_templates if changing else self._unchanging_templates)[plan]
+            template = (self._changing_templates if changing else self._unchanging_templates)[plan]
         except KeyError:
-            form = self._add_template(attempt, decision)
-        more: str | None = ""
+            template = self._add_template(attempt, decision)
+        extra: str | None = ""
         if attempt.batch or attempt.host_call:
-            more = _encode_fields(_HostIds(attempt.batch, attempt.host_call))
-        drawn = _encode_fields({"charges": attempt.charges}) if attempt.charges else ""
-        if form is None or more is None or drawn is None:
+            extra = _encode_fields(_HostIds(attempt.batch, attempt.host_call))
+        charged = _encode_fields({"charges": attempt.charges}) if attempt.charges else ""
+        if template is None or extra is None or charged is None:
             super().emit_admitted(attempt, decision)
             return
-        journal, session = self._journal, attempt.session.id
+        journal, session = self._file_journal, attempt.session.id
         writer = journal.current_file
         if writer is None or writer.session != session:
             writer = journal.switch_to(session)
-        a, b, c, d, e, f, g, h = form
+        a, b, c, d, e, f, g, h = template
         fingerprint = attempt.fingerprint
         line = (
-            f"{a}{writer.session_json}{b}{attempt.at}{c}{attempt.id}{d}{fingerprint}{e}{more}{f}"
-            f"{fingerprint}{g}{drawn}{h}"
+            f"{a}{writer.session_json}{b}{attempt.at}{c}{attempt.id}{d}{fingerprint}{e}{extra}{f}"
+            f"{fingerprint}{g}{charged}{h}"
         )
         if len(line) > self._max_line:
             super().emit_admitted(attempt, decision)
@@ -153,7 +168,7 @@ class FastCallEmitter(CallEventEmitter):
         observations: tuple[Observation, ...],
         has_learned: bool,
     ) -> None:
-        """A call has its result, judged."""
+        """Write a result as it was evaluated."""
         if (
             at is None
             or not event.text
@@ -167,12 +182,12 @@ class FastCallEmitter(CallEventEmitter):
             super().emit_completed(event, at, outcome, charges, observations, has_learned)
             return
         try:
-            form = self._result_templates[outcome.state]
+            template = self._result_templates[outcome.state]
         except KeyError:
             judged = decisions.build_completed(event, at, outcome, charges, observations)
             marked = replace(judged, result_fingerprint=marks.FINGERPRINT, **_PLACEHOLDER_NUMBERS)
-            form = self._result_templates[outcome.state] = self._build_template(marked)
-        more: str | None = ""
+            template = self._result_templates[outcome.state] = self._build_template(marked)
+        extra: str | None = ""
         if not (
             event.exit_code is None
             and event.status is None
@@ -191,20 +206,20 @@ class FastCallEmitter(CallEventEmitter):
                 event.cost,
                 event.score,
             )
-            more = _encode_fields(numbers)
-        drawn = _encode_fields({"charges": charges}) if charges else ""
-        if form is None or more is None or drawn is None:
+            extra = _encode_fields(numbers)
+        charged = _encode_fields({"charges": charges}) if charges else ""
+        if template is None or extra is None or charged is None:
             super().emit_completed(event, at, outcome, charges, observations, has_learned)
             return
-        journal, session = self._journal, event.session
+        journal, session = self._file_journal, event.session
         writer = journal.current_file
         if writer is None or writer.session != session:
             writer = journal.switch_to(session)
-        a, b, c, d, e, f, g, h = form
+        a, b, c, d, e, f, g, h = template
         fingerprint = outcome.result_fingerprint
         line = (
-            f"{a}{writer.session_json}{b}{at}{c}{event.call}{d}{fingerprint}{e}{more}{f}"
-            f"{fingerprint}{g}{drawn}{h}"
+            f"{a}{writer.session_json}{b}{at}{c}{event.call}{d}{fingerprint}{e}{extra}{f}"
+            f"{fingerprint}{g}{charged}{h}"
         )
         if len(line) > self._max_line:
             super().emit_completed(event, at, outcome, charges, observations, has_learned)
@@ -212,7 +227,7 @@ class FastCallEmitter(CallEventEmitter):
             writer.append(line, True, False)
 
     def _add_template(self, attempt: Attempt, decision: Decision) -> LineTemplate | None:
-        """The form of calls of a plan that change state, or do not, of which this is one."""
+        """The template of calls of a plan that change state, or do not, of which this is one."""
         plan = attempt.bound_plan.plan
         forms = (
             self._changing_templates
@@ -221,17 +236,17 @@ class FastCallEmitter(CallEventEmitter):
         )
         if len(forms) >= self._max_plans:
             forms.clear()
-        event = decisions.build_admitted(attempt.session.id, attempt, decision)
+        event = decisions.build_admitted(attempt, decision)
         marked = replace(event, batch=str(marks.EXTRA), host_call="", fingerprint=marks.FINGERPRINT)
-        form = forms[plan] = None if plan.keyed_limits else self._build_template(marked)
-        return form
+        template = forms[plan] = None if plan.keyed_limits else self._build_template(marked)
+        return template
 
     def _build_template(self, event: Admitted | Completed) -> LineTemplate | None:
-        """The form of such events."""
+        """The template of such events."""
         marked = replace(
             event, session=marks.SESSION, at=marks.AT, call=marks.CALL, charges=(marks.CHARGE,)
         )
-        return self._journal.line_template(marked)
+        return self._file_journal.line_template(marked)
 
 
 def _encode_fields(values: _HostIds | _ResultNumbers | dict[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
-"""The way of a call through one session: judged, admitted or refused, completed.
+"""A call's way through one session: checked, admitted or refused, completed.
 
-Each step turns what happened into an event, folds it, and writes it down, under the guard's lock.
-Where nobody reads events none is made: the fold takes what the event would have said.
+Each step changes the state through the engine's fold and emits its event, under the guard's lock.
+Where nobody reads events none is built: `transitions` take what the event would carry.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from policyguard.evaluator.bound_plan import BoundPlan
 from policyguard.evaluator.budgets import charges as paying
 from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
 from policyguard.evaluator.session_state import SessionState
+from policyguard.evaluator.transitions import admit as admit_call
+from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.guard import decisions
 from policyguard.guard.host_log import warn
 from policyguard.guard.pending_advice import PendingAdvice
@@ -154,14 +156,13 @@ class CallPipeline:
                 return decision
             try:
                 if not decision.allowed:
-                    refused = decisions.build_refused(decision, attempt)
-                    world.refuse(state, refused)
-                    guard._emit(refused, False)
+                    refused = decisions.build_refused(attempt, decision)
+                    world.fold(refused)
+                    guard._events.emit(refused)
                 elif walk is not None:
-                    world.admit(attempt)
-                    teller = guard._call_events
-                    if teller is not None:
-                        teller.emit_admitted(attempt, decision)
+                    admit_call(guard._evaluator, world.engine_state, attempt)
+                    if guard._has_audience:
+                        guard._events.emit_admitted(attempt, decision)
                         if attempt.charges:
                             above = []
                             self._charge_ancestors(attempt.charges, attempt.at, emitted=above)
@@ -210,7 +211,7 @@ class CallPipeline:
         """What was written of an admission that is none is taken back in the journals, too."""
         for event in events:
             with suppress(JournalError, StoreError):  # the caller hears of the first
-                self._guard._emit(event, False)
+                self._guard._events.emit(event)
 
     def find_host_call(self, host_call: str) -> str | None:
         """Return the own id of the call in flight to which the host gave this one."""
@@ -250,22 +251,24 @@ class CallPipeline:
                 faults = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
                 return Recorded(outcome=outcome, errors=faults, counted=False)
             at = self._state.clamp_time(event.at)
-            outcome, charges = guard._evaluator.evaluate_result(attempt, event, at)
-            world = guard._state
-            lessons = world.observe(attempt, event, outcome)
-            if not lessons or guard._constraint_sync is None:
-                learned = world.complete(attempt, event, outcome, charges, lessons, at)
+            evaluator, state = guard._evaluator, guard._state
+            outcome, charges = evaluator.evaluate_result(attempt, event, at)
+            observations = state.observe(attempt, event, outcome)
+            result = (attempt, event, outcome, charges, observations, at)
+            if not observations or guard._constraint_sync is None:
+                learned = complete_call(evaluator, state.engine_state, *result)
             else:
                 learned = guard._constraint_sync.complete(
-                    lambda: world.complete(attempt, event, outcome, charges, lessons, at),
+                    lambda: complete_call(evaluator, state.engine_state, *result),
                     attempt,
-                    lessons,
+                    observations,
                     at,
                 )
-            teller = guard._call_events
-            if teller is not None:
+            if guard._has_audience:
                 try:
-                    teller.emit_completed(event, at, outcome, charges, lessons, bool(learned))
+                    guard._events.emit_completed(
+                        event, at, outcome, charges, observations, bool(learned)
+                    )
                     if charges:
                         self._settle_ancestors(charges, at, attempt)
                 except (JournalError, StoreError) as error:
@@ -332,7 +335,7 @@ class CallPipeline:
         """
         guard, state = self._guard, self._state
         emitted = [] if emitted is None else emitted
-        if state.parent is None or guard._call_events is None:
+        if state.parent is None or not guard._has_audience:
             return
         drawn = paying.parent_charges(guard._evaluator, state, charges)
         lifted = paying.parent_charges(guard._evaluator, state, raised_limits)
@@ -340,7 +343,7 @@ class CallPipeline:
             event = ChildCharged(owner, at, state.id, drawn.get(owner, ()), lifted.get(owner, ()))
             emitted.append(event)
             try:
-                guard._emit(event, False)
+                guard._events.emit(event)
             except JournalError:
                 emitted.pop()
                 raise

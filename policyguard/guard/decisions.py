@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from policyguard.evaluator.attempt import EMPTY, Attempt
 from policyguard.evaluator.evaluation import Evaluation
 from policyguard.evaluator.evaluator import CheckTags
@@ -94,10 +96,57 @@ def internal_error(attempt: Attempt, error: Exception, *, allow: bool) -> Evalua
     return _block(Violation("internal", Effect.BLOCK, "internal_error", text), fault)
 
 
-def build_admitted(session: str, attempt: Attempt, decision: Decision) -> Admitted:
-    """The event of a call that was let through."""
+def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
+    """Return the event of an admitted call."""
     return Admitted(
-        session,
+        *_attempt_fields(attempt),
+        attempt.bound_plan.plan.is_state_changing(attempt),
+        dict(attempt.keys) if attempt.keys else {},
+        attempt.probes,
+        attempt.charges,
+        attempt.radius,
+        decision.effect.value,  # a plain `str`: an enum would be written though it is the default
+        tuple([one.id for one in decision.violations]) if decision.violations else (),
+    )
+
+
+def build_refused(attempt: Attempt, decision: Decision) -> Refused:
+    """Return the event of a refused call."""
+    return Refused(
+        *_attempt_fields(attempt),
+        effect=decision.effect.value,
+        violations=tuple([violation.id for violation in decision.violations]),
+        keys=dict(attempt.keys) if attempt.keys else {},
+        attempt_charges=attempt.attempt_charges,
+        approval_charges=attempt.approval_charges,
+    )
+
+
+_Shared = tuple[
+    str,
+    int | None,
+    str,
+    str,
+    dict[str, Any],
+    str,
+    str,
+    str,
+    dict[str, Any],
+    dict[str, bool],
+    dict[str, float],
+    str,
+    str,
+    str,
+    tuple[float, ...],
+    tuple[str, ...],
+    str,
+]
+
+
+def _attempt_fields(attempt: Attempt) -> _Shared:
+    """Return the fields that `Admitted` and `Refused` share, in their order."""
+    return (
+        attempt.session.id,
         attempt.at,
         attempt.id,
         attempt.tool,
@@ -114,41 +163,6 @@ def build_admitted(session: str, attempt: Attempt, decision: Decision) -> Admitt
         attempt.numbers,
         attempt.targets,
         attempt.exact_fingerprint,
-        attempt.bound_plan.plan.is_state_changing(attempt),
-        dict(attempt.keys) if attempt.keys else {},
-        attempt.probes,
-        attempt.charges,
-        attempt.radius,
-        decision.effect.value,  # of `str` itself: else the default is written, too
-        tuple([one.id for one in decision.violations]) if decision.violations else (),
-    )
-
-
-def build_refused(decision: Decision, attempt: Attempt) -> Refused:
-    """The event of a call that was not."""
-    return Refused(
-        decision.session,
-        attempt.at,
-        attempt.id,
-        attempt.tool,
-        attempt.args,
-        attempt.server,
-        attempt.batch,
-        attempt.host_call,
-        dict(attempt.tags) if attempt.tags else {},
-        dict(attempt.hints) if attempt.hints else {},
-        dict(attempt.estimate) if attempt.estimate else {},
-        attempt.class_,
-        attempt.fingerprint,
-        loose_fingerprint=attempt.loose_fingerprint,
-        numbers=attempt.numbers,
-        targets=attempt.targets,
-        exact_fingerprint=attempt.exact_fingerprint,
-        effect=decision.effect.value,
-        violations=tuple([violation.id for violation in decision.violations]),
-        keys=dict(attempt.keys) if attempt.keys else {},
-        attempt_charges=attempt.attempt_charges,
-        approval_charges=attempt.approval_charges,
     )
 
 
@@ -157,34 +171,20 @@ def build_completed(
     at: int | None,
     outcome: Outcome,
     charges: tuple[Charge, ...],
-    lessons: tuple[Observation, ...],
+    observations: tuple[Observation, ...],
 ) -> Completed:
-    """A reported result as it was judged."""
-    return Completed(
-        event.session,
-        at,
-        event.call,
-        outcome.ok,
-        event.provenance,
-        event.text,
-        event.error,
-        event.exit_code,
-        event.status,
-        event.retry_after,
-        event.duration,
-        event.tokens,
-        event.cost,
-        event.score,
-        event.meta,
-        outcome.signature,
-        outcome.blame,
-        outcome.result_fingerprint,
-        outcome.error_fingerprint,
-        charges,
-        lessons,
-        "pending" if outcome.state == "pending" else "",
-        outcome.advancing,
-        outcome.harness_flagged,
-        event.timeout_by,
-        event.still_running,
+    """Return a reported result as it was evaluated."""
+    return replace(
+        event,
+        at=at,
+        ok=outcome.ok,
+        signature=outcome.signature,
+        blame=outcome.blame,
+        result_fingerprint=outcome.result_fingerprint,
+        error_fingerprint=outcome.error_fingerprint,
+        charges=charges,
+        observations=observations,
+        state="pending" if outcome.state == "pending" else "",
+        advancing=outcome.advancing,
+        harness_flagged=outcome.harness_flagged,
     )

@@ -18,7 +18,7 @@ from policyguard.evaluator.fold import start_session
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
-from policyguard.guard.call_events import CallEventEmitter
+from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
 from policyguard.guard.constraint_sync import ConstraintSync, open_store
 from policyguard.guard.event_loop import running_loop
 from policyguard.guard.guard_state import GuardState
@@ -284,7 +284,7 @@ class Guard:
                 self._open_sessions.add(session)
                 self._mark_used(event.session)
                 if resumed is None:
-                    self._emit(event, False)
+                    self._events.emit(event)
             except BaseException:
                 self._state.forget(event.session)
                 self._open_sessions.remove(event.session)
@@ -335,8 +335,7 @@ class Guard:
         a call counts all the same. One that is written has happened, anchored or not.
         """
         try:
-            if self._journal is not None:
-                self._journal.write(event)
+            self._events.write(event)
         except JournalError:
             if isinstance(event, (Released, Ended)):
                 self._state.fold(event)
@@ -344,16 +343,15 @@ class Guard:
         except StoreError as error:
             warn(f"an event of session {event.session!r} is written, and not anchored: {error}")
         self._state.fold(event)
-        self._listeners.notify(event)
+        self._events.notify(event)
 
     def _end_session(self, event: Closed) -> None:
         """A session is over: write that down, let its id be opened anew, and tell of it."""
         try:
-            if self._journal is not None:
-                self._journal.write(event)
+            self._events.write(event)
         finally:
             self._open_sessions.remove(event.session)
-            self._listeners.notify(event)
+            self._events.notify(event)
 
     def constraints(self) -> tuple[Constraint, ...]:
         """What has been learned and holds, the latest confirmed last.
@@ -426,20 +424,12 @@ class Guard:
         return guard_tool(self, fn)
 
     def _update_emitters(self) -> None:
-        """Note who is told what happens: with `anchor` it is written down for good."""
+        """Choose how events go out: without listeners, ordinary calls need none."""
         journal, listeners = self._journal, self._listeners
-        self._emit: Callable[[Event, bool], None] = self._publish
-        self._call_events: CallEventEmitter | None = (
-            CallEventEmitter(self._publish) if listeners.has_listeners else None
-        )
+        self._has_audience = journal is not None or listeners.has_listeners
+        self._events = CallEventEmitter(journal, listeners)
         if journal is not None and not listeners.has_listeners:
-            self._emit = journal.write
-            self._call_events = _fast_emitter(journal, self._evaluator.bounds.plans)
-
-    def _publish(self, event: Event, anchor: bool) -> None:
-        if self._journal is not None:
-            self._journal.write(event, anchor)
-        self._listeners.notify(event)
+            self._events = FastCallEmitter(journal, listeners, self._evaluator.bounds.plans)
 
 
 def _check_owner(state: SessionState, started: Started) -> None:
@@ -451,14 +441,6 @@ def _check_owner(state: SessionState, started: Started) -> None:
                 f"session `{state.id}` has {name} `{found}`, not `{wanted}`: use another id, "
                 "or end that session first"
             )
-
-
-def _fast_emitter(journal: Journal, plans: int) -> CallEventEmitter:
-    from policyguard.guard.call_events import (
-        FastCallEmitter,  # only who keeps something writes journals
-    )
-
-    return FastCallEmitter(journal, plans)
 
 
 def _open_journal(

@@ -1,14 +1,17 @@
-"""All that a guard knows: the evaluator's state and what has been learned, both folds of events."""
+"""What a guard keeps beside the engine's state: what it learned, shared budgets, progress.
+
+`GuardState` applies events through the engine's fold; its `on_` methods are the effects that the
+guard adds, in one place for live calls, replays and restores.
+"""
 
 from __future__ import annotations
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.redact_patterns import build_redactor
-from policyguard.evaluator import fold as folding
-from policyguard.evaluator import transitions
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budgets.rebuild_ledger import RebuildLedger
-from policyguard.evaluator.session_state import EngineState, SessionState
+from policyguard.evaluator.engine_state import Effects, EngineState
+from policyguard.evaluator.fold import fold, rebuild
+from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.learner import Learner
 from policyguard.guard.progress_tracker import ProgressTracker
 from policyguard.guard.radius_limiter import RadiusLimiter
@@ -18,24 +21,27 @@ from policyguard.model.constraint import Observation
 from policyguard.model.decision import Violation
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import (
-    Admitted,
     Charge,
-    ChildCharged,
     Closed,
     Completed,
     Event,
+    Granted,
     Refused,
-    Released,
+    Spent,
 )
 from policyguard.model.outcome import Outcome
 
 
-class GuardState:
-    """State and memory under one policy. Live calls and replayed events change them alike."""
+class GuardState(Effects):
+    """The engine's state and the learned constraints under one policy.
+
+    `shared_budgets` is None where no budget is shared. Events of a journal are rebuilt: what they
+    taught is in the store already, and what they charged to shared budgets too.
+    """
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         self.evaluator = evaluator = compiled.evaluator
-        self.engine_state = EngineState()
+        self.engine_state = EngineState(self)
         self.constraint_set = ConstraintSet(
             max_constraints=evaluator.bounds.constraints, max_evidence=evaluator.bounds.evidence
         )
@@ -49,60 +55,42 @@ class GuardState:
             compiled.fingerprinter.fingerprint_text,
             build_redactor(compiled.policy),
         )
-        self._is_rebuilding = False
         self.shared_budgets: SharedBudgets | None = None
+        self._is_rebuilding = False
 
     def fold(self, event: Event) -> None:
-        """Bring everything up to date with one event that carries its derived fields."""
-        session = self.engine_state.sessions.get(event.session)
-        if session is not None:
-            match event:
-                case Admitted():
-                    plan = self.evaluator.plan(
-                        event.tool, event.server, session.agent, event.class_
-                    )
-                    self.admit(transitions.restore_attempt(session, event, plan))
-                    return
-                case Completed():
-                    attempt = session.in_flight.get(event.call)
-                    if attempt is not None:
-                        at, lessons = session.clamp_time(event.at), event.observations
-                        attempt.mark_completed(at)
-                        outcome = folding.outcome_from_event(event)
-                        self.complete(attempt, event, outcome, event.charges, lessons, at)
-                    return
-                case Refused():
-                    self.refuse(session, event)
-                    return
-                case Released():
-                    attempt = session.in_flight.get(event.call)
-                    for id_ in attempt.probes if attempt is not None else ():
-                        self.constraint_set.end_probe(id_)
+        """Apply one event that carries its derived fields. `StoreError` where a grant is lost."""
+        fold(self.evaluator, self.engine_state, event)
+
+    def rebuild(self, event: Event) -> None:
+        """Apply an event of a journal."""
+        shared_budgets, self.shared_budgets = self.shared_budgets, None
+        self._is_rebuilding = True
         try:
-            if session is not None and self.shared_budgets is not None and not self._is_rebuilding:
-                self.shared_budgets.apply(session, event)
-        finally:  # an event that a purse could not follow has happened
-            folding.fold(self.evaluator, self.engine_state, event)
+            rebuild(self.evaluator, self.engine_state, event)
+        finally:
+            self._is_rebuilding = False
+            self.shared_budgets = shared_budgets
 
     def check_learned(self, attempt: Attempt) -> list[Violation]:
-        """What has been learned speaks against a call; bans that let it through go on trial."""
+        """Return the violations of the radius and of learned constraints; note the probes."""
         radius = self.radius_limiter.check(attempt) if self.has_radius else []
         if not self._learn_entries or not self.constraint_set.constraints:
             return radius
         try:
-            violations, trials = self.learner.check(self.constraint_set, attempt)
+            violations, probes = self.learner.check(self.constraint_set, attempt)
         except ExpressionError as error:
-            # Whether a constraint binds cannot be told: that is no constraint's evidence.
+            # Whether a constraint applies is undecidable: that counts for nothing.
             attempt.add_error("learn", error)
             return radius
-        if trials:
-            attempt.probes = tuple(trials)
+        if probes:
+            attempt.probes = tuple(probes)
         return [*radius, *violations] if radius else violations
 
     def observe(
         self, attempt: Attempt, event: Completed, outcome: Outcome
     ) -> tuple[Observation, ...]:
-        """What a result teaches; nothing where its failure was only read out of a text."""
+        """Return what a result teaches: nothing where its failure was inferred from a text."""
         if not self._learn_entries or event.provenance != "explicit":
             return ()
         if outcome.ok and self.learner.has_nothing_on(
@@ -111,29 +99,13 @@ class GuardState:
             return ()
         return tuple(self.learner.observe(self.constraint_set, attempt, outcome))
 
-    def admit(self, attempt: Attempt) -> None:
-        """A call takes its place; a ban that let it through is on trial with it."""
-        given_up = transitions.admit(self.evaluator, self.engine_state, attempt)
-        if self.shared_budgets is not None and not self._is_rebuilding:
-            self.shared_budgets.admit(attempt, given_up)
-        if attempt.probes:
-            for id_ in attempt.probes:
-                self.constraint_set.begin_probe(id_, attempt.at)
+    def on_admitted(self, attempt: Attempt) -> None:
+        """Charge shared budgets, begin probes, track progress."""
+        if self.shared_budgets is not None:
+            self.shared_budgets.admit(attempt)
+        for id_ in attempt.probes:
+            self.constraint_set.begin_probe(id_, attempt.at)
         self._progress_tracker.admit(attempt)
-
-    def rebuild(self, event: Event) -> None:
-        """Fold an event of a journal: what it taught has been learned, what it drew is drawn."""
-        book = self.engine_state.ledger
-        self._is_rebuilding = True
-        self.engine_state.ledger = RebuildLedger(book, self.evaluator.budgets, event.session)
-        try:
-            if isinstance(event, ChildCharged):
-                folding.apply_child_charges(self.evaluator, self.engine_state, event)
-            else:
-                self.fold(event)
-        finally:
-            self._is_rebuilding = False
-            self.engine_state.ledger = book
 
     def forget(self, session: str) -> None:
         """Forget a session as if it had never been opened: its journal has all of it."""
@@ -142,28 +114,11 @@ class GuardState:
             state.parent.cel_session["children"] -= 1
         self.rebuild(Closed(session=session))
 
-    def _learn(self, observation: Observation, attempt: Attempt, at: int | None) -> str:
-        """The id of the constraint that a lesson has taught or confirmed; empty for none."""
-        entry = self._learn_entries.get(observation.learn)
-        if entry is None:
-            return ""
-        if self._is_rebuilding:
-            known = (
-                self.constraint_set.get(constraint_id(observation)) if not observation.ok else None
-            )
-            return known.id if known is not None else ""
-        return self.constraint_set.learn(
-            observation, entry.settings, attempt.session.id, attempt.id, at
-        )
-
-    def refuse(self, session: SessionState, event: Refused) -> None:
-        """A call did not get through."""
-        given_up = transitions.refuse(self.evaluator, self.engine_state, session, event)
-        if given_up is not None and self.shared_budgets is not None and not self._is_rebuilding:
-            self.shared_budgets.abandon(given_up, event.at)
+    def on_refused(self, session: SessionState, event: Refused) -> None:
+        """Track progress."""
         self._progress_tracker.refuse(session, event)
 
-    def complete(
+    def on_completed(
         self,
         attempt: Attempt,
         event: Completed,
@@ -172,27 +127,58 @@ class GuardState:
         observations: tuple[Observation, ...],
         at: int | None,
     ) -> list[str]:
-        """A call has its result. Returns the ids of the constraints that it taught or confirmed."""
-        if attempt.probes:
-            for id_ in attempt.probes:
-                self.constraint_set.end_probe(id_)
-        transitions.complete(
-            self.evaluator, self.engine_state, attempt, outcome, charges, at, event.still_running
-        )
-        if self.shared_budgets is not None and not self._is_rebuilding:
+        """End probes, charge shared budgets, learn, track radius and progress."""
+        for id_ in attempt.probes:
+            self.constraint_set.end_probe(id_)
+        if self.shared_budgets is not None:
             self.shared_budgets.complete(attempt, charges, at)
         taught: list[str] = []
         if observations:
             confirmed = attempt.session.confirmed_constraints
-            for lesson in observations:
-                id_ = self._learn(lesson, attempt, at)
+            for observation in observations:
+                id_ = self._learn(observation, attempt, at)
                 if id_:
                     taught.append(id_)
-                    confirmed[id_] = lesson.seq
+                    confirmed[id_] = observation.seq
             while len(confirmed) > self.evaluator.bounds.window_entries:
                 del confirmed[next(iter(confirmed))]
-        if attempt.radius and event.provenance == "explicit":  # what was read out of a text is none
+        if attempt.radius and event.provenance == "explicit":
             self.radius_limiter.complete(attempt, outcome)
-        if taught or outcome.score is not None or attempt.state_changing:
+        if taught or event.score is not None or attempt.state_changing:
             self._progress_tracker.complete(attempt, outcome, taught=bool(taught))
         return taught
+
+    def on_released(self, attempt: Attempt) -> None:
+        """End probes, refund shared budgets."""
+        for id_ in attempt.probes:
+            self.constraint_set.end_probe(id_)
+        if self.shared_budgets is not None:
+            self.shared_budgets.refund(attempt)
+
+    def on_abandoned(self, attempt: Attempt, at: int | None) -> None:
+        """Count what shared budgets reserved for the call as used."""
+        if self.shared_budgets is not None:
+            self.shared_budgets.abandon(attempt, at)
+
+    def on_spent(self, event: Spent) -> None:
+        """Charge shared budgets."""
+        if self.shared_budgets is not None:
+            self.shared_budgets.spend(event)
+
+    def on_granted(self, session: SessionState, event: Granted) -> None:
+        """Raise a shared budget. `StoreError` where that cannot be written."""
+        if self.shared_budgets is not None:
+            self.shared_budgets.grant(session, event)
+
+    def _learn(self, observation: Observation, attempt: Attempt, at: int | None) -> str:
+        """Return the id of the constraint that is taught or confirmed; empty for none."""
+        entry = self._learn_entries.get(observation.learn)
+        if entry is None:
+            return ""
+        if self._is_rebuilding:
+            id_ = constraint_id(observation)
+            known = None if observation.ok else self.constraint_set.get(id_)
+            return known.id if known is not None else ""
+        return self.constraint_set.learn(
+            observation, entry.settings, attempt.session.id, attempt.id, at
+        )

@@ -24,7 +24,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.constraint_sync import POLL_INTERVAL
 from policyguard.model.amounts import SCALE, to_units
 from policyguard.model.decision import Violation
-from policyguard.model.event import Charge, Closed, Event, Granted, Released, Spent
+from policyguard.model.event import Charge, Granted, Spent
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
 
@@ -126,10 +126,8 @@ class SharedBudgets:
         self._charged_attempt = attempt
         return verdict
 
-    def admit(self, attempt: Attempt, abandoned: Attempt | None) -> None:
+    def admit(self, attempt: Attempt) -> None:
         """A call was let through. What it could not pay, since the store failed, is owed."""
-        if abandoned is not None:
-            self.abandon(abandoned, attempt.at)
         paid = self._charged_attempt is attempt
         self._charged_attempt = None
         if paid and not self._has_held:
@@ -158,24 +156,13 @@ class SharedBudgets:
                     self._record_usage(charge.budget, charge.key, amount, at)
         self._end_reservations(attempt)
 
-    def apply(self, session: SessionState, event: Event) -> None:
-        """Take in what else happens. `StoreError` where a grant cannot be written down."""
-        match event:
-            case Released():
-                attempt = session.in_flight.get(event.call)
-                if attempt is not None:
-                    self._refund(attempt)
-            case Spent():
-                for charge in event.charges:
-                    if charge.budget in self._budgets:
-                        self._record_usage(charge.budget, charge.key, charge.amount, event.at)
-            case Granted():
-                self._grant(session, event)
-            case Closed():
-                for attempt in session.in_flight.values():
-                    self.abandon(attempt, event.at)
+    def spend(self, event: Spent) -> None:
+        """Count what the model used between calls."""
+        for charge in event.charges:
+            if charge.budget in self._budgets:
+                self._record_usage(charge.budget, charge.key, charge.amount, event.at)
 
-    def _refund(self, attempt: Attempt) -> None:
+    def refund(self, attempt: Attempt) -> None:
         """A call did not run: what it drew is given back."""
         for charge in attempt.charges:
             shared = self._budgets.get(charge.budget)
@@ -196,8 +183,8 @@ class SharedBudgets:
         for attempt in (*session.in_flight.values(), *session.timed_out.values()):
             self._end_reservations(attempt)
 
-    def _grant(self, session: SessionState, event: Granted) -> None:
-        """A budget is raised for every process."""
+    def grant(self, session: SessionState, event: Granted) -> None:
+        """Raise a budget for every process. `StoreError` where that cannot be written."""
         shared = self._budgets.get(event.budget)
         if shared is None:
             return

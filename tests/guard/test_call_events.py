@@ -88,8 +88,8 @@ def guards(text: str) -> Iterator[tuple[Guard, Guard]]:
                     store=Kept(folder, b"k" * 32),
                 )
             )
-        assert type(made[0]._call_events) is FastCallEmitter
-        assert type(made[1]._call_events) is CallEventEmitter
+        assert type(made[0]._events) is FastCallEmitter
+        assert type(made[1]._events) is CallEventEmitter
         yield made[0], made[1]
         for guard in made:
             guard.close()

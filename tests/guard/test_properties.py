@@ -72,7 +72,17 @@ def _compile(calls: int) -> CompiledPolicy:
         return compile_policy(file)
 
 
-_LIVE = ("args", "faults", "insisted", "asks", "timeout", "timeout_by", "_view", "_over", "ground")
+_LIVE = (
+    "args",
+    "errors",
+    "attempt_charges",
+    "approval_charges",
+    "timeout",
+    "timeout_by",
+    "_activation",
+    "_is_completed",
+    "ground",
+)
 LOOSE, STRICT = _compile(8), _compile(5)
 
 CALLS = st.fixed_dictionaries(
@@ -176,7 +186,7 @@ def _plain(value: Any, seen: tuple[int, ...] = ()) -> Any:
         return {name: _plain(getattr(value, name), seen) for name in value.__struct_fields__}
     if type(value).__name__ == "Plan":
         return (value.tool, value.class_)
-    if type(value).__name__ == "Walk":
+    if type(value).__name__ == "BoundPlan":
         return _plain(value.plan)
     slots = getattr(type(value), "__slots__", None)
     names = slots if slots is not None else {*_defaults(type(value)), *vars(value)}
@@ -196,9 +206,9 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
     for state in (live, folded):
         for session in state["sessions"].values():
             for name in ("running", "elapsed"):  # made when an expression looks
-                session["facts"].pop(name, None)
-            del session["known"]  # found when a call is judged
-            for flight in session["flights"].values():
+                session["cel_session"].pop(name, None)
+            del session["plans_by_tool"]  # found when a call is judged
+            for flight in session["in_flight"].values():
                 for name in _LIVE:
                     flight.pop(name, None)
     assert folded == live
@@ -218,7 +228,7 @@ def test_a_session_is_calm_just_when_nothing_stands_against_its_calls(
             stirring = set()
             plans.update(dict.fromkeys(state._bound_plans))
             for plan in plans:
-                stirring |= {one.id for one in plan.limits if one.stirs(state.get_tracker(one))}
+                stirring |= {one.id for one in plan.limits if one.is_active(state.get_tracker(one))}
                 if plan.refusals is not None and state.get_tracker(plan.refusals).count:
                     stirring.add(plan.refusals.id)
             assert set(state.active_limits) == stirring

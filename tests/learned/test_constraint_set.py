@@ -162,10 +162,10 @@ def test_batches_that_come_back_in_turn_are_as_many_observations(
 @given(seqs=st.lists(st.integers(1, 50), min_size=2, max_size=6, unique=True).map(sorted))
 def test_a_change_in_between_begins_anew(seqs: list[int]) -> None:
     memory, teaching = _memory(), _teaching(2, reset=True)
-    lessons = [_failure("call:a", seq=seq, since=seq - 1) for seq in seqs]
+    lessons = [_failure("call:a", seq=seq, last_change=seq - 1) for seq in seqs]
     _teach(memory, teaching, lessons)
     assert not len(memory)
-    _teach(memory, teaching, [_failure("call:a", seq=99, since=0)])
+    _teach(memory, teaching, [_failure("call:a", seq=99, last_change=0)])
     assert len(memory) == 1
 
 
@@ -374,7 +374,7 @@ def test_whatever_happens_the_caps_hold(
 @settings(deadline=None)
 @given(lives=st.integers(1, 100), wait=st.integers(0, 200))
 def test_what_has_expired_gives_up_its_place_and_is_learned_anew(lives: int, wait: int) -> None:
-    teaching = _teaching(1, most=1, weakening=msgspec.structs.replace(FOREVER, lives=lives))
+    teaching = _teaching(1, most=1, weakening=msgspec.structs.replace(FOREVER, lifetime=lives))
     memory = _memory()
     _teach(memory, teaching, [_failure("call:a")], at=1000)
     _teach(memory, teaching, [_failure("call:b")], at=1000 + wait)

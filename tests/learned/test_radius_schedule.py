@@ -24,7 +24,7 @@ SCHEDULES = st.builds(
     shrink_after=st.integers(1, 3),
     widen_after=st.none() | st.integers(1, 3),
     blame=st.just(AGENT),
-    most=st.just(4),
+    max_errors=st.just(4),
 )
 
 

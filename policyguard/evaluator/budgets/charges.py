@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
+from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import Evaluator
-from policyguard.evaluator.session_state import EngineState, SessionState
+from policyguard.evaluator.session_state import SessionState
 from policyguard.model.amounts import to_units
 from policyguard.model.event import Charge, Granted
 

@@ -137,7 +137,7 @@ class PollingChecker(LimitChecker):
 
     def release(self, tracker: dict[str, PollState], attempt: Attempt) -> None:
         """The poll may be made at once again."""
-        attempt.limit_notes[self.id].at = None
+        attempt.limit_notes[self.id].admitted_at = None
 
 
 _UNBOUNDED = 1 << 62

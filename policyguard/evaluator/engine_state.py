@@ -1,0 +1,55 @@
+"""The whole state of an engine, and the hooks by which a guard keeps more beside it."""
+
+from __future__ import annotations
+
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.budgets.usage import UsageLedger
+from policyguard.evaluator.session_state import SessionState
+from policyguard.model.constraint import Observation
+from policyguard.model.event import Charge, Completed, Granted, Refused, Spent
+from policyguard.model.outcome import Outcome
+
+
+class Effects:
+    """Hooks that transitions call after they have changed the state; here they do nothing."""
+
+    def on_admitted(self, attempt: Attempt) -> None:
+        """Follow an admission."""
+
+    def on_refused(self, session: SessionState, event: Refused) -> None:
+        """Follow a refusal."""
+
+    def on_completed(
+        self,
+        attempt: Attempt,
+        event: Completed,
+        outcome: Outcome,
+        charges: tuple[Charge, ...],
+        observations: tuple[Observation, ...],
+        at: int | None,
+    ) -> list[str]:
+        """Follow a result. Return the ids of the constraints that it taught or confirmed."""
+        return []
+
+    def on_released(self, attempt: Attempt) -> None:
+        """Follow an admission that was taken back."""
+
+    def on_abandoned(self, attempt: Attempt, at: int | None) -> None:
+        """Follow a call in flight that was dropped without a result."""
+
+    def on_spent(self, event: Spent) -> None:
+        """Follow what the model used between calls."""
+
+    def on_granted(self, session: SessionState, event: Granted) -> None:
+        """Follow a budget that was raised."""
+
+
+class EngineState:
+    """All sessions, and the ledger of the budgets they share. Changed by `fold` alone."""
+
+    __slots__ = ("effects", "ledger", "sessions")
+
+    def __init__(self, effects: Effects) -> None:
+        self.sessions: dict[str, SessionState] = {}
+        self.ledger = UsageLedger()
+        self.effects = effects

@@ -49,8 +49,7 @@ def _check_pattern(
             if regex.search(text) is not (expected == "match"):
                 verb = "does not match" if expected == "match" else "matches"
                 message = f"the pattern {verb} this example"
-                span = merged.span_of((*examples_path, expected, index))
-                yield merged.diagnostic("regex/example", message, span)
+                yield merged.diagnostic("regex/example", message, (*examples_path, expected, index))
 
 
 def _syntax_error(error: RegexError, path: Path, merged: MergedPolicy) -> Diagnostic:

@@ -133,9 +133,7 @@ def _call_type(classes: Type, tags: Type) -> Type:
             "strings": strings,
             "tags": tags,
             "hints": record(
-                dict.fromkeys(HINT_KEYS, BOOL),
-                optional=frozenset(HINT_KEYS),
-                name="hints",
+                dict.fromkeys(HINT_KEYS, BOOL), optional=frozenset(HINT_KEYS), name="hints"
             ),
         },
         name="call",

@@ -25,11 +25,7 @@ def check_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
     for index, signature in enumerate(policy.signatures):
         path = ("signatures", index)
         yield from _check_pattern(
-            signature.pattern,
-            (*path, "pattern"),
-            signature.examples,
-            (*path, "examples"),
-            merged,
+            signature.pattern, (*path, "pattern"), signature.examples, (*path, "examples"), merged
         )
     for index, envelope in enumerate(policy.outcomes.envelope):
         path = ("outcomes", "envelope", index, "pattern")

@@ -43,10 +43,7 @@ READS = "classify: {targets: [path], classes: [{class: read, words: [read]}]}\n"
         (READS + LOST.replace("LEARN", "except: [read]"), ["reference/no-effect 4:62"]),
         (READS + LOST.replace("LEARN", "ban: target, except: [read]"), []),
         (READS + LOST.replace("{}\n", "{except: [read]}\n").replace("LEARN", "ban: target"), []),
-        (
-            READS + LOST.replace("{}\n", "{ban: target}\n").replace("LEARN", "except: [read]"),
-            [],
-        ),
+        (READS + LOST.replace("{}\n", "{ban: target}\n").replace("LEARN", "except: [read]"), []),
         # Broken values are reported once.
         ("classify: {targets: 5}\nlearn: {ban: target}\n", ["schema/type 3:21"]),
         (READS + "learn: {ban: targte, except: [read]}\n", ["schema/value 4:14"]),

@@ -113,13 +113,7 @@ def test_required_argument_can_be_tested_or_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "tools",
-    [
-        "{outside: [refund]}",
-        "[refund, anything]",
-        '["*"]',
-        '["@spawn"]',
-        '[refund, "@finish"]',
-    ],
+    ["{outside: [refund]}", "[refund, anything]", '["*"]', '["@spawn"]', '[refund, "@finish"]'],
 )
 def test_arguments_of_any_tool_stay_open(tools: str, tmp_path: Path) -> None:
     known = {"tools": [TOOL, {"name": "anything", "inputSchema": {"type": "object"}}]}
@@ -238,12 +232,7 @@ KEYS.append("additionalProperties")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["string", "object", "x"]),
     lambda below: (
-        st.lists(below, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(KEYS),
-            below,
-            max_size=4,
-        )
+        st.lists(below, max_size=3) | st.dictionaries(st.sampled_from(KEYS), below, max_size=4)
     ),
     max_leaves=12,
 )
@@ -300,9 +289,7 @@ def test_decision_does_not_depend_on_the_types(tmp_path: Path) -> None:
     assert set(decided[0]) == {"block", "allow"}
 
 
-def test_cached_policy_is_checked_against_the_current_tools(
-    tmp_path: Path,
-) -> None:
+def test_cached_policy_is_checked_against_the_current_tools(tmp_path: Path) -> None:
     assert check(tmp_path, rule("call.args.order == 'x'"), {"tools": [TOOL]}) == []
     Guard.load(tmp_path / "policy.yaml")
     Guard.load(tmp_path / "policy.yaml")

@@ -20,6 +20,7 @@ from policyguard.cel.types.types import (
     STRING,
     TIMESTAMP,
     EnumType,
+    RecordType,
     Type,
     enum_of,
     list_of,
@@ -60,7 +61,7 @@ class CelEnvironment:
         tags = names.record_type(
             "tags", {name: _tag_type(tag) for name, tag in policy.tags.items()}
         )
-        self._session = _session_type(tags)
+        self._session = session_type(tags)
         common = {
             "call": _call_type(classes, tags),
             "session": self._session,
@@ -132,9 +133,7 @@ def _call_type(classes: Type, tags: Type) -> Type:
             "strings": strings,
             "tags": tags,
             "hints": record(
-                dict.fromkeys(HINT_KEYS, BOOL),
-                optional=frozenset(HINT_KEYS),
-                name="hints",
+                dict.fromkeys(HINT_KEYS, BOOL), optional=frozenset(HINT_KEYS), name="hints"
             ),
         },
         name="call",
@@ -171,7 +170,8 @@ def _outcome_type(signatures: Type | None) -> Type:
     )
 
 
-def _session_type(tags: Type) -> Type:
+def session_type(tags: Type) -> RecordType:
+    """Return the type of `session`."""
     return record(
         {
             "id": STRING,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.model.policy import Learn, Policy
+from policyguard.model.entry import Example
+from policyguard.model.policy import Learn, Policy, Rule
 
 Path = tuple[str | int, ...]
 
@@ -16,6 +17,17 @@ def learn_sections(policy: Policy) -> Iterator[tuple[Learn, Path]]:
     for index, signature in enumerate(policy.signatures):
         if signature.learn is not None:
             yield signature.learn, ("signatures", index, "learn")
+
+
+def rule_examples(policy: Policy) -> Iterator[tuple[Rule, Example, bool, Path]]:
+    """Yield each example with its rule, whether the rule must match it, and its path."""
+    for rule in policy.rules:
+        for kind, examples in (
+            ("match", rule.examples.match),
+            ("no_match", rule.examples.no_match),
+        ):
+            for index, example in enumerate(examples):
+                yield rule, example, kind == "match", ("rules", rule.id, "examples", kind, index)
 
 
 def level_path(level: str) -> Path:

@@ -53,27 +53,23 @@ def build_learn_entries(policy: Policy, expressions: Expressions) -> dict[str, L
     """Return the entries by signature; empty if the policy does not learn."""
     if policy.learn is None:
         return {}
-    made = {"": _build_entry("", policy.learn, policy.learn, ("learn",), ("learn",), expressions)}
+    built = {"": _build_entry("", policy.learn, policy.learn, ("learn",), expressions)}
     for index, signature in enumerate(policy.signatures):
         if signature.learn is not None:
-            made[signature.id] = _build_entry(
-                signature.id,
-                signature.learn,
-                policy.learn,
-                ("signatures", index, "learn"),
-                ("learn",),
-                expressions,
+            path = ("signatures", index, "learn")
+            built[signature.id] = _build_entry(
+                signature.id, signature.learn, policy.learn, path, expressions
             )
     regions = [(learn.parameters or {}).items() for learn, _ in learn_sections(policy)]
     for signature_id, parameters in chain.from_iterable(regions):
-        base = made.get(signature_id, made[""])
-        made[signature_id] = replace(
+        base = built.get(signature_id, built[""])
+        built[signature_id] = replace(
             base,
             name=signature_id,
             settings=replace(base.settings, direction=parameters.direction),
             parameters={signature_id: parameters.of},
         )
-    return made
+    return built
 
 
 def check_learning(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
@@ -84,7 +80,7 @@ def check_learning(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
             yield merged.diagnostic(
                 "reference/no-effect",
                 "failures blamed on the harness never teach",
-                merged.span_of((*path, "blame")),
+                (*path, "blame"),
                 hint="use `agent` or `unknown`, or omit `blame`",
             )
         is_intact = not merged.broken_names(str(path[0]))
@@ -92,7 +88,8 @@ def check_learning(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
             yield merged.diagnostic(
                 "reference/no-effect",
                 "`except` exempts classes from target bans, but nothing bans targets here",
-                merged.span_of((*path, "except"), key=True),
+                (*path, "except"),
+                key=True,
                 hint="write `ban: target`, or `except: []`",
             )
         weaken = learn.weaken if is_intact else None
@@ -100,7 +97,8 @@ def check_learning(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
             yield merged.diagnostic(
                 "reference/no-effect",
                 "`probation` has no effect without `half_life`, because the confidence stays at 1",
-                merged.span_of((*path, "weaken", "probation"), key=True),
+                (*path, "weaken", "probation"),
+                key=True,
                 hint="set the time in which confidence halves: `half_life: 7d`",
             )
         ban = learn.ban if learn.key is None and known else None
@@ -108,20 +106,20 @@ def check_learning(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
             yield merged.diagnostic(
                 "reference/no-targets",
                 "`ban: target` needs targets, but this policy defines none",
-                merged.span_of((*path, "ban")),
+                (*path, "ban"),
                 hint="name the arguments that hold targets: `classify: {targets: [path, paths]}`",
             )
         if ban == "class" and not policy.classify.classes and not merged.broken_names("classes"):
             yield merged.diagnostic(
                 "reference/no-effect",
                 "`ban: class` needs classes, but this policy defines none",
-                merged.span_of((*path, "ban")),
+                (*path, "ban"),
                 hint="define classes in `classify.classes`, or inherit them: `extends: [core]`",
             )
 
 
 def _build_entry(
-    name: str, own: Learn, base: Learn, path: Path, base_path: Path, expressions: Expressions
+    name: str, own: Learn, base: Learn, path: Path, expressions: Expressions
 ) -> LearnEntry:
     """Build one entry from its own `learn`, or else from the policy's."""
 
@@ -129,11 +127,11 @@ def _build_entry(
         value = getattr(own, field)
         return getattr(base, field) if value is None else value
 
-    def place(field: str) -> Path:
-        return (*(path if getattr(own, field) is not None else base_path), field)
+    def path_of(field: str) -> Path:
+        return (*(path if getattr(own, field) is not None else ("learn",)), field)
 
     def expression(field: str) -> Expression | None:
-        return expressions.get(*place(field))
+        return expressions.get(*path_of(field))
 
     return LearnEntry(
         name=name,
@@ -153,15 +151,15 @@ def _build_entry(
         key=expression("key") if own.key is not None or own.ban is None else None,
         exempt_classes=frozenset(pick("except_") or ()),  # type: ignore[call-overload]  # a tuple of names
         count_by=expression("count_by"),
-        reads_outcome=reads_field(expressions.reads(*place("count_by")), "outcome"),
+        reads_outcome=reads_field(expressions.reads(*path_of("count_by")), "outcome"),
         parameters={},
     )
 
 
 def _bans_targets(learn: Learn, policy: Policy) -> bool:
     """Return whether a `learn` bans targets; the policy's covers its signatures, too."""
-    learns = [one for one, _ in learn_sections(policy)] if learn is policy.learn else [learn]
-    return any(_effective_ban(one, policy.learn or one) == "target" for one in learns)
+    sections = [own for own, _ in learn_sections(policy)] if learn is policy.learn else [learn]
+    return any(_effective_ban(own, policy.learn or own) == "target" for own in sections)
 
 
 def _effective_ban(own: Learn, base: Learn) -> str | None:

@@ -57,7 +57,8 @@ def check_radius(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
         yield merged.diagnostic(
             "reference/no-targets",
             "`radius` needs targets, but this policy defines none",
-            merged.span_of(("radius",), key=True),
+            ("radius",),
+            key=True,
             hint="name the arguments that hold targets: `classify: {targets: [path, paths]}`",
         )
     last = next((place for place, one in enumerate(policy.radius) if one.when is None), None)
@@ -65,7 +66,7 @@ def check_radius(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
         yield merged.diagnostic(
             "reference/no-effect",
             "this schedule is never used: the previous one has no `when` and matches every call",
-            merged.span_of(("radius", last + 1)),
+            ("radius", last + 1),
             hint="move the schedule without `when` to the end",
         )
     for index, entry in enumerate(policy.radius):
@@ -74,7 +75,7 @@ def check_radius(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
             yield merged.diagnostic(
                 "reference/never-shrinks",
                 "this radius never shrinks: `shrink_after` is missing",
-                merged.span_of(path if merged.has(path) else ("radius",)),
+                path if merged.has(path) else ("radius",),
                 hint="set `shrink_after`, or `corroborate` in `learn`, which is the default",
             )
 

@@ -16,11 +16,7 @@ from policyguard.cel.types.times import parse_timestamp
 from policyguard.evaluator.evaluator import CheckTags
 from policyguard.model.policy import Policy, Tag
 
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "int": (int,),
-    "bool": (bool,),
-}
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "int": (int,), "bool": (bool,)}
 _CONVERTED_TYPES = ("double", "timestamp")
 """Types whose values expressions see in another form than JSON."""
 _TYPE_LABELS = {"timestamp": "timestamp (RFC 3339 text, or a datetime with its zone)"}

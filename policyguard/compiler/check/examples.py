@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from policyguard.compiler.build.entry_paths import rule_examples
 from policyguard.compiler.build.selectors import compile_selector
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.evaluator.activation import Expression
@@ -27,23 +28,12 @@ def run_examples(
 
     Tags that an example does not set have their default, or are absent.
     """
-    for rule in policy.rules:
-        for kind, examples, expected in (
-            ("match", rule.examples.match, True),
-            ("no_match", rule.examples.no_match, False),
-        ):
-            for index, example in enumerate(examples):
-                matched, reason = _match_example(policy, rule, example, evaluator)
-                if matched is not expected:
-                    span = merged.span_of(("rules", rule.id, "examples", kind, index))
-                    yield Diagnostic(
-                        code=f"example/{'no-match' if expected else 'match'}",
-                        severity="error",
-                        message=_failure_message(rule, example, matched=matched),
-                        span=span,
-                        help=reason or None,
-                        lines=merged.lines(span),
-                    )
+    for rule, example, expected, path in rule_examples(policy):
+        matched, reason = _match_example(policy, rule, example, evaluator)
+        if matched is not expected:
+            code = f"example/{'no-match' if expected else 'match'}"
+            message = _failure_message(rule, example, matched=matched)
+            yield merged.diagnostic(code, message, path, hint=reason or None)
 
 
 def prepare_example(policy: Policy, example: Example, evaluator: Evaluator) -> tuple[Plan, Attempt]:

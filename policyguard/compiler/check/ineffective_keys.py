@@ -17,9 +17,7 @@ from policyguard.model.policy import Policy
 def check_ineffective_keys(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Report keys that other keys leave without effect."""
     for path, message, hint in _find_ineffective_keys(policy):
-        yield merged.diagnostic(
-            "reference/no-effect", message, merged.span_of(path, key=True), hint=hint
-        )
+        yield merged.diagnostic("reference/no-effect", message, path, key=True, hint=hint)
 
 
 def _find_ineffective_keys(policy: Policy) -> Iterator[tuple[Path, str, str | None]]:

@@ -25,11 +25,7 @@ def check_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
     for index, signature in enumerate(policy.signatures):
         path = ("signatures", index)
         yield from _check_pattern(
-            signature.pattern,
-            (*path, "pattern"),
-            signature.examples,
-            (*path, "examples"),
-            merged,
+            signature.pattern, (*path, "pattern"), signature.examples, (*path, "examples"), merged
         )
     for index, envelope in enumerate(policy.outcomes.envelope):
         path = ("outcomes", "envelope", index, "pattern")
@@ -49,8 +45,7 @@ def _check_pattern(
             if regex.search(text) is not (expected == "match"):
                 verb = "does not match" if expected == "match" else "matches"
                 message = f"the pattern {verb} this example"
-                span = merged.span_of((*examples_path, expected, index))
-                yield merged.diagnostic("regex/example", message, span)
+                yield merged.diagnostic("regex/example", message, (*examples_path, expected, index))
 
 
 def _syntax_error(error: RegexError, path: Path, merged: MergedPolicy) -> Diagnostic:

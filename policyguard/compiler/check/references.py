@@ -7,6 +7,7 @@ from itertools import combinations
 
 from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.build.learning import check_learning
+from policyguard.compiler.build.plans import LIMIT_KINDS
 from policyguard.compiler.build.radius import check_radius
 from policyguard.compiler.build.selectors import compile_glob, globs_overlap, literal_prefix_length
 from policyguard.compiler.check.tags import check_examples, check_tags
@@ -18,16 +19,7 @@ from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.limits import FailuresLimit, LimitLevel
 from policyguard.model.policy import Policy, Value
 
-_LIMIT_KINDS = (
-    "repeat",
-    "cycle",
-    "no_progress",
-    "failures",
-    "refusals",
-    "outage",
-    "polling",
-    "timeout",
-)
+_LIMIT_KINDS = (*LIMIT_KINDS, "refusals", "timeout")
 
 
 def check_references(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
@@ -55,9 +47,7 @@ def _check_classes(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
             if hint is None and not known:
                 hint = "define classes in `classify.classes`, or inherit them: `extends: [core]`"
             key = path[:2] == ("limits", "classes")
-            yield merged.diagnostic(
-                "reference/unknown-class", message, merged.span_of(path, key=key), hint=hint
-            )
+            yield merged.diagnostic("reference/unknown-class", message, path, key=key, hint=hint)
 
 
 def _class_references(policy: Policy) -> Iterator[tuple[Path, str]]:
@@ -110,10 +100,11 @@ def _check_redact_patterns(policy: Policy, merged: MergedPolicy) -> Iterator[Dia
     known = set(policy.patterns) | merged.broken_names("patterns")
     for index, name in enumerate(policy.journal.redact):
         if merged.is_complete and not any(map(compile_glob(name), known)):
-            span = merged.span_of(("journal", "redact", index))
             message = f"no pattern named {quote_text(name)}"
             hint = did_you_mean(name, known)
-            yield merged.diagnostic("reference/unknown-pattern", message, span, hint=hint)
+            yield merged.diagnostic(
+                "reference/unknown-pattern", message, ("journal", "redact", index), hint=hint
+            )
 
 
 def _check_ambiguous_globs(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
@@ -133,10 +124,11 @@ def _check_ambiguous_globs(policy: Policy, merged: MergedPolicy) -> Iterator[Dia
             and globs_overlap(one, other)
         ):
             message = f"`{one}` and `{other}` can match the same tool, and neither is more specific"
-            span = merged.span_of(("limits", "tools", other), key=True)
             kinds = ", ".join(f"`{kind}`" for kind in shared)
             hint = f"both set {kinds}; make one longer before its first `*`"
-            yield merged.diagnostic("reference/tie", message, span, hint=hint)
+            yield merged.diagnostic(
+                "reference/tie", message, ("limits", "tools", other), key=True, hint=hint
+            )
 
 
 def _has_kind(level: LimitLevel, kind: str) -> bool:
@@ -149,9 +141,10 @@ def _check_lists(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
         index_of_odd = _first_non_text(items)
         if index_of_odd is not None:
             message = f"the list `{name}` mixes text and other values"
-            span = merged.span_of(("lists", name, index_of_odd))
             hint = f'if it is text, quote it: `"{items[index_of_odd]}"`'
-            yield merged.diagnostic("reference/mixed-list", message, span, hint=hint)
+            yield merged.diagnostic(
+                "reference/mixed-list", message, ("lists", name, index_of_odd), hint=hint
+            )
 
 
 def _first_non_text(items: Iterable[Value]) -> int | None:

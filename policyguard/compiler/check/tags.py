@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from policyguard.cel import DYN
 from policyguard.compiler.build import tag_types
+from policyguard.compiler.build.cel_env import session_type
+from policyguard.compiler.build.entry_paths import rule_examples
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines import yaml_scalars
 from policyguard.engines.yaml_tree import Path
@@ -14,24 +17,7 @@ from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
 from policyguard.model.entry import Example
 from policyguard.model.policy import Policy, Tag
 
-_SESSION_FIELDS = (
-    "id",
-    "user",
-    "agent",
-    "cwd",
-    "progress",
-    "roles",
-    "turn",
-    "calls",
-    "failures",
-    "tokens",
-    "depth",
-    "children",
-    "running",
-    "cost",
-    "elapsed",
-    "tags",
-)
+_SESSION_FIELDS = tuple(session_type(DYN).fields)
 """The fields of `session` that an example may set."""
 
 
@@ -42,8 +28,9 @@ def check_tags(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
         for index, value in enumerate(tag.one_of):
             if tag_types.convert_tag(value, tag) is None:
                 message = f"{quote_text(str(value))} does not have the type {tag.type}"
-                span = merged.span_of((*path, "one_of", index))
-                yield merged.diagnostic("reference/tag", message, span, hint=_type_hint(value, tag))
+                yield merged.diagnostic(
+                    "reference/tag", message, (*path, "one_of", index), hint=_type_hint(value, tag)
+                )
         default = tag.default
         if default is None:
             continue
@@ -67,14 +54,8 @@ def _type_hint(value: Any, tag: Tag) -> str | None:
 
 def check_examples(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Report unknown tags, unknown session fields and invalid times in examples."""
-    for rule in policy.rules:
-        for kind, examples in (
-            ("match", rule.examples.match),
-            ("no_match", rule.examples.no_match),
-        ):
-            for index, example in enumerate(examples):
-                path: Path = ("rules", rule.id, "examples", kind, index)
-                yield from _check_example(example, path, policy, merged)
+    for _, example, _, path in rule_examples(policy):
+        yield from _check_example(example, path, policy, merged)
 
 
 def _check_example(
@@ -87,17 +68,17 @@ def _check_example(
             yield _unknown_name("tag", name, policy.tags, (*path, "tags", name), merged)
         elif tag is not None and tag_types.convert_tag(value, tag) is None:
             message = f"the tag {quote_text(name)} must have the type {tag.type}"
-            span = merged.span_of((*path, "tags", name))
-            yield merged.diagnostic("reference/tag", message, span, hint=_type_hint(value, tag))
+            yield merged.diagnostic(
+                "reference/tag", message, (*path, "tags", name), hint=_type_hint(value, tag)
+            )
     for name in example.session:
         if name not in _SESSION_FIELDS:
             yield _unknown_name(
                 "field of `session`", name, _SESSION_FIELDS, (*path, "session", name), merged
             )
     if example.at is not None and not _is_time(example.at):
-        span = merged.span_of((*path, "at"))
         yield merged.diagnostic(
-            "scalar/time", f"{quote_text(example.at)} is not a valid time", span
+            "scalar/time", f"{quote_text(example.at)} is not a valid time", (*path, "at")
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from policyguard.cel.types.types import RecordType
+from policyguard.compiler.build.entry_paths import rule_examples
 from policyguard.compiler.build.message_parsing import parse_message
 from policyguard.compiler.check.tool_schemas import ToolCatalog
 from policyguard.compiler.merge.layers import MergedPolicy
@@ -33,12 +34,9 @@ def check_tool_names(
     for found in _tool_references(merged):
         if found.source.file in tools.policy_files:
             yield from _check_name(found, tools)
-    for rule in policy.rules:
-        for kind in ("match", "no_match"):
-            for index, example in enumerate(getattr(rule.examples, kind)):
-                path = ("rules", rule.id, "examples", kind, index)
-                if merged.origin(path) in tools.policy_files:
-                    yield from _check_example(example, path, merged, tools)
+    for _, example, _, path in rule_examples(policy):
+        if merged.origin(path) in tools.policy_files:
+            yield from _check_example(example, path, merged, tools)
     for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
         for entry in entries:
             yield from _check_messages((section, entry.id), merged, tools)

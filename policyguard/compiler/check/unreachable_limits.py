@@ -22,9 +22,13 @@ def check_unreachable_limits(policy: Policy, merged: MergedPolicy) -> Iterator[D
         if isinstance(limits.polling, PollingLimit) and isinstance(limits.repeat, RepeatLimit):
             message = "`repeat` has no effect here, because `polling` replaces it"
             hint = "write `repeat: none`, or remove it"
-            span = merged.span_of((*path, "repeat"), key=True)
             yield merged.diagnostic(
-                "reference/shadowed", message, span, hint=hint, severity="warning"
+                "reference/shadowed",
+                message,
+                (*path, "repeat"),
+                key=True,
+                hint=hint,
+                severity="warning",
             )
 
 
@@ -38,15 +42,15 @@ def _check_repeat(
     if window > max_entries:
         message = f"a window of {window:,} exceeds `bounds.window_entries`, {max_entries:,}"
         hint = "raise the bound, or write `window: all`"
-        span = merged.span_of((*path, "repeat", "window"))
-        yield merged.diagnostic("reference/bounds", message, span, hint=hint)
+        yield merged.diagnostic("reference/bounds", message, (*path, "repeat", "window"), hint=hint)
     if repeat.max > window:
         message = f"`max` exceeds the window of {window:,} calls, so the limit never fires"
         hint = f"raise `window` to at least {repeat.max:,}, or lower `max`"
         if repeat.max > max_entries:
             hint += "; a larger window also needs a larger `bounds.window_entries`"
-        span = merged.span_of((*path, "repeat", "max"))
-        yield merged.diagnostic("reference/unreachable", message, span, hint=hint)
+        yield merged.diagnostic(
+            "reference/unreachable", message, (*path, "repeat", "max"), hint=hint
+        )
 
 
 def _check_cycle(
@@ -56,7 +60,9 @@ def _check_cycle(
     if isinstance(cycle, CycleLimit) and cycle.longest * cycle.max > max_entries:
         rounds = f"{cycle.max:,} rounds of {cycle.longest:,} calls"
         message = f"{rounds} exceed `bounds.window_entries`, {max_entries:,}"
-        span = merged.span_of((*path, "cycle", "max"))
         yield merged.diagnostic(
-            "reference/bounds", message, span, hint="raise the bound, or lower `max`"
+            "reference/bounds",
+            message,
+            (*path, "cycle", "max"),
+            hint="raise the bound, or lower `max`",
         )

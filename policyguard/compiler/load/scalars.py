@@ -11,13 +11,7 @@ from policyguard.model.policy import Value
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 _COUNT = re.compile(r"([0-9]{1,12})([kM])")
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_NANOSECONDS = {
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86400 * 10**9,
-}
+_NANOSECONDS = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
 _MULTIPLIERS = {"k": 1000, "M": 1_000_000}
 
 ScalarKind = Literal["boolean", "number", "duration", "text"]

@@ -15,7 +15,7 @@ from policyguard.model import diagnostic
 from policyguard.model.diagnostic import did_you_mean
 
 
-class SchemaMessage(NamedTuple):
+class Message(NamedTuple):
     """Code, message and help of a diagnostic.
 
     `replacement` is YAML that replaces the value, if the author certainly meant it.
@@ -69,7 +69,7 @@ _EFFECT_SYNONYMS = {
 _EXAMPLE_KEYS = {"tags", "roles", "user", "agent", "session", "marks", "at"}
 
 
-def describe_problem(problem: ValidationProblem, node: Node | None) -> SchemaMessage:
+def describe_problem(problem: ValidationProblem, node: Node | None) -> Message:
     """Return the message for `problem`. `node` is the value at its path, if there is one."""
     match problem.keyword:
         case "additionalProperties":
@@ -78,41 +78,39 @@ def describe_problem(problem: ValidationProblem, node: Node | None) -> SchemaMes
             return _describe_name(problem)
         case "required":
             missing = next(key for key in problem.expected if key not in problem.value)
-            return SchemaMessage("schema/missing-key", f"{_owner(problem)} needs `{missing}`")
+            return Message("schema/missing-key", f"{_owner(problem)} needs `{missing}`")
         case "dependentRequired":
             return _describe_dependent(problem)
         case "not":
             first, second = problem.expected["required"]
-            return SchemaMessage("schema/conflict", f"`{first}` and `{second}` exclude each other")
+            return Message("schema/conflict", f"`{first}` and `{second}` exclude each other")
         case "anyOf" | "oneOf" if all("required" in branch for branch in problem.expected):
             return _describe_choice(problem)
         case "minItems" | "maxItems" if problem.expected > 1:
             bound = "at least" if problem.keyword == "minItems" else "at most"
             message = f"{_owner(problem)} takes {bound} {problem.expected} items"
-            return SchemaMessage("schema/value", f"{message}, not {len(problem.value)}")
+            return Message("schema/value", f"{message}, not {len(problem.value)}")
         case "minItems" | "minLength" | "minProperties":
-            return SchemaMessage("schema/empty", f"{_owner(problem)} is empty")
+            return Message("schema/empty", f"{_owner(problem)} is empty")
         case "maxLength":
-            return SchemaMessage("schema/too-long", f"longer than {problem.expected:,} characters")
+            return Message("schema/too-long", f"longer than {problem.expected:,} characters")
         case "maxProperties":
             return _describe_too_many(problem)
         case "minimum":
             message = f"{quote_value(problem.value)} is too small: at least {problem.expected}"
-            return SchemaMessage("schema/value", message)
+            return Message("schema/value", message)
         case "exclusiveMinimum":
             message = f"{quote_value(problem.value)} is too small: more than {problem.expected}"
-            return SchemaMessage("schema/value", message, "omit the key")
+            return Message("schema/value", message, "omit the key")
         case "maximum":
             message = f"{quote_value(problem.value)} is too large: at most {problem.expected}"
-            return SchemaMessage("schema/value", message)
+            return Message("schema/value", message)
         case "pattern":
             return _describe_pattern(problem, node)
         case "type" | "enum" | "const" | "anyOf" | "oneOf":
             return _describe_mismatch(problem, node)
         case _:
-            return SchemaMessage(
-                "schema/value", f"{quote_value(problem.value)} is not allowed here"
-            )
+            return Message("schema/value", f"{quote_value(problem.value)} is not allowed here")
 
 
 def quote_value(value: object) -> str:
@@ -132,24 +130,24 @@ def _owner(problem: ValidationProblem) -> str:
     return f"an item of `{named[-1]}`" if item else f"`{named[-1]}`"
 
 
-def _describe_too_many(problem: ValidationProblem) -> SchemaMessage:
+def _describe_too_many(problem: ValidationProblem) -> Message:
     if problem.expected > 1:
         message = f"{_owner(problem)} has more than {problem.expected:,} entries"
-        return SchemaMessage("schema/too-long", message)
+        return Message("schema/too-long", message)
     around = problem.schema.get("x-name", "example")
     hint = "write each as a separate item"
     if not problem.value.keys().isdisjoint(_EXAMPLE_KEYS):
         hint = "put the call under `call`, beside the other keys"
-    return SchemaMessage("schema/conflict", f"several calls in one {around}", hint)
+    return Message("schema/conflict", f"several calls in one {around}", hint)
 
 
-def _describe_unknown_key(problem: ValidationProblem) -> SchemaMessage:
+def _describe_unknown_key(problem: ValidationProblem) -> Message:
     key = str(problem.path[-1])
     deprecated = _deprecated(problem)
     known = [name for name in problem.schema.get("properties", ()) if name not in deprecated]
     inside = schema.find_sections_with(key, dict(problem.schema))
     if 1 <= len(inside) <= _MAX_SECTIONS:
-        return SchemaMessage(
+        return Message(
             "schema/unknown-key",
             f"unknown key {quote_value(key)} here",
             f"it belongs under {_join_or(f'`{section}`' for section in inside)}",
@@ -157,7 +155,7 @@ def _describe_unknown_key(problem: ValidationProblem) -> SchemaMessage:
     hint = did_you_mean(key, known)
     if hint is None and len(known) <= 8:
         hint = "known here: " + ", ".join(f"`{name}`" for name in known)
-    return SchemaMessage("schema/unknown-key", f"unknown key {quote_value(key)}", hint)
+    return Message("schema/unknown-key", f"unknown key {quote_value(key)}", hint)
 
 
 def _deprecated(problem: ValidationProblem) -> set[str]:
@@ -165,9 +163,9 @@ def _deprecated(problem: ValidationProblem) -> set[str]:
     return {key for key, shape in properties.items() if shape.get("deprecated")}
 
 
-def _describe_name(problem: ValidationProblem) -> SchemaMessage:
+def _describe_name(problem: ValidationProblem) -> Message:
     message = f"{quote_value(problem.path[-1])} is not a valid name here"
-    return SchemaMessage(
+    return Message(
         "schema/name", message, _whitespace_hint(problem) or problem.schema.get("x-hint")
     )
 
@@ -182,30 +180,29 @@ def _whitespace_hint(problem: ValidationProblem) -> str | None:
     return f"globs contain no white space: write `{meant}`{more}"
 
 
-def _describe_dependent(problem: ValidationProblem) -> SchemaMessage:
+def _describe_dependent(problem: ValidationProblem) -> Message:
     given, needed = next(
         (key, other)
         for key, others in problem.expected.items()
         for other in others
         if key in problem.value and other not in problem.value
     )
-    return SchemaMessage("schema/missing-key", f"`{given}` needs `{needed}` beside it")
+    return Message("schema/missing-key", f"`{given}` needs `{needed}` beside it")
 
 
-def _describe_choice(problem: ValidationProblem) -> SchemaMessage:
+def _describe_choice(problem: ValidationProblem) -> Message:
     keys = [key for branch in problem.expected for key in branch["required"]]
     given = [f"`{key}`" for key in keys if key in problem.value]
     names = ", ".join(f"`{key}`" for key in keys if key not in _deprecated(problem))
     if len(given) > 1:
-        return SchemaMessage(
-            "schema/conflict",
-            f"{_owner(problem)} has {' and '.join(given)}; keep exactly one",
+        return Message(
+            "schema/conflict", f"{_owner(problem)} has {' and '.join(given)}; keep exactly one"
         )
     amount = "one" if problem.keyword == "oneOf" else "at least one"
-    return SchemaMessage("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}")
+    return Message("schema/missing-key", f"{_owner(problem)} needs {amount} of {names}")
 
 
-def _describe_pattern(problem: ValidationProblem, node: Node | None) -> SchemaMessage:
+def _describe_pattern(problem: ValidationProblem, node: Node | None) -> Message:
     scalar = problem.schema.get("x-scalar", "")
     found = _describe_yaml_trap(scalar, node)
     if found:
@@ -213,20 +210,18 @@ def _describe_pattern(problem: ValidationProblem, node: Node | None) -> SchemaMe
     hint = _whitespace_hint(problem) or problem.schema.get("x-hint")
     if scalar == "duration" and scalars.parse_duration(problem.value) == 0:
         message = f"{quote_value(problem.value)} is too short: at least `1ms`"
-        return SchemaMessage(
-            "schema/value", message, "omit the key, or switch a limit off with `none`"
-        )
+        return Message("schema/value", message, "omit the key, or switch a limit off with `none`")
     if scalar in _SCALAR_LABELS:
         message = f"{quote_value(problem.value)} is not {_SCALAR_LABELS[scalar]}"
-        return SchemaMessage(f"scalar/{scalar}", message, hint)
+        return Message(f"scalar/{scalar}", message, hint)
     if problem.expected == r"\S":
-        return SchemaMessage("schema/empty", f"{_owner(problem)} needs a reason", hint)
-    return SchemaMessage(
+        return Message("schema/empty", f"{_owner(problem)} needs a reason", hint)
+    return Message(
         "schema/value", f"{quote_value(problem.value)} does not have the expected form", hint
     )
 
 
-def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> SchemaMessage:
+def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> Message:
     """Return the message for a value of the wrong type, or outside the allowed values."""
     value = problem.value
     expected = _expected(problem.keyword, problem.expected, problem.schema)
@@ -235,10 +230,10 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> SchemaM
         return yaml_trap
     if expected.values and isinstance(value, str):
         hint = _effect_hint(value, expected.values) or did_you_mean(value, expected.values)
-        return SchemaMessage("schema/value", f"{quote_value(value)} is not {expected.text}", hint)
+        return Message("schema/value", f"{quote_value(value)} is not {expected.text}", hint)
     if expected.scalar == "duration" and schema.json_type(value) == "number":
         message = f"{quote_value(value)} is a number, but a duration is expected"
-        return SchemaMessage("scalar/duration", message, f"write `{value}s`")
+        return Message("scalar/duration", message, f"write `{value}s`")
     hint = problem.schema.get("x-hint") if problem.keyword == "const" else None
     written = None
     if expected.text == "a map":
@@ -258,7 +253,7 @@ def _describe_mismatch(problem: ValidationProblem, node: Node | None) -> SchemaM
     ):
         hint = f'if it is text, quote it: `"{node.text}"`'
     found = "nothing" if value is None else quote_value(value)
-    return SchemaMessage("schema/type", f"expected {expected.text}, found {found}", hint, written)
+    return Message("schema/type", f"expected {expected.text}, found {found}", hint, written)
 
 
 def _effect_hint(value: str, known: Iterable[str]) -> str | None:
@@ -359,7 +354,7 @@ def _expected_of_branch(branch: schema.Subschema) -> _Expected:
     return _Expected("something else")
 
 
-def _describe_yaml_trap(reads: str, node: Node | None) -> SchemaMessage | None:
+def _describe_yaml_trap(reads: str, node: Node | None) -> Message | None:
     """Return the message for text that YAML 1.1 reads as the expected boolean or number."""
     if not isinstance(node, ScalarNode) or not isinstance(node.value, str):
         return None
@@ -367,14 +362,14 @@ def _describe_yaml_trap(reads: str, node: Node | None) -> SchemaMessage | None:
         written = f"{node.text}s" if reads == "duration" else node.text
         message = f"`{node.style}{node.text}{node.style}` is text because it is quoted"
         certain = None if reads == "duration" else written  # a duration's unit is a guess
-        return SchemaMessage("scalar/quoted-number", message, f"write `{written}`", certain)
+        return Message("scalar/quoted-number", message, f"write `{written}`", certain)
     trap = None if node.style else yaml_scalars.yaml11_reading(node.text)
     if trap and trap.kind == "boolean" and reads == "boolean":
         message = f"`{node.text}` is text in YAML 1.2, not a boolean"
-        return SchemaMessage(
+        return Message(
             "yaml/boolean-trap", message, f"write `{trap.replacement}`", trap.replacement
         )
     if trap and trap.kind == "number" and reads in _NUMERIC:
         message = f"`{node.text}` is text in YAML 1.2, not a number"
-        return SchemaMessage("yaml/number-trap", message, f"write `{trap.replacement}`")
+        return Message("yaml/number-trap", message, f"write `{trap.replacement}`")
     return None

@@ -80,12 +80,14 @@ class MergedPolicy:
         self,
         code: str,
         message: str,
-        span: Span,
+        at: Span | Path,
         *,
+        key: bool = False,
         hint: str | None = None,
         severity: Severity = "error",
     ) -> Diagnostic:
-        """Return a diagnostic at `span`, with its source lines."""
+        """Return a diagnostic at a span, or at the value or key of a path."""
+        span = at if isinstance(at, Span) else self.span_of(at, key=key)
         source = self.sources[span.file]
         return source.diagnostic(code, message, span, hint=hint, severity=severity)
 

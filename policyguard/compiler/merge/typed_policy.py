@@ -34,14 +34,11 @@ def build_typed_policy(tree: MappingNode, params: dict[str, Value], digest: str)
     policy["lists"] = {
         name: items for name, items in _section_items(policy, "lists") if isinstance(items, list)
     }
-    policy["tags"] = {
-        name: {"type": entry} if isinstance(entry, str) else entry
-        for name, entry in _section_items(policy, "tags")
-    }
-    policy["patterns"] = {
-        name: {"match": entry} if isinstance(entry, str) else entry
-        for name, entry in _section_items(policy, "patterns")
-    }
+    for section, key in (("tags", "type"), ("patterns", "match")):
+        policy[section] = {
+            name: {key: entry} if isinstance(entry, str) else entry
+            for name, entry in _section_items(policy, section)
+        }
     policy["limits"] = _flatten_levels(policy.get("limits", {}))
     radius = policy.get("radius", [])
     policy["radius"] = radius if isinstance(radius, list) else [radius]

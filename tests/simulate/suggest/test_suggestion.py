@@ -189,7 +189,7 @@ def test_signatures_are_proposed_for_unmatched_errors(tmp_path: Path) -> None:
     ]
     assert hidden not in suggestion.signatures_yaml
     assert {one.why: one.errors for one in suggestion.errors.unproposed} == {
-        "results that did not fail match, too": 3,
+        "the pattern also matches results that did not fail": 3,
         "seen only once": 1,
     }
     layer = tmp_path / "signatures.yaml"

@@ -37,7 +37,7 @@ FiredEntry = tuple[str, str, bool]
 
 
 class Uncertainty:
-    """What has become unknown in one session. It only grows.
+    """The data that has become unknown in one session. It only grows.
 
     `entries` have unknown counts. `state_changes`: some calls were assumed to change state, so a
     refused repetition is certain and an admitted one is not. `may_be_refused`: any call that is

@@ -31,7 +31,7 @@ def checker() -> Schema:
 
 @cache
 def unsupported_keys() -> dict[str, int]:
-    """Return the unsupported keys of a step, with the language version that adds them."""
+    """Return the unsupported keys of a step, with the step of the roadmap that adds them."""
     steps: dict[str, Any] = document()["$defs"]["step"]["properties"]
     return {key: shape["x-step"] for key, shape in steps.items() if "x-step" in shape}
 

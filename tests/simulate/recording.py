@@ -12,12 +12,12 @@ SECOND = 1_000_000_000
 
 
 def read(path: str, text: str = "x", **result: Any) -> dict[str, Any]:
-    """A call of `read` and what came of it."""
+    """A call of `read` with its result."""
     return {"tool": "read", "args": {"path": path}, "text": text, **result}
 
 
 def failed(tool: str, text: str, **args: Any) -> dict[str, Any]:
-    """A call that failed, as the record says."""
+    """A call that failed explicitly."""
     return {"tool": tool, "args": args, "text": text, "ok": False}
 
 
@@ -30,7 +30,7 @@ def lines(
     timed: bool = True,
     **started: Any,
 ) -> Iterator[str]:
-    """The lines of one session. Keys of a call beside `tool` and `args` are its result's."""
+    """The lines of one session. Keys of a call besides `tool` and `args` are its result's."""
 
     def line(event: str, at: int, **fields: Any) -> str:
         time = {"at": START + at * SECOND} if timed else {}
@@ -45,8 +45,8 @@ def lines(
         yield line("admitted", number, call=f"c{number}", tool=tool, args=args)
         yield line("completed", number, call=f"c{number}", **result)
     if closed:
-        told = {} if success is None else {"success": success}
-        yield line("closed", number + 1, **told)
+        outcome = {} if success is None else {"success": success}
+        yield line("closed", number + 1, **outcome)
 
 
 def write(file: Path, *sessions: Iterable[str]) -> Path:

@@ -1,4 +1,4 @@
-"""Two policies over the same recordings: what a change newly refuses, and newly allows."""
+"""Two policies over the same recordings: newly refused and newly allowed calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _session(id_: str, *paths: str, success: bool | None = None) -> list[str]:
     return list(lines(id_, [read(path) for path in paths], success=success))
 
 
-def test_each_session_says_how_it_has_changed(tmp_path: Path) -> None:
+def test_each_session_has_its_change(tmp_path: Path) -> None:
     figures, baseline = _compared(
         tmp_path,
         NO_SECRETS,
@@ -64,7 +64,7 @@ def test_each_session_says_how_it_has_changed(tmp_path: Path) -> None:
     assert (figures.catch.refused, baseline.catch.refused) == (0, 1)
 
 
-def test_examples_show_the_call_the_rule_the_message_and_what_came_of_the_run(
+def test_examples_show_the_call_the_rule_the_message_and_the_outcome(
     tmp_path: Path,
 ) -> None:
     _, baseline = _compared(
@@ -85,7 +85,7 @@ def test_examples_show_the_call_the_rule_the_message_and_what_came_of_the_run(
     assert baseline.newly_allowed.examples == []
 
 
-def test_a_difference_behind_a_divergence_is_marked(tmp_path: Path) -> None:
+def test_a_difference_after_a_divergence_is_counterfactual(tmp_path: Path) -> None:
     """Both refuse the third read; only the new policy refuses the fourth, which may never be."""
     _, baseline = _compared(
         tmp_path, NO_SECRETS + AT_MOST_TWO, AT_MOST_TWO, _session("s", "/a", "/b", "/c", "/secret")
@@ -111,7 +111,7 @@ def test_the_same_policy_changes_nothing(tmp_path: Path) -> None:
     assert baseline.rules == figures.rules
 
 
-def test_each_policy_goes_its_own_course(tmp_path: Path) -> None:
+def test_each_policy_is_replayed_separately(tmp_path: Path) -> None:
     """A call that one refuses takes no place in its budget, and does in the other's."""
     figures, baseline = _compared(
         tmp_path, NO_SECRETS + AT_MOST_TWO, AT_MOST_TWO, _session("s", "/secret", "/b", "/c", "/d")
@@ -144,7 +144,7 @@ def test_examples_and_sessions_are_bounded_and_the_rest_is_counted(tmp_path: Pat
 
 
 @pytest.mark.parametrize("success", [True, None])
-def test_what_matters_most_is_kept(tmp_path: Path, success: bool | None) -> None:
+def test_the_highest_ranks_are_kept(tmp_path: Path, success: bool | None) -> None:
     """One refused session among many untouched ones, wherever it stands."""
     file = write(
         tmp_path / "t.jsonl",

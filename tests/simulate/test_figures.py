@@ -25,7 +25,7 @@ def _replayed(trace: Path, text: str, *, observe: bool = False, labels: str = ""
     return replay.finish()
 
 
-def test_what_follows_the_first_refusal_is_counterfactual(tmp_path: Path) -> None:
+def test_calls_after_the_first_refusal_are_counterfactual(tmp_path: Path) -> None:
     calls = [read("/a"), read("/secret"), read("/b"), read("/secret")]
     figures = _replayed(write(tmp_path / "t.jsonl", lines("s", calls)), NO_SECRETS)
     (run,) = figures.sessions
@@ -40,7 +40,7 @@ def test_what_follows_the_first_refusal_is_counterfactual(tmp_path: Path) -> Non
     assert run.timeline[0].args == '{"path":"/a"}'
 
 
-def test_a_call_that_was_refused_and_now_is_not_diverges_too(tmp_path: Path) -> None:
+def test_a_recorded_refusal_that_is_now_allowed_is_a_divergence(tmp_path: Path) -> None:
     trace = tmp_path / "t.jsonl"
     trace.write_text(
         '{"event":"started","session":"s"}\n'
@@ -56,21 +56,21 @@ def test_a_call_that_was_refused_and_now_is_not_diverges_too(tmp_path: Path) -> 
 
 def test_nobody_answers_in_a_replay(tmp_path: Path) -> None:
     text = "rules: {careful: {tools: [read], when: 'true', effect: ask}}"
-    told, _, _ = load(policy(tmp_path / "policy.yaml", text)).fingerprinter.fingerprint_call(
+    fingerprint, _, _ = load(policy(tmp_path / "policy.yaml", text)).fingerprinter.fingerprint_call(
         "read", "", {}
     )
     trace = tmp_path / "t.jsonl"
-    call = f'"session":"s","tool":"read","args":{{}},"fingerprint":"{told}"'
+    call = f'"session":"s","tool":"read","args":{{}},"fingerprint":"{fingerprint}"'
     trace.write_text(
         f'{{"event":"refused","call":"a",{call},"effect":"ask"}}\n'
-        f'{{"event":"approved","session":"s","call":"a","fingerprint":"{told}","by":"ann"}}\n'
+        f'{{"event":"approved","session":"s","call":"a","fingerprint":"{fingerprint}","by":"ann"}}\n'
         f'{{"event":"admitted","call":"b",{call}}}\n'
     )
     (run,) = _replayed(trace, text).sessions
     assert (run.refused, run.first_divergence) == (2, 1)
 
 
-def test_a_long_timeline_keeps_its_beginning_and_what_is_around_the_divergence(
+def test_a_long_timeline_keeps_its_first_calls_and_those_around_the_divergence(
     tmp_path: Path,
 ) -> None:
     paths = [f"/{n}" for n in range(500)]
@@ -82,7 +82,7 @@ def test_a_long_timeline_keeps_its_beginning_and_what_is_around_the_divergence(
     assert places == [*range(10), *range(280, 330)]
 
 
-def test_inferred_unknown_and_untimed_are_counted_apart(tmp_path: Path) -> None:
+def test_inferred_unknown_and_untimed_are_counted_separately(tmp_path: Path) -> None:
     calls = [
         read("/a", ok=False),
         read("/b", ok=False, known="inferred"),
@@ -172,7 +172,7 @@ def test_an_entry_in_observe_mode_refuses_nothing_and_is_counted(tmp_path: Path)
     assert figures.effects.allow == 1
 
 
-def test_what_was_learned_counts_under_the_entry_that_taught_it(tmp_path: Path) -> None:
+def test_a_constraint_counts_under_the_entry_that_taught_it(tmp_path: Path) -> None:
     text = """
 signatures: [{id: locked, pattern: locked, blame: agent, learn: {corroborate: 1}}]
 learn: {corroborate: 2, reset_on: none}
@@ -180,11 +180,11 @@ learn: {corroborate: 2, reset_on: none}
     calls = [failed("push", "the branch is locked", n=1)] * 3 + [failed("pull", "odd", n=1)] * 4
     trace = write(tmp_path / "t.jsonl", lines("s", calls))
     one, two = (_replayed(trace, text) for _ in range(2))
-    assert one == two  # nothing in it hangs on a random key
+    assert one == two  # nothing depends on a random key
     assert {rule.id: rule.hits for rule in one.rules} == {"signatures/locked/learn": 2}
 
 
-def test_a_call_counts_once_for_an_entry_that_has_taught_two_things_against_it(
+def test_a_call_counts_once_for_an_entry_with_two_constraints_on_it(
     tmp_path: Path,
 ) -> None:
     text = "learn: {corroborate: 1, reset_on: none, blame: [unknown]}"
@@ -194,7 +194,7 @@ def test_a_call_counts_once_for_an_entry_that_has_taught_two_things_against_it(
     assert [(rule.id, rule.hits) for rule in figures.rules] == [("learn", 2)]
 
 
-def test_two_files_with_one_session_id_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
+def test_sessions_of_two_files_with_the_same_id_are_independent(tmp_path: Path) -> None:
     text = "learn: {corroborate: 2, scope: session, reset_on: none, blame: [unknown]}"
     compiled = load(policy(tmp_path / "policy.yaml", text))
     replay = Replay(compiled, observe=False, labels=None)
@@ -204,7 +204,7 @@ def test_two_files_with_one_session_id_have_nothing_to_do_with_each_other(tmp_pa
     assert replay.finish().refused.count == 0
 
 
-def test_signature_coverage_names_the_most_frequent_errors_that_none_knows(
+def test_signature_coverage_names_the_most_frequent_unmatched_errors(
     tmp_path: Path,
 ) -> None:
     text = "signatures: [{id: locked, pattern: locked}]"
@@ -258,16 +258,16 @@ def test_a_rule_that_reads_arguments_is_unknown_over_a_journal_without(
     assert run.timeline[0].args is None
 
 
-def test_over_a_journal_that_keeps_them_it_is_known(tmp_path: Path) -> None:
+def test_a_journal_with_arguments_decides_the_rule(tmp_path: Path) -> None:
     figures = _replayed(_journal(tmp_path, "keep", SECRETS), NO_SECRETS)
     assert (figures.effects.block, figures.effects.allow, figures.traces.unknown) == (1, 2, 0)
     assert figures.traces.redacted.args == 0
 
 
 @pytest.mark.parametrize("kept", ["mask", "hash", "drop"])
-def test_what_asks_for_no_arguments_is_known_without(tmp_path: Path, kept: str) -> None:
+def test_entries_that_read_no_arguments_are_decided_without_them(tmp_path: Path, kept: str) -> None:
     calls = [
-        *[("read", {"path": "/a"}, "same")] * 3,  # a repetition: told by the fingerprints
+        *[("read", {"path": "/a"}, "same")] * 3,  # a repetition, by its fingerprints
         ("read", {"path": "/b"}, "same"),
         ("read", {"path": "/c"}, "same"),
         ("rm", {"path": "/a"}, "same"),
@@ -291,7 +291,7 @@ rules: {no-rm: {tools: [rm], when: "true", message: "not {call.args.path}"}}
     ]
 
 
-def test_a_refusal_that_is_certain_stands_beside_what_is_unknown(tmp_path: Path) -> None:
+def test_a_certain_refusal_overrides_unknown_entries(tmp_path: Path) -> None:
     text = NO_SECRETS + "  never: {tools: [read], when: call.tool == 'read'}"
     figures = _replayed(_journal(tmp_path, "hash", SECRETS), text)
     assert (figures.effects.block, figures.traces.unknown) == (2, 0)
@@ -305,7 +305,7 @@ def test_errors_without_text_are_unknown_not_unmatched(tmp_path: Path) -> None:
     assert (coverage.redacted, coverage.matched.of, coverage.unmatched) == (2, 0, [])
 
 
-def test_what_hidden_results_decide_is_unknown_from_then_on(tmp_path: Path) -> None:
+def test_after_a_redacted_result_that_matters_calls_are_unknown(tmp_path: Path) -> None:
     text = "limits: {default: {failures: {max: 1, signature: locked}}}\n"
     text += "signatures: [{id: locked, pattern: locked}]"
     calls = [("push", {"n": 1}, None), ("push", {"n": 2}, None), ("push", {"n": 3}, "x")]
@@ -317,15 +317,15 @@ def test_what_hidden_results_decide_is_unknown_from_then_on(tmp_path: Path) -> N
     assert (figures.effects.allow, figures.traces.unknown) == (1, 2)
 
 
-def test_harm_leaves_out_runs_of_which_it_is_not_known(tmp_path: Path) -> None:
+def test_harm_leaves_out_undecided_runs(tmp_path: Path) -> None:
     journal = _journal(tmp_path, "hash", SECRETS)
     figures = _replayed(journal, NO_SECRETS, labels='{"session":"s","success":true}')
     harm = figures.harm
     assert (harm.succeeded, harm.refused, harm.unknown, harm.rate) == (1, 0, 1, None)
 
 
-def test_what_may_have_changed_something_leaves_repetitions_open(tmp_path: Path) -> None:
-    """Whether the shell command did cannot be told; if not, the third `list` is one too many."""
+def test_a_call_that_may_change_state_makes_repetitions_unknown(tmp_path: Path) -> None:
+    """The shell command may have changed state; if not, the third `list` is one too many."""
     text = """
 classify:
   state_changing: "call.tool == 'bash' && !call.command.startsWith('cat')"
@@ -346,7 +346,7 @@ limits: {tools: {list: {repeat: {max: 2, same: call_and_result}}}}
     ]  # fmt: skip
 
 
-def test_an_entry_in_observe_mode_stays_so_over_a_journal_without_arguments(
+def test_observe_mode_holds_for_redacted_journals(
     tmp_path: Path,
 ) -> None:
     text = "rules: {no-read: {mode: observe, tools: [read], when: 'true'}}"
@@ -362,7 +362,7 @@ def test_an_entry_in_observe_mode_stays_so_over_a_journal_without_arguments(
         "learn: {corroborate: 1}",
     ],
 )
-def test_without_fingerprints_what_is_the_same_is_unknown(tmp_path: Path, text: str) -> None:
+def test_without_fingerprints_repetitions_are_unknown(tmp_path: Path, text: str) -> None:
     trace = tmp_path / "t.jsonl"
     call = '{"event":"admitted","session":"s","call":"c%d","tool":"read"}\n'
     result = '{"event":"completed","session":"s","call":"c%d","ok":true,"text":"x"}\n'
@@ -374,10 +374,10 @@ def test_without_fingerprints_what_is_the_same_is_unknown(tmp_path: Path, text: 
 @pytest.mark.parametrize(
     "text",
     [
-        # The class is told by the arguments, and with it what applies.
+        # The class depends on the arguments, and so do the entries that apply.
         "classify: {classes: [{class: shell, when: has(call.args.command)}]}\n"
         "rules: {no-shell: {classes: [shell], when: 'true'}}",
-        # What is learned is told by them.
+        # Learning depends on them.
         "learn: {corroborate: 1, key: call.args.path}",
         "classify: {targets: [path]}\nlearn: {corroborate: 1, ban: target}",
         "limits: {default: {repeat: {max: 1, key: call.args.path}}}",
@@ -387,7 +387,7 @@ def test_without_fingerprints_what_is_the_same_is_unknown(tmp_path: Path, text: 
         "classify: {targets: [path]}\nradius: {schedule: [1], shrink_after: 1}",
     ],
 )
-def test_whatever_is_told_by_arguments_is_unknown(tmp_path: Path, text: str) -> None:
+def test_everything_that_depends_on_arguments_is_unknown(tmp_path: Path, text: str) -> None:
     calls = [("read", {"path": "/a"}, "x"), ("read", {"path": "/b"}, "y")]
     figures = _replayed(_journal(tmp_path, "hash", calls), text)
     assert (figures.traces.unknown, figures.refused.count) == (2, 0)
@@ -401,7 +401,7 @@ def test_whatever_is_told_by_arguments_is_unknown(tmp_path: Path, text: str) -> 
         (["it broke", "it went missing", "it broke", "it went missing"], None),
     ],
 )
-def test_the_same_error_is_told_by_its_fingerprint(
+def test_the_same_error_has_the_same_fingerprint(
     tmp_path: Path, errors: list[str], refused_at: int | None
 ) -> None:
     recording = "journal: {args: hash, results: hash}"
@@ -417,8 +417,8 @@ def test_the_same_error_is_told_by_its_fingerprint(
     assert (run.first_refusal, run.unknown) == (refused_at, 0)
 
 
-def test_what_hidden_errors_would_have_taught_is_unknown(tmp_path: Path) -> None:
-    """The signature asks for five failures, the rest for one: which it is cannot be told."""
+def test_constraints_from_redacted_errors_are_unknown(tmp_path: Path) -> None:
+    """The signature asks for five failures, the default for one; which applies is unknown."""
     text = """
 signatures: [{id: locked, pattern: locked, blame: agent, learn: {corroborate: 5}}]
 learn: {corroborate: 1, blame: [agent, unknown], reset_on: none}
@@ -432,17 +432,17 @@ learn: {corroborate: 1, blame: [agent, unknown], reset_on: none}
     assert (figures.effects.allow, figures.traces.unknown, figures.refused.count) == (1, 2, 0)
 
 
-def test_sub_agents_draw_on_the_budget_of_the_session_above(tmp_path: Path) -> None:
+def test_sub_agents_charge_their_parents_budget(tmp_path: Path) -> None:
     trace = write(
         tmp_path / "t.jsonl",
-        lines("above", [read("/a")], closed=False),
-        lines("below", [read("/b"), read("/c")], parent="above"),
+        lines("parent", [read("/a")], closed=False),
+        lines("child", [read("/b"), read("/c")], parent="parent"),
     )
     figures = _replayed(trace, "budgets: {reads: {calls: 2}}")
     assert [run.first_refusal for run in figures.sessions] == [None, 1]
 
 
-def test_what_only_observes_refuses_nobody_in_observe_mode_either(tmp_path: Path) -> None:
+def test_entries_in_observe_mode_refuse_nothing_in_an_observe_replay(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: p\nrules:\n"

@@ -51,14 +51,14 @@ def _figures() -> Figures:
         ("!('tau2' in traces.formats)", True),
     ],
 )
-def test_it_holds_or_not(expression: str, held: bool) -> None:
+def test_conditions_are_evaluated(expression: str, held: bool) -> None:
     figures = _figures()
     assert Gate([expression], has_baseline=True).evaluate(figures) is held
     (gate,) = figures.gates
     assert (gate.expression, gate.triggered, gate.error) == (expression, held, None)
 
 
-def test_it_says_what_it_has_read() -> None:
+def test_the_report_shows_the_values_read() -> None:
     figures = _figures()
     assert Gate(["harm.rate > 0.01 || rules.size() > 9"], has_baseline=True).evaluate(figures)
     assert figures.gates[0].values == {"harm.rate": "0.03333", "rules": "1 entries"}
@@ -72,7 +72,7 @@ def test_it_says_what_it_has_read() -> None:
         ("1 / harm.unknown > 0", "division by zero"),
     ],
 )
-def test_what_cannot_be_decided_counts_as_held(expression: str, says: str) -> None:
+def test_an_undecidable_condition_counts_as_true(expression: str, says: str) -> None:
     figures = _figures()
     assert Gate([expression], has_baseline=True).evaluate(figures)
     (gate,) = figures.gates
@@ -97,7 +97,7 @@ def test_what_cannot_be_decided_counts_as_held(expression: str, says: str) -> No
         ("elapsed_s > 3.0", ["unknown variable `elapsed_s`"]),
     ],
 )
-def test_a_mistake_is_an_error_with_its_place(expression: str, shows: list[str]) -> None:
+def test_a_mistake_is_an_error_with_its_position(expression: str, shows: list[str]) -> None:
     with pytest.raises(GateError) as wrong:
         Gate([expression], has_baseline=True)
     report = render_text(wrong.value.diagnostics)
@@ -105,7 +105,7 @@ def test_a_mistake_is_an_error_with_its_place(expression: str, shows: list[str])
         assert text in report
 
 
-def test_all_mistakes_are_told_together() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     with pytest.raises(GateError) as wrong:
         Gate(["harm.rat > 0", "true", "catch.rat > 0"], has_baseline=True)
     assert len(wrong.value.diagnostics) == 2

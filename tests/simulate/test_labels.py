@@ -1,4 +1,4 @@
-"""Labels that contradict each other are found, at a cost that grows with the file alone."""
+"""Conflicting labels are found, at a cost linear in the file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def contradict(one: Label, other: Label) -> bool:
 
 
 @given(st.lists(_LABELS, max_size=8))
-def test_what_contradicts_is_what_may_be_about_one_session(labels: list[Label]) -> None:
+def test_labels_conflict_if_they_may_match_the_same_session(labels: list[Label]) -> None:
     with TemporaryDirectory() as folder:
         place = Path(folder) / "labels.jsonl"
         fields = ("session", "file", "success")
@@ -47,7 +47,7 @@ def test_what_contradicts_is_what_may_be_about_one_session(labels: list[Label]) 
             assert not any(contradict(one, other) for one, other in combinations(labels, 2))
 
 
-def test_a_long_path_takes_no_more_than_its_length(tmp_path: Path) -> None:
+def test_the_cost_of_a_long_path_is_linear(tmp_path: Path) -> None:
     place = tmp_path / "labels.jsonl"
     path = "/".join("ab" * 3_000)
     place.write_text(json.dumps({"session": "s", "file": path, "success": True}) + "\n")

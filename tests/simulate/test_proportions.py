@@ -25,7 +25,7 @@ def test_wilson_gives_the_published_intervals(
 
 
 @pytest.mark.parametrize("trials", range(1, 200))
-def test_of_none_it_begins_at_0_and_of_all_it_ends_at_1(trials: int) -> None:
+def test_no_hits_start_at_0_and_only_hits_end_at_1(trials: int) -> None:
     assert wilson_interval(0, trials)[0] == 0.0
     assert wilson_interval(trials, trials)[1] == 1.0
     assert wilson_interval(trials, trials)[0] == pytest.approx(1 - wilson_interval(0, trials)[1])

@@ -1,6 +1,6 @@
-"""A journal that keeps nothing, replayed beside one of the same calls that keeps all.
+"""A journal without data, replayed next to one of the same calls with all data.
 
-What is said of the redacted one for certain is what is said of the other.
+Certain decisions on the redacted one are the same as on the other.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _told(trace: Path, text: str, *, observe: bool = False) -> list[CallFigures]
 def _both(
     folder: Path, calls: list[Call], text: str, recording: str = "", *, observe: bool = False
 ) -> tuple[list[str], list[str]]:
-    """What is said of each call: where all is kept, and where nothing is."""
+    """The decision on each call: with all data, and with none."""
     known, hidden = (
         _told(_journal(folder / kept, kept, recording, calls), text, observe=observe)
         for kept in ("keep", "hash")
@@ -91,7 +91,7 @@ def test_a_budget_of_a_tool_is_known_whatever_its_class(
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "decision"),
     [
         ("rules: {r: {tools: [send_email]}}", "block"),
         ("rules: {r: {tools: [send_email], when: \"call.tool == 'send_email'\"}}", "block"),
@@ -106,24 +106,24 @@ def test_a_budget_of_a_tool_is_known_whatever_its_class(
         ("limits: {default: {repeat: {max: 1, same: call}}}", "allow"),
     ],
 )
-def test_only_what_depends_on_the_class_is_unknown_where_that_is(
-    tmp_path: Path, entry: str, said: str
+def test_an_unknown_class_makes_only_its_entries_unknown(
+    tmp_path: Path, entry: str, decision: str
 ) -> None:
     other = "    - {class: other, words: [other]}\n"
     text = f"classify:{BY_ARGUMENTS}{other}{entry}"
-    assert _both(tmp_path, MAILS[:1], text)[1] == [said]
+    assert _both(tmp_path, MAILS[:1], text)[1] == [decision]
 
 
-def test_a_count_that_a_hidden_class_may_have_raised_says_nothing_for_certain(
+def test_a_count_that_depends_on_an_unknown_class_is_uncertain(
     tmp_path: Path,
 ) -> None:
-    """Under the stand-in's class the budget would be used up: its condition cannot be told."""
+    """With the placeholder's class the budget would be used up: its condition is undecidable."""
     text = f"classify:{BY_ARGUMENTS}budgets: {{b: {{classes: [read], calls: 1}}}}"
     calls: list[Call] = [("send_email", {"path": "/b"}, "x"), ("read", {}, "y")]
     assert _both(tmp_path, calls, text) == (["allow"] * 2, ["unknown"] * 2)
 
 
-def test_a_call_refused_for_what_is_hidden_does_not_count(tmp_path: Path) -> None:
+def test_a_recorded_refusal_for_unknown_reasons_does_not_count(tmp_path: Path) -> None:
     secret = "rules: {secret: {when: has(call.args.to)}}\n"  # noqa: S105 - a rule's name
     text = secret + "budgets: {b: {calls: 1}}"
     calls: list[Call] = [*MAILS[:2], ("list", {}, "x")]
@@ -132,7 +132,7 @@ def test_a_call_refused_for_what_is_hidden_does_not_count(tmp_path: Path) -> Non
     assert hidden == ["unknown"] * 3
 
 
-def test_refusals_in_a_row_refuse_nothing_that_nothing_else_does(tmp_path: Path) -> None:
+def test_the_refusals_limit_alone_refuses_nothing(tmp_path: Path) -> None:
     text = "limits: {default: {refusals: {max: 2}}}\n"
     text += "rules: {never: {tools: [rm]}, odd: {tools: [send_email], when: call.args.to == 'x'}}"
     calls: list[Call] = [("rm", {}, "x"), ("rm", {}, "x"), MAILS[0]]
@@ -142,10 +142,10 @@ def test_refusals_in_a_row_refuse_nothing_that_nothing_else_does(tmp_path: Path)
 
 
 @pytest.mark.parametrize("change", [True, False])
-def test_what_may_be_no_change_refuses_no_repetition_for_certain(
+def test_an_uncertain_state_change_refuses_no_repetition_for_certain(
     tmp_path: Path, *, change: bool
 ) -> None:
-    """The stand-in has no `data`, so the policy would take the call for one that only looks."""
+    """The placeholder has no `data`, so the policy would take the call for a read-only one."""
     text = "classify: {state_changing: \"call.tool == 'send' && has(call.args.data)\"}\n"
     text += "limits: {default: {repeat: {max: 2, same: call_and_result}}}"
     look: Call = ("read", {"path": "/a"}, "same")
@@ -228,7 +228,7 @@ _CALLS = st.lists(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(_CALLS, _policies(), st.none() | _policies(), st.booleans())
-def test_what_is_said_for_certain_is_true(
+def test_certain_decisions_are_true(
     tmp_path_factory: pytest.TempPathFactory,
     calls: list[Call],
     text: str,
@@ -237,7 +237,7 @@ def test_what_is_said_for_certain_is_true(
 ) -> None:
     """As far as the course of the session is that of the recording: then two replays may part.
 
-    What is refused may be refused harder than can be told: after refusals that are not known of.
+    A refusal may be stronger than certain: unknown refusals may precede it.
     """
     folder = tmp_path_factory.mktemp("redacted")
     recorded = text if recording is None else recording

@@ -1,4 +1,4 @@
-"""The published schema of the report says what the report is."""
+"""The published schema of the report matches the report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas" / "report.schema.json"
 
 
-def test_the_schema_is_in_step_with_the_figures() -> None:
+def test_the_schema_matches_the_figures() -> None:
     made = msgspec.json.schema(Figures)
     published = json.loads(SCHEMA.read_text())
     assert {key: published[key] for key in made} == json.loads(json.dumps(made)), (

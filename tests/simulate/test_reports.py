@@ -53,9 +53,7 @@ def _figures(folder: Path, *, keep: ReportSize | None = None) -> Figures:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_no_format_lets_text_of_a_trace_move_the_cursor_or_turn_around(
-    tmp_path: Path, form: str
-) -> None:
+def test_no_format_passes_control_or_bidi_characters_of_a_trace(tmp_path: Path, form: str) -> None:
     report = RENDERERS[form](_figures(tmp_path))
     assert "\x1b" not in report
     assert "\u202e" not in report or form == "json"  # JSON holds what was there
@@ -64,7 +62,7 @@ def test_no_format_lets_text_of_a_trace_move_the_cursor_or_turn_around(
 # Text.
 
 
-def test_text_shows_harm_first_shares_with_intervals_and_what_has_changed(tmp_path: Path) -> None:
+def test_text_shows_harm_first_shares_with_intervals_and_changes(tmp_path: Path) -> None:
     text = render_text(_figures(tmp_path))
     refused = text.split("refused (what follows")[1].splitlines()
     assert "good" in refused[2]
@@ -81,7 +79,7 @@ def test_text_shows_harm_first_shares_with_intervals_and_what_has_changed(tmp_pa
     assert all(len(line) < 400 for line in text.splitlines())
 
 
-def test_colours_are_for_terminals_and_change_no_word(tmp_path: Path) -> None:
+def test_colours_are_for_terminals_and_change_no_text(tmp_path: Path) -> None:
     figures = _figures(tmp_path)
     coloured, plain = render_text(figures, COLOURED), render_text(figures, PLAIN)
     assert "\x1b[31m" in coloured
@@ -94,7 +92,7 @@ def test_colours_are_for_terminals_and_change_no_word(tmp_path: Path) -> None:
     ("share", "plain"),
     [(0.0, "." * 20), (0.001, "#" + "." * 19), (0.5, "#" * 10 + "." * 10), (1.0, "#" * 20)],
 )
-def test_a_bar_shows_what_there_is(share: float, plain: str) -> None:
+def test_a_bar_shows_its_share(share: float, plain: str) -> None:
     assert PLAIN.bar(share) == plain
     letters = re.sub(r"\x1b\[\d+m", "", COLOURED.bar(share))
     assert len(letters) == 20
@@ -110,7 +108,7 @@ def test_a_partial_report_says_how_much_was_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_labels_that_no_session_has_are_named_in_every_format(tmp_path: Path, form: str) -> None:
+def test_unmatched_labels_are_named_in_every_format(tmp_path: Path, form: str) -> None:
     figures = _figures(tmp_path)
     figures.labels = LabelFigures(matched=0, unmatched=2)
     report = RENDERERS[form](figures)
@@ -120,7 +118,7 @@ def test_labels_that_no_session_has_are_named_in_every_format(tmp_path: Path, fo
     assert ("2 of 3 labels matched no session" in report) or '"unmatched": 2' in report
 
 
-def test_sessions_without_a_call_are_told_from_those_that_shares_are_of(tmp_path: Path) -> None:
+def test_sessions_without_a_call_are_left_out_of_shares(tmp_path: Path) -> None:
     trace = write(tmp_path / "t.jsonl", *(lines(f"s{n}", [read("/a")] * n) for n in range(3)))
     replay = Replay(load(policy(tmp_path / "p.yaml", "")), observe=False, labels=None)
     replay.add(Reader().read(trace))
@@ -133,27 +131,27 @@ def test_sessions_without_a_call_are_told_from_those_that_shares_are_of(tmp_path
     assert "3 (1 without a call)" in RENDERERS["html"](figures)
 
 
-@pytest.mark.parametrize(("skipped", "told"), [(20, "all are in"), (21, "the first 20 are in")])
-def test_places_that_are_not_shown_are_in_the_json(tmp_path: Path, skipped: int, told: str) -> None:
+@pytest.mark.parametrize(("skipped", "note"), [(20, "all are in"), (21, "the first 20 are in")])
+def test_skips_that_are_not_shown_are_in_the_json(tmp_path: Path, skipped: int, note: str) -> None:
     figures = _figures(tmp_path)
     figures.traces.skipped = skipped
     figures.traces.skips = figures.traces.skips[:1] * 20
-    assert f"{skipped - 12} more ({told} --format json)" in render_text(figures)
+    assert f"{skipped - 12} more ({note} --format json)" in render_text(figures)
 
 
-def test_runs_say_what_they_could_not_read(tmp_path: Path) -> None:
+def test_runs_warn_about_unreadable_items(tmp_path: Path) -> None:
     compiled = load(policy(tmp_path / "p.yaml", ""))
     with pytest.warns(UserWarning, match=re.escape(f"{tmp_path}: ")):
         assert list(runs(compiled, Reader().iter_files(tmp_path))) == []
-    told: list[Skipped] = []
-    assert list(runs(compiled, Reader().iter_files(tmp_path), on_skipped=told.append)) == []
-    assert [item.file for item in told] == [str(tmp_path)]
+    skipped: list[Skipped] = []
+    assert list(runs(compiled, Reader().iter_files(tmp_path), on_skipped=skipped.append)) == []
+    assert [item.file for item in skipped] == [str(tmp_path)]
 
 
 # Markdown.
 
 
-def test_markdown_lets_nothing_of_a_trace_be_markup(tmp_path: Path) -> None:
+def test_markdown_escapes_everything_of_a_trace(tmp_path: Path) -> None:
     report = RENDERERS["markdown"](_figures(tmp_path))
     tags = set(re.findall(r"<[^>]*>", report))
     assert tags == {
@@ -175,7 +173,7 @@ def test_markdown_lets_nothing_of_a_trace_be_markup(tmp_path: Path) -> None:
     assert "<script>alert(1)</script>" in shown
 
 
-def test_markdown_tells_what_a_reviewer_asks(tmp_path: Path) -> None:
+def test_markdown_answers_a_reviewers_questions(tmp_path: Path) -> None:
     report = unescape(RENDERERS["markdown"](_figures(tmp_path)))
     head = report.split("<details>")[0]
     assert "**newly refused**: 3 sessions of 4 (1 succeeded, 1 failed): 75.0%" in head
@@ -185,7 +183,7 @@ def test_markdown_tells_what_a_reviewer_asks(tmp_path: Path) -> None:
     assert "sessions without a known outcome: 1 of 4" in report
 
 
-def test_markdown_fits_a_comment_however_much_there_is(tmp_path: Path) -> None:
+def test_markdown_always_fits_a_comment(tmp_path: Path) -> None:
     names = [f"{n}{'<@>' * 200}" for n in range(60)]
     trace = write(
         tmp_path / "t.jsonl",
@@ -208,7 +206,7 @@ def _parsed(figures: Figures) -> ET.Element:
     return ET.fromstring(RENDERERS["junit"](figures))  # noqa: S314 - our own output
 
 
-def test_junit_has_a_suite_a_file_and_fails_where_a_run_had_succeeded(tmp_path: Path) -> None:
+def test_junit_has_a_suite_per_file_and_fails_for_refused_successful_runs(tmp_path: Path) -> None:
     root = _parsed(_figures(tmp_path))
     gates, suite = root
     assert [bool(case.findall("failure")) for case in gates] == [True, False, True]
@@ -226,7 +224,7 @@ def test_junit_has_a_suite_a_file_and_fails_where_a_run_had_succeeded(tmp_path: 
     assert (root.get("tests"), root.get("failures"), suite.get("failures")) == ("7", "3", "1")
 
 
-def test_junit_skips_what_is_not_known_and_names_what_is_not_listed(tmp_path: Path) -> None:
+def test_junit_skips_unknown_runs_and_names_unlisted_ones(tmp_path: Path) -> None:
     figures = _figures(tmp_path, keep=ReportSize(sessions=2))
     figures.sessions[0].refused, figures.sessions[0].unknown = 0, 1
     figures.sessions[0].first_refusal = None

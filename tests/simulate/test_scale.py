@@ -39,7 +39,7 @@ CASES = ROOT / "tests" / "traces" / "cases"
 MIB = 1024  # ru_maxrss counts in KiB
 
 
-def _unwatched(done: int, events: int) -> None:
+def _ignore_progress(done: int, events: int) -> None:
     pass
 
 
@@ -66,30 +66,28 @@ def _any_call(number: int) -> dict[str, Any]:
 def test_memory_does_not_grow_with_the_trace(
     tmp_path: Path, shape: Callable[[int], Iterator[Iterator[str]]]
 ) -> None:
-    """Thirty times the trace, and no more memory than a few timelines and sessions make."""
+    """Thirty times the trace needs no more memory than a few timelines and sessions."""
     peaks = []
     for calls in (1_000, 30_000):
         trace = write(tmp_path / f"{calls}.jsonl", *shape(calls))
         command = [sys.executable, "-m", "policyguard", "simulate", trace, "--policy", "core",
                    "--sessions", "50", "--format", "json"]  # fmt: skip
-        # A process of its own tells of its child alone: the peak is of all children so far.
+        # A separate process, since the peak is that of all children so far.
         script = (
             "import resource, subprocess, sys\n"
             "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
             "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
         )
-        told = subprocess.run(
+        run = subprocess.run(
             [sys.executable, "-c", script, *command],
             check=True, capture_output=True, text=True, cwd=ROOT,
         )  # fmt: skip
-        peaks.append(int(told.stdout))
+        peaks.append(int(run.stdout))
     assert (tmp_path / "30000.jsonl").stat().st_size > 8_000_000
     assert peaks[1] - peaks[0] < 8 * MIB, peaks
 
 
-def test_a_session_that_says_nothing_for_long_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_session_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace_player, "IDLE_LINES", 20)
     monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", 4)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 2}}"))
@@ -98,51 +96,51 @@ def test_a_session_that_says_nothing_for_long_is_over(
     together = Replay(compiled, observe=False, labels=None)
     together.add(Reader().read(write(tmp_path / "a.jsonl", open_, *others)))
     assert together.finish().refused.count == 1
-    apart = Replay(compiled, observe=False, labels=None)
-    most = 0
+    interleaved = Replay(compiled, observe=False, labels=None)
+    most_open = 0
 
-    def heed() -> None:
-        nonlocal most
-        most = max(most, len(apart._player._open))
+    def on_progress() -> None:
+        nonlocal most_open
+        most_open = max(most_open, len(interleaved._player._open))
 
-    apart._player._on_progress = heed
-    apart.add(Reader().read(write(tmp_path / "b.jsonl", open_[:6], *others, open_[6:])))
-    figures = apart.finish()
+    interleaved._player._on_progress = on_progress
+    interleaved.add(Reader().read(write(tmp_path / "b.jsonl", open_[:6], *others, open_[6:])))
+    figures = interleaved.finish()
     assert figures.refused.count == 0  # the third read is another session's first
     assert [run.id for run in figures.sessions].count("s") == 2
-    assert most <= 2 * 20 // 4 + 3  # of 31
+    assert most_open <= 2 * 20 // 4 + 3  # of 31
 
 
-def test_a_session_is_not_over_while_a_sub_agent_works(
+def test_a_session_with_an_active_sub_agent_is_not_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace_player, "IDLE_LINES", 6)
     monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", 2)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 15}}"))
-    above = list(lines("above", [read("/a")] * 3, closed=False))
-    below = lines("below", [read(f"/{n}") for n in range(20)], parent="above", closed=False)
+    parent = list(lines("parent", [read("/a")] * 3, closed=False))
+    child = lines("child", [read(f"/{n}") for n in range(20)], parent="parent", closed=False)
     replay = Replay(compiled, observe=False, labels=None)
-    replay.add(Reader().read(write(tmp_path / "t.jsonl", above[:4], below, above[4:])))
+    replay.add(Reader().read(write(tmp_path / "t.jsonl", parent[:4], child, parent[4:])))
     figures = replay.finish()
-    assert [(run.id, run.calls) for run in figures.sessions] == [("above", 3), ("below", 20)]
+    assert [(run.id, run.calls) for run in figures.sessions] == [("parent", 3), ("child", 20)]
     assert [run.first_refusal for run in figures.sessions] == [1, 14]
 
 
-def test_a_session_that_is_over_has_no_sub_agents(
+def test_an_idle_session_adopts_no_sub_agents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it has been noticed yet that it is over makes no difference."""
+    """It makes no difference whether it was closed yet."""
     monkeypatch.setattr(trace_player, "IDLE_LINES", 6)
     compiled = load(policy(tmp_path / "p.yaml", "budgets: {reads: {calls: 1}}"))
-    above = list(lines("above", [read("/a")], closed=False))
+    parent = list(lines("parent", [read("/a")], closed=False))
     others = [list(lines(f"o{n}", [], closed=False)) for n in range(4)]
-    below = lines("below", [read("/b")], parent="above")
+    child = lines("child", [read("/b")], parent="parent")
     for often in (1, 1000):
         monkeypatch.setattr(trace_player, "_PROGRESS_INTERVAL", often)
         replay = Replay(compiled, observe=False, labels=None)
-        replay.add(Reader().read(write(tmp_path / "t.jsonl", above, *others, below)))
+        replay.add(Reader().read(write(tmp_path / "t.jsonl", parent, *others, child)))
         assert replay.finish().refused.count == 0
-        below = lines("below", [read("/b")], parent="above")
+        child = lines("child", [read("/b")], parent="parent")
 
 
 def test_kinds_of_errors_are_bounded_and_their_counts_exact() -> None:
@@ -160,7 +158,7 @@ def test_kinds_of_errors_are_bounded_and_their_counts_exact() -> None:
 
 
 @given(st.lists(st.integers(0, 50), unique=True), st.integers(0, 9), st.integers(1, 4))
-def test_what_is_kept_is_the_same_in_whatever_parts_it_comes(
+def test_top_n_does_not_depend_on_how_items_are_split(
     keys: list[int], most: int, parts: int
 ) -> None:
     whole: TopN[int] = TopN(most)
@@ -207,13 +205,13 @@ def test_parts_of_a_replay_add_up_to_the_whole(
     workers: int,
     idle: int,
 ) -> None:
-    """Interleaved sessions, some below others, some never closed, and lines that are none."""
+    """Interleaved sessions, some with parents, some never closed, and invalid lines."""
     folder = tmp_path_factory.mktemp("parts")
     waiting = []
-    for number, (calls, success, closed, above) in enumerate(sessions):
-        parent = {"parent": f"s{above}"} if 0 <= above < number else {}
-        told = lines(f"s{number}", calls, success=success, closed=closed, **parent)
-        waiting.append(list(told))
+    for number, (calls, success, closed, parent) in enumerate(sessions):
+        started = {"parent": f"s{parent}"} if 0 <= parent < number else {}
+        session = lines(f"s{number}", calls, success=success, closed=closed, **started)
+        waiting.append(list(session))
     waiting += [['{"broken": '], ["[1]"], ['{"event":"odd","session":"s0"}']]
     merged = []
     while any(waiting):
@@ -234,11 +232,11 @@ def test_parts_of_a_replay_add_up_to_the_whole(
         patch.setattr(trace_player, "IDLE_LINES", idle)
         patch.setattr(line_shard, "IDLE_LINES", idle)
         patch.setattr(trace_player, "_PROGRESS_INTERVAL", 3)
-        whole = run_job(job, loaded, _unwatched)
+        whole = run_job(job, loaded, _ignore_progress)
         parts = [
-            ReplayWorker(job, loaded, LineShard(n, workers), lambda place: True, _unwatched).run()[
-                0
-            ]
+            ReplayWorker(
+                job, loaded, LineShard(n, workers), lambda place: True, _ignore_progress
+            ).run()[0]
             for n in range(workers)
         ]
     assert build_report(job, loaded, parts, partial=False) == whole
@@ -247,7 +245,7 @@ def test_parts_of_a_replay_add_up_to_the_whole(
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Our own format, packed and not, with a broken line; the cases are of all the others."""
+    """Our own format, compressed and not, with a broken line; the cases cover all others."""
     folder = tmp_path_factory.mktemp("mixed")
     own = write(
         folder / "own.jsonl",
@@ -259,24 +257,24 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [*lines("last", [read("/a")], closed=False)][:-1],  # a call without a result
     )
     (folder / "own.jsonl.gz").write_bytes(gzip.compress(own.read_bytes()))
-    for name, *above in (("child", "main"), ("main",), ("other", "main"), ("lost", "nobody")):
+    for name, *parents in (("child", "main"), ("main",), ("other", "main"), ("lost", "nobody")):
         calls = [_any_call(number) for number in range(30)]
-        write(folder / f"{name}.jsonl", lines(name, calls, parent=above[0] if above else ""))
+        write(folder / f"{name}.jsonl", lines(name, calls, parent=parents[0] if parents else ""))
     return folder
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) -> None:
-    def told(workers: int) -> bytes:
+    def report(workers: int) -> bytes:
         command = [sys.executable, "-m", "policyguard", "simulate", mixed, CASES, "--policy",
                    "core", "--baseline", ROOT / "docs" / "demo" / "policy.yaml",
                    "--format", form, "--timelines", "200", "--workers", str(workers)]  # fmt: skip
         done = subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
         return done.stdout
 
-    one = told(1)
+    one = report(1)
     assert len(one) > 1000
-    assert told(2) == one
+    assert report(2) == one
 
 
 @pytest.mark.parametrize(
@@ -291,7 +289,7 @@ def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) ->
         ),
     ],
 )
-def test_what_reaches_beyond_a_session_is_named(
+def test_entries_beyond_a_session_are_named(
     tmp_path: Path, text: str, entries: tuple[str, ...]
 ) -> None:
     job = Job(policies=("core",), baseline=(str(policy(tmp_path / "p.yaml", text)),))
@@ -307,7 +305,7 @@ def test_a_policy_that_reaches_beyond_sessions_is_replayed_in_order(tmp_path: Pa
     job = Job(policies=(str(policy(tmp_path / "p.yaml", text)),), files=(trace,))
     loaded = JobInputs.load(job)
     assert find_sequential_entries(loaded) == ("budgets/all",)
-    figures = run_parallel(3, job, loaded, _unwatched)
+    figures = run_parallel(3, job, loaded, _ignore_progress)
     assert [run.first_refusal for run in figures.sessions] == [None, 1, 0, 0]
 
 
@@ -315,19 +313,19 @@ def test_a_policy_that_reaches_beyond_sessions_is_replayed_in_order(tmp_path: Pa
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_whoever_watches_may_stop_and_gets_what_was_read(tmp_path: Path, workers: int) -> None:
+def test_a_stopped_replay_reports_what_was_read(tmp_path: Path, workers: int) -> None:
     calls = [[_any_call(n * m) for m in range(200)] for n in range(40)]
     trace = write(tmp_path / "t.jsonl", *(lines(f"s{n}", one) for n, one in enumerate(calls)))
     job = Job(policies=("core",), files=(trace, trace))
     read_so_far = 0
 
-    def watch(done: int, events: int) -> None:
+    def on_progress(done: int, events: int) -> None:
         nonlocal read_so_far
         read_so_far += events
         if read_so_far > 500:
             raise StoppedError
 
-    figures = run_parallel(workers, job, JobInputs.load(job), watch)
+    figures = run_parallel(workers, job, JobInputs.load(job), on_progress)
     assert figures.partial
     assert 500 < figures.traces.events < 16_000
     assert 0 < figures.traces.calls < 8_000
@@ -362,7 +360,7 @@ def test_an_interrupt_gives_the_partial_report_and_130(tmp_path: Path) -> None:
 
 
 def _reads(fd: Path, trace: Path) -> bool:
-    """Whether a process is well inside the trace, beyond what tells its format."""
+    """Whether a process is well inside the trace, beyond the part that format detection reads."""
     try:
         place = fd.parents[1].joinpath("fdinfo", fd.name).read_text().split()[1]
         return fd.readlink() == trace and int(place) > 500_000

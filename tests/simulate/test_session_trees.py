@@ -1,4 +1,4 @@
-"""A session and its sub-agents' are replayed together, whichever files they stand in."""
+"""A session and its sub-agents are replayed together, in whichever files they are."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("workers", "tag"), [(1, ""), (2, ""), (1, "long" * 30_000)])
-def test_a_replay_of_journals_says_what_was_said_live(
+def test_a_replay_of_journals_repeats_the_live_decisions(
     tmp_path: Path, workers: int, tag: str
 ) -> None:
     """A journal has a file for each session, and a child's may come before its parent's."""
     text = f"{FIVE}\njournal: {{args: keep, results: keep}}\nbounds: {{argument_bytes: 1000000}}\n"
     text += "tags: {t: {type: string, default: ''}}\n"
     guard = Guard.load(policy(tmp_path / "live.yaml", text), store=tmp_path / "t" / "state.db")
-    above = guard.session("main", tags={"t": tag})
-    below = guard.session("child", parent=above)
+    main = guard.session("main", tags={"t": tag})
+    child = guard.session("child", parent=main)
     live = {"main": 0, "child": 0}
-    for session, calls in ((above, 4), (below, 4), (above, 1)):
+    for session, calls in ((main, 4), (child, 4), (main, 1)):
         for number in range(calls):
             decision = session.check("read", {"path": f"/{number}"})
             live[session.id] += not decision.allowed
             if decision.allowed:
                 session.record(decision, result="text")
-    above.end()
-    below.end()
+    main.end()
+    child.end()
     guard.close()
     assert live == {"main": 1, "child": 3}
     figures = _figures(tmp_path, workers=workers)
@@ -72,9 +72,11 @@ def test_a_replay_of_journals_says_what_was_said_live(
 
 
 def _spoken(kind: str, at: int, content: Any, **message: Any) -> str:
-    told = {"role": kind, "content": content, **message}
+    content_message = {"role": kind, "content": content, **message}
     time = f"2026-03-01T10:00:{at:02d}Z"
-    return json.dumps({"type": kind, "timestamp": time, "sessionId": "x", "message": told})
+    return json.dumps(
+        {"type": kind, "timestamp": time, "sessionId": "x", "message": content_message}
+    )
 
 
 def _transcript(times: list[int]) -> Iterator[str]:
@@ -87,15 +89,15 @@ def _transcript(times: list[int]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_sub_agent_of_claude_code_draws_on_its_main_session(folder: Path, packed: bool) -> None:
+def test_a_sub_agent_of_claude_code_charges_its_main_session(folder: Path, packed: bool) -> None:
     main = write(folder / "t" / "main.jsonl", _transcript([1, 2, 8, 9]))
     if packed:
         main.with_name("main.jsonl.gz").write_bytes(gzip.compress(main.read_bytes()))
         main.unlink()
-    below = folder / "t" / "main" / "subagents"
-    below.mkdir(parents=True)
-    write(below / "agent-1.jsonl", _transcript([3, 4]))
-    write(below / "agent-2.jsonl", _transcript([5]))
+    subagents = folder / "t" / "main" / "subagents"
+    subagents.mkdir(parents=True)
+    write(subagents / "agent-1.jsonl", _transcript([3, 4]))
+    write(subagents / "agent-2.jsonl", _transcript([5]))
     figures = _figures(folder)
     refusals = {run.id: run.first_refusal for run in figures.sessions}
     assert refusals == {"main.jsonl": 2, "agent-1.jsonl": None, "agent-2.jsonl": None}
@@ -103,13 +105,13 @@ def test_a_sub_agent_of_claude_code_draws_on_its_main_session(folder: Path, pack
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_parent_that_is_nowhere_is_told(folder: Path, workers: int) -> None:
+def test_a_missing_parent_is_reported(folder: Path, workers: int) -> None:
     write(folder / "t" / "a.jsonl", lines("child", [read("/a")] * 6, parent="main"))
     write(folder / "t" / "b.jsonl", lines("other", [read("/a")] * 6))
     figures = _figures(folder, workers=workers)
     assert _refused(figures) == {"child": 1, "other": 1}
     assert figures.traces.orphans == 1
-    assert any(told.startswith("1 sub-agent without a parent") for told in caveats(figures))
+    assert any(text.startswith("1 sub-agent without a parent") for text in caveats(figures))
 
 
 @pytest.mark.parametrize("timed", [(True, False), (False, True), (False, False)])
@@ -121,7 +123,7 @@ def test_where_a_time_is_missing_a_child_follows_its_parent_s_start(
     assert _refused(_figures(folder)) == {"c": 0, "main": 1}
 
 
-def test_which_of_two_parents_it_is_is_not_guessed(folder: Path) -> None:
+def test_ambiguous_parents_are_not_guessed(folder: Path) -> None:
     for name in ("one", "two"):
         (folder / "t" / name).mkdir()
         write(folder / "t" / name / "m.jsonl", lines("main", [read("/a")] * 3))
@@ -136,16 +138,14 @@ def test_which_of_two_parents_it_is_is_not_guessed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("names", ["aa", "ab ba", "ab bc ca", "ab ba ca dc"])
-def test_files_that_name_each_other_in_a_circle_are_read_by_themselves(
-    folder: Path, names: str
-) -> None:
+def test_files_with_circular_parents_are_read_alone(folder: Path, names: str) -> None:
     for own, parent in names.split():
         write(folder / "t" / f"{own}.jsonl", lines(own, [read("/a")], parent=parent))
     figures = _figures(folder)
     assert figures.traces.calls == figures.traces.orphans == len(names.split())
 
 
-def test_sessions_of_one_id_in_two_files_of_a_family_stay_two(folder: Path) -> None:
+def test_sessions_with_one_id_in_two_files_of_a_tree_stay_two(folder: Path) -> None:
     write(
         folder / "t" / "main.jsonl",
         lines("main", [read("/a")], closed=False),
@@ -170,7 +170,7 @@ def test_more_files_than_may_be_open_are_all_read(
     assert (figures.traces.calls, figures.effects.block, figures.traces.skipped) == (12, 1, 0)
 
 
-def test_a_label_of_a_file_is_its_only_session_s(folder: Path) -> None:
+def test_a_file_label_matches_its_only_session(folder: Path) -> None:
     write(folder / "t" / "a.jsonl", lines("child", [read("/a")], parent="main"))
     write(folder / "t" / "m.jsonl", lines("main", [read("/a")]), lines("more", [read("/a")]))
     labels = '{"file": "a.jsonl", "success": true}\n{"file": "m.jsonl", "success": true}\n'
@@ -180,7 +180,7 @@ def test_a_label_of_a_file_is_its_only_session_s(folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_what_cannot_be_read_is_named_once_and_with_its_place(folder: Path) -> None:
+def test_unreadable_items_are_named_once_with_their_position(folder: Path) -> None:
     write(folder / "t" / "a.jsonl", lines("child", [read("/a")], parent="main"), ["broken"])
     write(folder / "t" / "m.jsonl", lines("main", [read("/a")]))
     (skip,) = _figures(folder).traces.skips
@@ -203,24 +203,27 @@ def test_it_is_the_same_in_one_file_as_in_many(
 ) -> None:
     """Each session names an earlier one, or (here: itself) none; none ends before all have."""
     folder = tmp_path_factory.mktemp("families")
-    told: list[list[dict[str, Any]]] = []
+    sessions: list[list[dict[str, Any]]] = []
     for number, (parent, times) in enumerate(sessions):
-        above = {"parent": f"s{parent % (number + 1)}"} if parent % (number + 1) < number else {}
+        started = {"parent": f"s{parent % (number + 1)}"} if parent % (number + 1) < number else {}
         events: list[dict[str, Any]] = [
-            {"event": "started", **above},
+            {"event": "started", **started},
             *({"event": "admitted", "call": f"c{n}", "tool": "read", "args": {"n": n}}
               for n in range(len(times))),
         ]  # fmt: skip
         # Times are in order, those of two sessions never equal, and the first those of the starts.
         at = [number, *(100 + 10 * time + number for time in sorted(times))]
-        told.append(
+        sessions.append(
             [
                 {**event, "session": f"s{number}", "at": START + time}
                 for event, time in zip(events, at, strict=True)
             ]
         )
     found = []
-    for name, parts in (("one", [[event for one in told for event in one]]), ("many", told)):
+    for name, parts in (
+        ("one", [[event for session in sessions for event in session]]),
+        ("many", sessions),
+    ):
         place = folder / name / "t"
         place.mkdir(parents=True)
         for file, events in zip(files, parts, strict=False):

@@ -1,4 +1,4 @@
-"""Entries that had nothing to say, and those among them whose tools nobody called."""
+"""Entries that never fired, and those among them whose tools were not called."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ def _figures(folder: Path, text: str = POLICY, *, workers: int = 1) -> Figures:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_own_entries_without_a_word_are_named_apart_by_why(tmp_path: Path, workers: int) -> None:
+def test_own_entries_that_never_fired_are_grouped_by_reason(tmp_path: Path, workers: int) -> None:
     found = {entry.id: entry.absent_tools for entry in _figures(tmp_path, workers=workers).unfired}
     assert {id_: absent for id_, absent in found.items() if absent} == ABSENT
     assert {id_ for id_, absent in found.items() if not absent} == set(MUTE)
 
 
-def test_each_has_its_place(tmp_path: Path) -> None:
+def test_each_has_its_position(tmp_path: Path) -> None:
     places = {one.id: one.line for one in _figures(tmp_path).unfired if one.file.endswith("p.yaml")}
     assert places["rules/misspelt"] == 2 + POLICY.splitlines().index(
         "  misspelt: {tools: [raed, 'wrte*']}"
     ) + 1  # fmt: skip
 
 
-def test_a_pack_alone_has_nothing_of_its_own(tmp_path: Path) -> None:
+def test_a_pack_alone_has_no_own_entries(tmp_path: Path) -> None:
     assert _figures(tmp_path, "extends: [core, strict]").unfired == []
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_every_format_names_a_tool_that_nobody_called(tmp_path: Path, form: str) -> None:
+def test_every_format_names_a_tool_without_calls(tmp_path: Path, form: str) -> None:
     report = RENDERERS[form](_figures(tmp_path))
     assert "raed" in report
     assert ("rules/mute" in report) is (form != "junit")
@@ -83,7 +83,7 @@ def test_the_text_is_short_and_the_json_complete(tmp_path: Path) -> None:
     assert len(json.loads(RENDERERS["json"](figures))["silent"]) == 100
 
 
-def test_where_nothing_was_called_nothing_is_said_of_it(tmp_path: Path) -> None:
+def test_without_calls_no_tool_is_reported(tmp_path: Path) -> None:
     figures = _figures(tmp_path)
     figures.traces.calls = 0
     assert "raed" not in RENDERERS["text"](figures) + RENDERERS["markdown"](figures)

@@ -6,13 +6,13 @@ Each folder in `tests/cases/traces/` is named after what happened, and holds
   story, its source, what `core` alone makes of it, and in one line how much gets `through`;
 - `trace.jsonl` (or `trace.jsonl.gz`): the run, in policyguard's own form;
 - `benign.jsonl`: the legitimate run next to it, of which every call must be allowed;
-- `expected.jsonl`: each stretch of calls that are answered alike, and not with *allow*, by the ids
+- `expected.jsonl`: each series of calls that are answered alike, and not with *allow*, by the ids
   of its first and last call; then the totals: of the run, of the benign one, and of both under
   `core` alone. To pin it anew, run with `POLICYGUARD_PIN=1` and read the difference; what the
   comment says of it is never pinned.
 
 Both runs are replayed as `policyguard simulate` does: a refused call's result is not folded in,
-nobody answers *ask*, and the agent does what it did, whatever it is told.
+nobody answers *ask*, and the agent does what it did, whatever the decision.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CASES = Path(__file__).parent.parent / "cases" / "traces"
 STORIES = sorted(folder for folder in CASES.iterdir() if folder.is_dir())
 FEWEST = 20
 """Calls that a legitimate run has at least."""
-MOST = 40
+MAX_SERIES = 40
 """Stretches that are pinned one by one; what follows is counted."""
 THROUGH = re.compile(
     r"^# through: ([\d,]+) of ([\d,]+) calls(?:, \$(\d+\.\d\d) of \$(\d+\.\d\d))?$",
@@ -49,8 +49,8 @@ THROUGH = re.compile(
 )
 
 
-class Answered(msgspec.Struct):
-    """A call and what was said to it; `number` counts all calls of the recording from 1."""
+class AnsweredCall(msgspec.Struct):
+    """A call with its decision; `number` counts all calls of the recording from 1."""
 
     number: int
     session: str
@@ -58,31 +58,31 @@ class Answered(msgspec.Struct):
     decision: Decision
 
 
-class Told:
-    """What a policy said to a recording: to each call, and how much money went meanwhile.
+class ReplayedTrace:
+    """The decisions of a policy on a recording, and the money spent meanwhile.
 
     Money is what models and calls cost: `cost` in all as recorded, `spent` until the session was
     halted, the results of refused calls left out.
     """
 
     def __init__(self) -> None:
-        self.answers: list[Answered] = []
+        self.answers: list[AnsweredCall] = []
         self.cost = 0.0
         self.spent = 0.0
 
-    def stretches(self) -> Iterator[dict[str, Any]]:
-        """Each stretch of one session's calls that are answered alike, and not with *allow*."""
+    def series_of_calls(self) -> Iterator[dict[str, Any]]:
+        """Yield each series of a session's calls with the same answer other than *allow*."""
         open_: dict[str, dict[str, Any]] = {}
         found = []
         for answer in self.answers:
             decision = answer.decision
-            stretch = open_.get(answer.session)
+            series = open_.get(answer.session)
             by = _entry(decision)
-            if stretch is not None and (stretch["effect"], stretch["by"]) == (decision.effect, by):
-                stretch["last"] = answer.call
-                stretch["calls"] += 1
+            if series is not None and (series["effect"], series["by"]) == (decision.effect, by):
+                series["last"] = answer.call
+                series["calls"] += 1
                 continue
-            stretch = {
+            series = {
                 "session": answer.session,
                 "first": answer.call,
                 "last": answer.call,
@@ -90,22 +90,22 @@ class Told:
                 "effect": decision.effect.value,
                 "by": by,
             }
-            open_[answer.session] = stretch
-            found.append(stretch)
-        yield from (stretch for stretch in found if stretch["effect"] != Effect.ALLOW)
+            open_[answer.session] = series
+            found.append(series)
+        yield from (series for series in found if series["effect"] != Effect.ALLOW)
 
     def pinned(self) -> Iterator[dict[str, Any]]:
-        """The first stretches, and how many calls of which entry follow."""
-        stretches = self.stretches()
-        yield from itertools.islice(stretches, MOST)
+        """Yield the first series, and count the calls of the others by entry."""
+        series_of_calls = self.series_of_calls()
+        yield from itertools.islice(series_of_calls, MAX_SERIES)
         more: Counter[str] = Counter()
-        for stretch in stretches:
-            more[f"{stretch['effect']} by {stretch['by']}"] += stretch["calls"]
+        for series in series_of_calls:
+            more[f"{series['effect']} by {series['by']}"] += series["calls"]
         if more:
             yield {"more": dict(sorted(more.items()))}
 
     def totals(self) -> dict[str, Any]:
-        """How many calls were let through, which one was the first to be stopped, and the money."""
+        """Count the admitted calls, and return the first refused one and the money."""
         refused = [answer for answer in self.answers if not answer.decision.allowed]
         halts = [answer for answer in refused if answer.decision.effect is Effect.HALT]
         return {
@@ -128,11 +128,11 @@ def _entry(decision: Decision) -> str | None:
 
 
 @cache
-def tell(policy_file: str | Path, recording: Path) -> Told:
+def replay(policy_file: str | Path, recording: Path) -> ReplayedTrace:
     """Replay a recording under a policy."""
     compiled = compiled_policy(policy_file)
     guard = ReplayGuard(compiled)
-    told = Told()
+    replayed = ReplayedTrace()
     sessions: dict[str, ReplaySession] = {}
     halted: set[str] = set()
     advised: dict[tuple[str, str], str] = {}
@@ -142,27 +142,29 @@ def tell(policy_file: str | Path, recording: Path) -> Told:
             assert isinstance(event, Started), f"{event.session} is used before it starts"
             session = sessions[event.session] = guard.start_session(_tagged(event, compiled))
             continue
-        said = session.apply(event)
+        answer = session.apply(event)
         if isinstance(event, Admitted | Refused):
-            assert isinstance(said, Decision)
-            assert said.errors == ()
-            told.answers.append(Answered(len(told.answers) + 1, session.id, event.call, said))
-            if said.effect is Effect.HALT:
+            assert isinstance(answer, Decision)
+            assert answer.errors == ()
+            replayed.answers.append(
+                AnsweredCall(len(replayed.answers) + 1, session.id, event.call, answer)
+            )
+            if answer.effect is Effect.HALT:
                 halted.add(session.id)
             else:
                 halted.discard(session.id)
-            if said.effect is Effect.ADVISE and not event.batch:
-                advised[session.id, event.call] = said.message
+            if answer.effect is Effect.ADVISE and not event.batch:
+                advised[session.id, event.call] = answer.message
         elif isinstance(event, Completed):
-            assert isinstance(said, Recorded)
-            assert said.advice == advised.pop((session.id, event.call), said.advice)
-            told.cost += event.cost or 0.0
-            told.spent += (event.cost or 0.0) if said.counted else 0.0
+            assert isinstance(answer, Recorded)
+            assert answer.advice == advised.pop((session.id, event.call), answer.advice)
+            replayed.cost += event.cost or 0.0
+            replayed.spent += (event.cost or 0.0) if answer.counted else 0.0
         elif isinstance(event, Spent):
-            told.cost += event.cost
-            told.spent += 0.0 if session.id in halted else event.cost
+            replayed.cost += event.cost
+            replayed.spent += 0.0 if session.id in halted else event.cost
     assert not advised, "a call that was advised on has no result to carry the advice"
-    return told
+    return replayed
 
 
 def _tagged(event: Started, compiled: CompiledPolicy) -> Started:
@@ -207,13 +209,13 @@ def test_a_story_goes_as_expected(folder: Path) -> None:
         recording(folder, "trace"),
         recording(folder, "benign"),
     )
-    told = tell(policy, trace)
+    replayed = replay(policy, trace)
     lines = [
-        *told.pinned(),
-        {"trace": told.totals()},
-        {"benign": tell(policy, benign).totals()},
-        {"trace under core alone": tell("core", trace).totals()},
-        {"benign under core alone": tell("core", benign).totals()},
+        *replayed.pinned(),
+        {"trace": replayed.totals()},
+        {"benign": replay(policy, benign).totals()},
+        {"trace under core alone": replay("core", trace).totals()},
+        {"benign under core alone": replay("core", benign).totals()},
     ]
     found = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
     expected = folder / "expected.jsonl"
@@ -228,7 +230,7 @@ def test_what_happened_is_stopped(folder: Path) -> None:
     comment = (folder / "policy.yaml").read_text("utf-8")
     for line in ("# story: ", "# source: http", "# core alone: "):
         assert line in comment
-    totals = tell(folder / "policy.yaml", recording(folder, "trace")).totals()
+    totals = replay(folder / "policy.yaml", recording(folder, "trace")).totals()
     assert totals["refused"]
     claim = THROUGH.search(comment)
     assert claim is not None, "say `# through: N of M calls` in the comment"
@@ -243,6 +245,6 @@ def test_what_happened_is_stopped(folder: Path) -> None:
 @pytest.mark.parametrize("folder", STORIES, ids=ids)
 def test_what_is_legitimate_is_allowed(folder: Path) -> None:
     """Nothing of it is refused; after several failures alike, a piece of advice may come."""
-    told = tell(folder / "policy.yaml", recording(folder, "benign"))
-    assert [one for one in told.stretches() if one["effect"] != "advise"] == []
-    assert len(told.answers) >= FEWEST
+    replayed = replay(folder / "policy.yaml", recording(folder, "benign"))
+    assert [one for one in replayed.series_of_calls() if one["effect"] != "advise"] == []
+    assert len(replayed.answers) >= FEWEST

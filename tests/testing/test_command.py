@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
-from tests.testing.world import ROOT, write
+from tests.testing.suites import ROOT, write
 
 GOOD = "policy: core\ntests:\n  - name: it reads\n    steps: [{call: {read: {}}}]\n"
 BAD = """\
@@ -58,7 +58,7 @@ def test_a_failure_is_1_and_shows_what_was_expected(tmp_path: Path) -> None:
     assert "0 passed, 1 failed in" in result.stdout
 
 
-def test_a_broken_file_is_2_and_keeps_no_other_from_running(tmp_path: Path) -> None:
+def test_a_broken_file_is_2_and_does_not_stop_the_others(tmp_path: Path) -> None:
     _write(tmp_path / "a.tests.yaml", BROKEN)
     _write(tmp_path / "b.tests.yaml", BAD)
     result = _run(tmp_path)
@@ -160,8 +160,8 @@ def test_coverage_in_junit_is_the_output_of_a_suite_without_tests(tmp_path: Path
     policy = {"rules": {"a": {"tools": ["x"]}, "b": {"tools": ["y"]}}}
     steps = [{"call": {"x": {}}, "expect": "block"}]
     file = write(tmp_path, [{"name": "t", "steps": steps}], policy)
-    told = _run(file, "--coverage", "--format", "junit").stdout
-    _, suite = ET.fromstring(told)  # noqa: S314 - our own
+    xml = _run(file, "--coverage", "--format", "junit").stdout
+    _, suite = ET.fromstring(xml)  # noqa: S314 - our own
     assert suite.get("tests") == "0"
     text = suite.findtext("system-out") or ""
     assert "1 of 2 entries reached" in text

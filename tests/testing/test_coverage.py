@@ -1,4 +1,4 @@
-"""`--coverage` says which entries of a policy no test has reached."""
+"""`--coverage` lists the entries of a policy that no test has reached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from policyguard.report.policy_tests.results import Coverage
 from policyguard.testing.runner import run_files
-from tests.testing.world import ROOT, run, write
+from tests.testing.suites import ROOT, run, write
 
 MAIL = {"call": {"mail": {}}}
 
@@ -23,7 +23,7 @@ def hits(file: Path) -> dict[str, int]:
     return {entry.id: entry.hits for entry in coverage(file).entries}
 
 
-def test_it_counts_what_fires(tmp_path: Path) -> None:
+def test_coverage_counts_what_fires(tmp_path: Path) -> None:
     steps: list[dict[str, Any]] = [
         MAIL,
         MAIL | {"expect": "block", "times": 2},
@@ -52,7 +52,7 @@ def test_it_counts_what_fires(tmp_path: Path) -> None:
     }
 
 
-def test_entries_have_their_place(tmp_path: Path) -> None:
+def test_entries_have_their_position(tmp_path: Path) -> None:
     file = write(tmp_path, [{"name": "a", "steps": [MAIL]}])
     lines = file.read_text().splitlines()
     for entry in coverage(file).entries:
@@ -61,7 +61,7 @@ def test_entries_have_their_place(tmp_path: Path) -> None:
         assert name in lines[entry.line - 1], entry
 
 
-def test_kinds_of_polling_and_what_is_switched_off(tmp_path: Path) -> None:
+def test_parts_of_polling_count_separately_and_disabled_limits_do_not(tmp_path: Path) -> None:
     policy = {
         "limits": {
             "default": {"repeat": {"max": 2}},
@@ -79,7 +79,7 @@ def test_kinds_of_polling_and_what_is_switched_off(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_inherited_from_a_pack_is_tested_with_the_pack(tmp_path: Path) -> None:
+def test_entries_of_a_pack_are_left_to_the_packs_tests(tmp_path: Path) -> None:
     policy = {"extends": ["core"], "budgets": {"b": {"calls": 1}}}
     found = coverage(write(tmp_path, [{"name": "a", "steps": [MAIL]}], policy))
     assert [entry.id for entry in found.entries] == ["budgets/b"]

@@ -16,7 +16,7 @@ from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import to_plain
 from policyguard.testing import schema
 from policyguard.testing.suite_reader import read_suite
-from tests.testing.world import ROOT
+from tests.testing.suites import ROOT
 
 FOLDER = Path(os.environ.get("POLICYGUARD_EXAMPLES", ROOT.parent / "shared" / "example-policies"))
 FILES = sorted((FOLDER / "tests").glob("*.tests.yaml"))

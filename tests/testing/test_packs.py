@@ -11,7 +11,7 @@ from policyguard.report.policy_tests.rendering import render_failure
 from policyguard.testing.discovery import find_tests
 from policyguard.testing.runner import run_test
 from policyguard.testing.suite_reader import read_suite
-from tests.testing.world import ROOT
+from tests.testing.suites import ROOT
 
 FILES = find_tests([ROOT / "policies"])
 

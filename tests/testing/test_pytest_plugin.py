@@ -62,7 +62,8 @@ def test_a_project_without_policy_tests_pays_nothing(tmp_path: Path) -> None:
         "import sys\n"
         "def test_it():\n"
         "    ours = {name for name in sys.modules if name.startswith('policyguard')}\n"
-        "    assert ours == {'policyguard', 'policyguard.testing', 'policyguard.testing.discovery',\n"
+        "    assert ours == {'policyguard', 'policyguard.testing',\n"
+        "                    'policyguard.testing.discovery',\n"
         "                    'policyguard.testing.pytest_plugin'}\n"
         "    assert not {'yaml', 'jsonschema', 'lark', 're2', 'click'} & set(sys.modules)\n"
     )

@@ -1,4 +1,4 @@
-"""The published schema of tests files is whole, and says the same as what reads them."""
+"""The published schema of tests files is complete, and agrees with the code that reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from policyguard.testing import schema, suite
-from tests.testing.world import ROOT
+from tests.testing.suites import ROOT
 
 DOCUMENT = schema.document()
 PARTS = DOCUMENT["$defs"]
@@ -21,14 +21,14 @@ def objects(found: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every object of the schema that is a schema itself, with its place."""
     yield path, found
     for key in ("properties", "$defs"):
-        for name, below in found.get(key, {}).items():
-            yield from objects(below, f"{path}/{name}")
+        for name, child in found.get(key, {}).items():
+            yield from objects(child, f"{path}/{name}")
     for key in ("items", "additionalProperties"):
         if isinstance(found.get(key), dict):
             yield from objects(found[key], f"{path}/{key}")
     for key in ("anyOf", "prefixItems"):
-        for place, below in enumerate(found.get(key, ())):
-            yield from objects(below, f"{path}/{key}/{place}")
+        for index, child in enumerate(found.get(key, ())):
+            yield from objects(child, f"{path}/{key}/{index}")
 
 
 def test_it_is_a_schema() -> None:
@@ -38,8 +38,8 @@ def test_it_is_a_schema() -> None:
 def test_every_key_has_a_description_for_editors() -> None:
     seen = 0
     for path, found in objects(DOCUMENT):
-        for name, below in found.get("properties", {}).items():
-            target = PARTS[below["$ref"].rpartition("/")[2]] if "$ref" in below else below
+        for name, child in found.get("properties", {}).items():
+            target = PARTS[child["$ref"].rpartition("/")[2]] if "$ref" in child else child
             assert re.match(r"[`A-Z].*[.?]$", target.get("description", "")), f"{path}/{name}"
             seen += 1
     assert seen > 60
@@ -79,9 +79,9 @@ def test_no_branch_is_a_reference() -> None:
 )
 def test_the_model_has_the_keys_of_the_schema(part: str, struct: Any, own: set[str]) -> None:
     # The structs have no unsupported keys: those must be errors, never ignored.
-    unborn = schema.unsupported_keys() if part == "step" else {}
+    unsupported = schema.unsupported_keys() if part == "step" else {}
     fields = {field.encode_name for field in msgspec.structs.fields(struct)}
-    assert fields - own == set(PARTS[part]["properties"]) - set(unborn)
+    assert fields - own == set(PARTS[part]["properties"]) - set(unsupported)
 
 
 def test_the_result_has_the_keys_of_the_schema() -> None:
@@ -89,7 +89,7 @@ def test_the_result_has_the_keys_of_the_schema() -> None:
     assert fields == set(PARTS["step"]["properties"]["result"]["properties"])
 
 
-def test_unsupported_keys_name_the_version_that_adds_them() -> None:
+def test_unsupported_keys_name_the_step_that_adds_them() -> None:
     assert schema.unsupported_keys() == {"then": 4}
 
 

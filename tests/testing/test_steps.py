@@ -1,4 +1,4 @@
-"""Every key of a step does what it says, and is found out where the policy says otherwise."""
+"""Every key of a step works, and fails if the policy behaves differently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from policyguard import Guard, Session
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
-from tests.testing.world import failures
+from tests.testing.suites import failures
 
 READ = {"call": {"read": {"path": "a"}}}
 MAIL = {"call": {"mail": {}}}
@@ -239,12 +239,12 @@ FAILING: dict[str, tuple[list[dict[str, Any]], tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_what_the_policy_says(tmp_path: Path, name: str) -> None:
+def test_met_expectations_pass(tmp_path: Path, name: str) -> None:
     assert found(tmp_path, *PASSING[name]) == []
 
 
 @pytest.mark.parametrize("name", FAILING)
-def test_what_it_does_not_say(tmp_path: Path, name: str) -> None:
+def test_unmet_expectations_fail(tmp_path: Path, name: str) -> None:
     steps, mismatch = FAILING[name]
     assert found(tmp_path, *steps) == [mismatch]
 
@@ -257,7 +257,7 @@ def test_the_first_failing_step_ends_the_test(tmp_path: Path) -> None:
     assert failure.decision.effect == "allow"
 
 
-def test_a_session_is_who_the_test_says(tmp_path: Path) -> None:
+def test_a_session_is_as_the_test_describes(tmp_path: Path) -> None:
     who = {"agent": "lead", "user": "ann", "roles": ["boss"], "cwd": "/x", "tags": {"tier": 2}}
     call = {"call": {"who": {}}}
     assert found(tmp_path, call, session=who) == []
@@ -274,7 +274,7 @@ def test_sessions_of_one_project_share_its_budgets(tmp_path: Path) -> None:
     assert wrong == [("effect", "allow or advise", "block")]
 
 
-def test_tags_that_the_policy_does_not_take_are_said_to_be_so(tmp_path: Path) -> None:
+def test_invalid_tags_are_reported(tmp_path: Path) -> None:
     ((what, _, text),) = found(tmp_path, READ, session={"tags": {"tier": "high"}})
     assert what == "session"
     assert "tag `tier` must be int" in text
@@ -302,7 +302,7 @@ def test_each_test_has_a_guard_of_its_own(tmp_path: Path) -> None:
     assert found(tmp_path, MAIL) == []
 
 
-def test_the_clock_begins_where_the_test_says(tmp_path: Path) -> None:
+def test_the_clock_starts_where_the_test_says(tmp_path: Path) -> None:
     times: list[int | None] = []
     original = Guard.session
 
@@ -317,7 +317,7 @@ def test_the_clock_begins_where_the_test_says(tmp_path: Path) -> None:
     assert times == [1_772_798_400_000_000_000, 1_772_798_400_250_000_000]
 
 
-def test_a_defect_of_ours_is_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(session: Session, tool: str, args: Any, **rest: Any) -> Decision:
         fault = EvalError("internal", "KeyError: x")
         return Decision(
@@ -329,7 +329,7 @@ def test_a_defect_of_ours_is_no_block(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (what, text) == ("internal", "internal error: KeyError: x")
 
 
-def test_a_defect_of_ours_ends_one_test_only(
+def test_an_internal_error_ends_one_test_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def turn(session: Session) -> None:

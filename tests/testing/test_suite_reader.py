@@ -1,4 +1,4 @@
-"""What is wrong with a tests file, or with its policy, is said with its place."""
+"""Errors in a tests file or its policy are reported with their position."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from policyguard.report.findings.diagnostics import render_text
 from policyguard.testing.suite_reader import read_suite
-from tests.testing.world import CASES, POLICY, write
+from tests.testing.suites import CASES, POLICY, write
 
 STEPS = [{"turn": True}]
 
 
 @pytest.mark.parametrize("name", ["awful", "meaning", "no_policy"])
 def test_the_report_is_the_pinned_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To pin reports anew, run with `POLICYGUARD_PIN=1` and read the difference."""
+    """To update the pinned reports, run with `POLICYGUARD_PIN=1` and review the diff."""
     monkeypatch.chdir(CASES)
     suite, diagnostics = read_suite(f"{name}.yaml")
     assert suite is None
@@ -27,7 +27,7 @@ def test_the_report_is_the_pinned_one(name: str, monkeypatch: pytest.MonkeyPatch
 
 
 def only(file: Path) -> tuple[str, int, str]:
-    """The one thing that is wrong."""
+    """The only error."""
     suite, diagnostics = read_suite(file)
     assert suite is None
     (found,) = diagnostics

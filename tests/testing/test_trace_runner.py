@@ -1,4 +1,4 @@
-"""Tests over a recording: every call is admitted, but those that the test names."""
+"""Tests of a trace: every call is admitted, except those that the test names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.testing.world import CASES, ROOT, failures
+from tests.testing.suites import CASES, ROOT, failures
 
 # c1 c2 (c1 of session b) c3 c4: the third and fourth `read` of session a are one too many.
 REFUSED = [4, 5]
@@ -41,7 +41,7 @@ def found(folder: Path, **test: Any) -> list[tuple[str, str, str]]:
         {"refused": REFUSED, "expect": [{"call": 1, "in": "b", "effect": "allow"}]},
     ],
 )
-def test_what_the_policy_says(tmp_path: Path, test: dict[str, Any]) -> None:
+def test_met_expectations_pass(tmp_path: Path, test: dict[str, Any]) -> None:
     assert found(tmp_path, **test) == []
 
 
@@ -65,7 +65,7 @@ def test_what_the_policy_says(tmp_path: Path, test: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_it_does_not_say(
+def test_unmet_expectations_fail(
     tmp_path: Path, test: dict[str, Any], steps: list[int | None], first: tuple[str, str]
 ) -> None:
     wrong = found(tmp_path, **test)
@@ -74,7 +74,7 @@ def test_what_it_does_not_say(
     assert wrong[0][1:] == first
 
 
-def test_a_session_fills_in_what_the_recording_does_not_say(tmp_path: Path) -> None:
+def test_the_session_completes_the_recording(tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").write_text(
         '{"event": "admitted", "session": "a", "call": "c1", "tool": "tiered", "args": {}}\n'
     )
@@ -108,7 +108,7 @@ def test_a_recording_that_tests_nothing_fails(tmp_path: Path, text: str, reason:
     assert [one[2].startswith(reason) for one in wrong] == [True]
 
 
-def test_a_recording_may_lie_anywhere_and_have_any_format(tmp_path: Path) -> None:
+def test_a_recording_may_have_any_location_and_format(tmp_path: Path) -> None:
     shutil.copy(ROOT / "docs" / "demo" / "trace.jsonl", tmp_path / "demo.jsonl")
     wrong = failures(tmp_path, trace="demo.jsonl")
     assert len(wrong) > 3

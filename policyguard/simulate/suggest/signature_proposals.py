@@ -194,9 +194,9 @@ def _find_objections(
                 if objections[index] or not pattern.search(text):
                     continue
                 if not failed:
-                    objections[index] = "results that did not fail match, too"
+                    objections[index] = "the pattern also matches results that did not fail"
                 elif known.match(text, failed=True) is not None:
-                    objections[index] = "errors that an existing signature matches match, too"
+                    objections[index] = "the pattern also matches errors of an existing signature"
     return objections
 
 

@@ -54,12 +54,12 @@ def test_the_bound_is_where_the_tail_is_delta(hits: int, more: int, delta: float
         (0.05, 0.1, 1, 77),
     ],
 )
-def test_how_many_runs_a_promise_takes(most: float, delta: float, hits: int, trials: int) -> None:
+def test_how_many_runs_a_guarantee_needs(most: float, delta: float, hits: int, trials: int) -> None:
     assert needed_trials(most, delta, hits) == trials
 
 
 @given(st.floats(0.001, 0.9), st.floats(0.001, 0.5))
-def test_without_hits_it_takes_as_many_as_the_logarithms_say(most: float, delta: float) -> None:
+def test_without_hits_the_number_of_trials_is_a_logarithm(most: float, delta: float) -> None:
     assert needed_trials(most, delta) == pytest.approx(log(delta) / log(1 - most), abs=1 + 1e-6)
     assert tail(0, needed_trials(most, delta), most) <= delta
 

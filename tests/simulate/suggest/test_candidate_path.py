@@ -1,4 +1,4 @@
-"""Candidates in order, found from what each option refuses."""
+"""The path of candidates, from the sessions that each option refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def explorations(draw: st.DrawFn) -> ExploredSpace:
 
 
 @given(explorations(), st.integers(0, 5))
-def test_candidates_harm_no_more_than_is_allowed_or_as_little_as_can_be(
+def test_candidates_harm_at_most_what_is_accepted_or_the_minimum(
     explored: ExploredSpace, most: int
 ) -> None:
     found = build_path(explored, most)
@@ -33,7 +33,9 @@ def test_candidates_harm_no_more_than_is_allowed_or_as_little_as_can_be(
 
 
 @given(explorations(), st.integers(0, 5))
-def test_they_go_from_the_tamest_to_the_boldest(explored: ExploredSpace, most: int) -> None:
+def test_candidates_go_from_the_most_cautious_to_the_most_aggressive(
+    explored: ExploredSpace, most: int
+) -> None:
     found = build_path(explored, most)
     assert len(set(found)) == len(found)
     base = (0,) * len(explored.masks)
@@ -43,7 +45,7 @@ def test_they_go_from_the_tamest_to_the_boldest(explored: ExploredSpace, most: i
 
 
 @given(explorations(), st.integers(0, 5))
-def test_the_policy_as_it_stands_is_among_them_if_it_may_be(
+def test_the_policy_as_it_stands_is_a_candidate_if_it_harms_few_enough(
     explored: ExploredSpace, most: int
 ) -> None:
     base = (0,) * len(explored.masks)
@@ -52,7 +54,7 @@ def test_the_policy_as_it_stands_is_among_them_if_it_may_be(
     assert not allowed or explored.refused(base) in masks
 
 
-def test_small_steps_first_and_those_at_the_edge_of_harm_last() -> None:
+def test_small_steps_come_first_and_those_close_to_harm_last() -> None:
     """Axis 0 catches two in two safe steps; one step beyond axis 1's lies harm."""
     explored = ExploredSpace(
         masks=[[0, 0b0001, 0b0011, 0b0111], [0, 0b1000, 0b11000]],
@@ -71,6 +73,6 @@ def test_a_policy_that_harms_is_loosened_until_it_does_not() -> None:
     assert build_path(explored, 1) == [(2,), (1,)]
 
 
-def test_what_no_setting_mends_is_all_there_is() -> None:
+def test_without_a_harmless_setting_the_least_harmful_is_the_only_candidate() -> None:
     explored = ExploredSpace(masks=[[0b1, 0b1]], refused_elsewhere=0b1, succeeded=0b1, failed=0b10)
     assert build_path(explored, 0) == [(0,)]

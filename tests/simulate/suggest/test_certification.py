@@ -18,7 +18,7 @@ from policyguard.simulate.suggest.certification import certify
 from policyguard.simulate.suggest.holdout import split_runs
 
 THRESHOLDS = (6, 5, 4, 3, 2, 8, 12)
-"""The first is what the policy has."""
+"""The first is the policy's own."""
 
 
 def test_candidates_pass_until_the_first_that_does_not() -> None:
@@ -30,12 +30,12 @@ def test_candidates_pass_until_the_first_that_does_not() -> None:
 
 
 @pytest.mark.parametrize(("runs", "passes"), [(44, False), (45, True)])
-def test_one_run_less_than_it_takes_promises_nothing(runs: int, passes: bool) -> None:
+def test_one_run_too_few_gives_no_guarantee(runs: int, passes: bool) -> None:
     assert needed_trials(0.05, 0.1) == 45
     assert certify([0], runs, 0.05, 0.1)[0].passed is passes
 
 
-def test_without_runs_there_is_no_promise() -> None:
+def test_without_runs_there_is_no_guarantee() -> None:
     assert certify([0], 0, 0.5, 0.5)[0] == (1.0, 1.0, False)
 
 
@@ -93,16 +93,16 @@ def _check(seeds: range) -> None:
             assert guessed > 2 * delta, stay
 
 
-def test_the_promise_fails_no_more_often_than_it_says() -> None:
+def test_the_guarantee_fails_at_most_with_delta() -> None:
     _check(range(300))
 
 
 @pytest.mark.slow
-def test_the_promise_fails_no_more_often_than_it_says_over_many_draws() -> None:
+def test_the_guarantee_fails_at_most_with_delta_over_many_draws() -> None:
     _check(range(4_000))
 
 
-def test_at_the_worst_it_fails_about_as_often_as_it_may() -> None:
+def test_in_the_worst_case_it_fails_about_with_delta() -> None:
     """A single candidate that harms just more than is allowed: the bound is no idle one."""
     chance = random.Random(1)  # noqa: S311 - draws that can be made again
     draws = 4000

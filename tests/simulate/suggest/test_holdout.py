@@ -1,4 +1,4 @@
-"""The lot by which runs are explored with, or held out."""
+"""The random split of runs into exploration and held-out ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMES = st.lists(st.text(max_size=5), max_size=80)
 
 
 @given(NAMES, st.integers(0, 9), st.integers(0, 100))
-def test_every_run_is_for_one_of_both(names: list[str], seed: int, enough: int) -> None:
+def test_every_run_is_in_one_part(names: list[str], seed: int, enough: int) -> None:
     explored, held = split_runs(names, seed, enough)
     assert sorted([*explored, *held]) == list(range(len(names)))
     assert len(held) >= len(explored)
@@ -19,12 +19,12 @@ def test_every_run_is_for_one_of_both(names: list[str], seed: int, enough: int) 
     assert (explored, held) == split_runs(names, seed, enough)
 
 
-def test_as_many_are_held_out_as_a_promise_takes_if_that_can_be() -> None:
+def test_as_many_runs_are_held_out_as_a_guarantee_needs_if_possible() -> None:
     names = [f"s{number}" for number in range(60)]
     assert [len(split_runs(names, 0, enough)[1]) for enough in (10, 30, 45, 46)] == [30, 30, 45, 30]
 
 
-def test_it_is_by_lot_and_not_by_place() -> None:
+def test_the_split_is_random() -> None:
     names = [f"s{number}" for number in range(200)]
     held = split_runs(names, 0, 0)[1]
     assert 30 < len(held & set(range(100))) < 70

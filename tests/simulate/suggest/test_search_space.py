@@ -1,4 +1,4 @@
-"""What can be turned about a policy, and that every setting of it is a policy in order."""
+"""The search space of a policy: every setting is a valid policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _axes(policies: str | Path) -> dict[str, Axis]:
     return {axis.id: axis for axis in build_search_space(load(policies), CALLS)}  # type: ignore[arg-type]
 
 
-def test_core_can_be_turned_at_its_limits_and_gets_budgets() -> None:
+def test_the_search_space_of_core_has_its_limits_and_new_budgets() -> None:
     found = _axes("core")
     assert set(found) >= {
         "limits/default/repeat",
@@ -73,7 +73,7 @@ def _written(directory: Path, pack: str, entries: list) -> Path:
         ("advise_at: 3, ask_at: 4", 2, {"ask_at": 2}),
     ],
 )
-def test_steps_move_with_their_limit(
+def test_escalation_thresholds_move_with_their_limit(
     tmp_path: Path, steps: str, at: int, moved: dict[str, int]
 ) -> None:
     text = f"limits: {{default: {{failures: {{max: 4, same: error, {steps}}}}}}}"
@@ -82,14 +82,14 @@ def test_steps_move_with_their_limit(
     assert entry == {"max": at, "same": "error", **moved}
 
 
-def test_a_budget_of_all_calls_is_turned_and_not_doubled(tmp_path: Path) -> None:
+def test_a_budget_of_all_calls_is_varied_and_not_duplicated(tmp_path: Path) -> None:
     text = "budgets: {all: {calls: 40, per: session}, web: {tools: [web], calls: 8, per: session}}"
     found = _axes(policy(tmp_path / "p.yaml", text))
     assert set(found) == {"budgets/all", "budgets/web", "budgets/calls-per-turn"}
     assert found["budgets/web"].options[1].entry == {"tools": ["web"], "calls": 6, "per": "session"}
 
 
-def test_what_is_switched_off_or_observed_stays_so(tmp_path: Path) -> None:
+def test_entries_that_are_off_or_observed_are_not_varied(tmp_path: Path) -> None:
     text = "limits: {default: {repeat: none, failures: {max: 4, mode: observe}}}"
     assert set(_axes(policy(tmp_path / "p.yaml", text))) == {
         "budgets/calls-per-session",

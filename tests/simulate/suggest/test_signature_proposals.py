@@ -1,4 +1,4 @@
-"""Clusters of errors, and the signatures that are made of them."""
+"""Clusters of errors, and the signatures proposed for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_errors_that_share_their_words_are_one_cluster() -> None:
     ]
 
 
-def test_errors_that_only_begin_alike_are_not() -> None:
+def test_errors_that_only_begin_alike_are_no_cluster() -> None:
     assert len(_clusters("the flux of alpha is wrong", "the cat sat on my mat")) == 2
     assert len(_clusters("/a/b is gone for good", "/c is here to stay")) == 2
 
@@ -65,7 +65,7 @@ def test_errors_that_only_begin_alike_are_not() -> None:
         ("word " * 100, ("word " * 40).strip()),
     ],
 )
-def test_one_line_tells_what_an_error_is(error: str, line: str) -> None:
+def test_one_line_summarizes_an_error(error: str, line: str) -> None:
     assert summary_line(error) == line
 
 
@@ -82,12 +82,12 @@ def test_a_pattern_is_made_of_words_and_gaps(skeleton: tuple[str, ...], pattern:
     assert build_pattern(skeleton) == pattern
 
 
-def test_what_another_signature_would_take_is_not_proposed() -> None:
-    """Cut to its line the error is told as `timeout`; in full it was not known."""
+def test_errors_of_an_existing_signature_are_not_proposed() -> None:
+    """`timeout` matches the summary line of the error, but not the full text."""
     assert _proposed("the quux command timed out there") == []
 
 
-def test_one_that_a_more_frequent_one_would_take_is_not_proposed() -> None:
+def test_errors_of_a_more_frequent_proposal_are_not_proposed() -> None:
     (proposal,) = _proposed("quux glorped twice", "today quux glorped twice again")
     assert proposal.examples == ["quux glorped twice"]
 
@@ -113,16 +113,14 @@ def test_one_that_a_more_frequent_one_would_take_is_not_proposed() -> None:
         (Completed("s", call="c", ok=True, text="quux glorped once"), True),
     ],
 )
-def test_it_leaves_alone_what_did_not_fail_and_what_is_known(
-    result: Completed, proposed: bool
-) -> None:
+def test_proposals_match_no_success_and_no_known_error(result: Completed, proposed: bool) -> None:
     trace = TraceFile(Path("t"), "policyguard", iter([result]))
     found = propose_signatures(CORE, [_session("quux glorped twice")], lambda: iter([trace]))[1]
     assert bool(found) is proposed
 
 
 @pytest.mark.parametrize("error", ["", "0", "a b c d", "1 2 3", "####", "ab!cd"])
-def test_what_says_too_little_is_not_proposed(error: str) -> None:
+def test_unspecific_errors_are_not_proposed(error: str) -> None:
     assert _proposed(error) == []
 
 

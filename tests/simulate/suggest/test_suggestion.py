@@ -1,4 +1,4 @@
-"""The whole way: recorded runs through the real Guard, to a policy that the real compiler takes."""
+"""End to end: recorded runs through the real guard, to a policy that the real compiler accepts."""
 
 from __future__ import annotations
 
@@ -41,76 +41,87 @@ def _runs(file: Path, good: Iterable[int], bad: Iterable[int], unknown: int = 0)
 
 def test_a_limit_is_tightened_as_far_as_the_runs_allow(tmp_path: Path) -> None:
     trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20, unknown=3)
-    told = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT))
-    assert told.guaranteed
-    assert told.chosen is not None
-    (change,) = told.chosen.changes
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT))
+    assert suggestion.guaranteed
+    assert suggestion.chosen is not None
+    (change,) = suggestion.chosen.changes
     assert (change.entry, change.new["max"], change.old["max"]) == ("limits/default/repeat", 3, 4)
-    assert (told.chosen.held_out.harm.count, told.chosen.held_out.catch.count) == (0, 10)
-    assert (told.sessions, told.unlabelled, told.chosen.unlabelled.count) == (123, 3, 3)
-    assert "repeat: {max: 3, window: all, same: call}" in told.yaml
+    assert (suggestion.chosen.held_out.harm.count, suggestion.chosen.held_out.catch.count) == (
+        0,
+        10,
+    )
+    assert (suggestion.sessions, suggestion.unlabelled, suggestion.chosen.unlabelled.count) == (
+        123,
+        3,
+        3,
+    )
+    assert "repeat: {max: 3, window: all, same: call}" in suggestion.yaml
 
 
-def test_what_is_only_observed_refuses_nothing(tmp_path: Path) -> None:
+def test_entries_in_observe_mode_refuse_nothing(tmp_path: Path) -> None:
     rule = "rules: {seen: {tools: [read], when: 'true', mode: observe}}"
     trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20)
-    told = _suggested(trace, policy(tmp_path / "p.yaml", f"{ONE_LIMIT}\n{rule}"))
-    assert told.guaranteed
-    assert "max: 3" in told.yaml
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", f"{ONE_LIMIT}\n{rule}"))
+    assert suggestion.guaranteed
+    assert "max: 3" in suggestion.yaml
 
 
-def test_a_policy_that_is_tried_out_is_taken_as_it_would_be_enforced(tmp_path: Path) -> None:
+def test_a_policy_in_observe_mode_is_replayed_as_if_enforced(tmp_path: Path) -> None:
     trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20)
-    told = _suggested(trace, policy(tmp_path / "p.yaml", f"mode: observe\n{ONE_LIMIT}"))
-    assert told.guaranteed
-    assert "max: 3" in told.yaml
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", f"mode: observe\n{ONE_LIMIT}"))
+    assert suggestion.guaranteed
+    assert "max: 3" in suggestion.yaml
 
 
-def test_one_that_harms_is_loosened(tmp_path: Path) -> None:
+def test_a_harmful_policy_is_loosened(tmp_path: Path) -> None:
     trace = _runs(tmp_path / "t.jsonl", [5] * 100, [9] * 20)
-    told = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT))
-    assert told.guaranteed
-    assert told.chosen is not None
-    settings = {one.entry: one.new for one in told.chosen.changes}
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT))
+    assert suggestion.guaranteed
+    assert suggestion.chosen is not None
+    settings = {one.entry: one.new for one in suggestion.chosen.changes}
     assert settings["limits/default/repeat"]["max"] in (5, 6, 8)
-    assert told.chosen.held_out.harm.count == 0
-    assert told.chosen.held_out.catch.count == 10
+    assert suggestion.chosen.held_out.harm.count == 0
+    assert suggestion.chosen.held_out.catch.count == 10
 
 
 def test_a_budget_comes_from_the_successful_runs(tmp_path: Path) -> None:
     good = [lines(f"g{n}", [read(f"/{n}/{c}") for c in range(5)], success=True) for n in range(100)]
     bad = [lines(f"b{n}", [read(f"/{n}/{c}") for c in range(40)], success=False) for n in range(9)]
-    told = _suggested(write(tmp_path / "t.jsonl", *good, *bad))
-    assert told.guaranteed
-    assert told.chosen is not None
-    assert [(one.entry, one.old) for one in told.chosen.changes] == [
+    suggestion = _suggested(write(tmp_path / "t.jsonl", *good, *bad))
+    assert suggestion.guaranteed
+    assert suggestion.chosen is not None
+    assert [(one.entry, one.old) for one in suggestion.chosen.changes] == [
         ("budgets/calls-per-session", {})
     ]
-    assert 5 <= int(told.chosen.changes[0].new["calls"]) <= 10
-    assert told.chosen.held_out.catch.count == told.held_out.failed
+    assert 5 <= int(suggestion.chosen.changes[0].new["calls"]) <= 10
+    assert suggestion.chosen.held_out.catch.count == suggestion.held_out.failed
 
 
-def test_too_few_runs_promise_nothing_and_say_how_many_it_takes(tmp_path: Path) -> None:
+def test_too_few_runs_give_no_guarantee_and_say_how_many_are_needed(tmp_path: Path) -> None:
     trace = _runs(tmp_path / "t.jsonl", [2] * 40, [4] * 20)
-    told = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT), max_harm=0.01)
-    assert (told.guaranteed, told.needed, told.held_out.succeeded) == (False, 230, 20)
-    assert not any(one.certified for one in told.candidates)
-    header = " ".join(line.removeprefix("# ") for line in render_yaml(told).splitlines())
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT), max_harm=0.01)
+    assert (suggestion.guaranteed, suggestion.needed, suggestion.held_out.succeeded) == (
+        False,
+        230,
+        20,
+    )
+    assert not any(one.certified for one in suggestion.candidates)
+    header = " ".join(line.removeprefix("# ") for line in render_yaml(suggestion).splitlines())
     assert "nothing can be promised" in header
     assert "takes at least 230 successful runs" in header
     assert "guaranteed" not in header
-    assert told.chosen is not None  # what was seen is shown instead
+    assert suggestion.chosen is not None  # the observation is shown instead
 
 
-def test_runs_enough_of_which_too_many_are_harmed_leave_nothing_to_propose(tmp_path: Path) -> None:
+def test_with_too_much_harm_nothing_is_proposed(tmp_path: Path) -> None:
     text = "rules: {no: {tools: [read], when: \"call.args.path == '/same'\"}}"
     trace = _runs(tmp_path / "t.jsonl", [1] * 100, [1] * 5)
-    told = _suggested(trace, policy(tmp_path / "p.yaml", text))
-    assert (told.guaranteed, told.chosen, told.yaml) == (False, None, "")
-    assert told.candidates[0].held_out.harm.count == 50
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", text))
+    assert (suggestion.guaranteed, suggestion.chosen, suggestion.yaml) == (False, None, "")
+    assert suggestion.candidates[0].held_out.harm.count == 50
 
 
-def test_what_the_recording_has_not_kept_counts_as_harm(tmp_path: Path) -> None:
+def test_unknown_counts_as_harm(tmp_path: Path) -> None:
     text = "rules: {no: {tools: [read], when: \"call.args.path == '/same'\"}}"
     trace = tmp_path / "t.jsonl"
     with trace.open("w") as file:
@@ -123,22 +134,26 @@ def test_what_the_recording_has_not_kept_counts_as_harm(tmp_path: Path) -> None:
                 {"event": "closed", "success": True},
             ]
             file.writelines(json.dumps({**one, "session": name}) + "\n" for one in events)
-    told = _suggested(trace, policy(tmp_path / "p.yaml", text))
-    assert not told.guaranteed
-    assert told.candidates[0].held_out.unknown == told.candidates[0].held_out.harm.count == 50
+    suggestion = _suggested(trace, policy(tmp_path / "p.yaml", text))
+    assert not suggestion.guaranteed
+    assert (
+        suggestion.candidates[0].held_out.unknown
+        == suggestion.candidates[0].held_out.harm.count
+        == 50
+    )
 
 
-def test_it_is_the_same_again_and_another_with_another_seed(tmp_path: Path) -> None:
+def test_the_result_depends_on_the_seed_only(tmp_path: Path) -> None:
     chance = random.Random(3)  # noqa: S311 - draws that can be made again
     good = [chance.randint(1, 5) for _ in range(60)]
     trace = _runs(tmp_path / "t.jsonl", good, [4, 5, 6, 7] * 5)
     file = policy(tmp_path / "p.yaml", ONE_LIMIT)
-    told = _suggested(trace, file)
-    assert told == _suggested(trace, file)
-    assert told.candidates != _suggested(trace, file, seed=1).candidates
+    suggestion = _suggested(trace, file)
+    assert suggestion == _suggested(trace, file)
+    assert suggestion.candidates != _suggested(trace, file, seed=1).candidates
 
 
-def test_the_runs_held_out_have_no_part_in_finding_candidates(tmp_path: Path) -> None:
+def test_held_out_runs_do_not_influence_candidates(tmp_path: Path) -> None:
     """Other outcomes and other calls in them change the tests, not what is tested."""
     file = policy(tmp_path / "p.yaml", ONE_LIMIT)
     first = _suggested(_runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20), file)
@@ -154,7 +169,7 @@ def test_the_runs_held_out_have_no_part_in_finding_candidates(tmp_path: Path) ->
     assert wild[-1].held_out.harm.count == 50
 
 
-def test_signatures_for_errors_that_none_knows(tmp_path: Path) -> None:
+def test_signatures_are_proposed_for_unmatched_errors(tmp_path: Path) -> None:
     hidden = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
     calls = [
         *(failed("db", f"quux table {n} is frobbed by ghost {n}", q=n) for n in range(4)),
@@ -164,35 +179,37 @@ def test_signatures_for_errors_that_none_knows(tmp_path: Path) -> None:
         {"tool": "db", "args": {}, "text": "all is well: wibble wobble wubble"},
     ]
     good = [lines(f"g{n}", [read("/a")], success=True) for n in range(4)]
-    told = _suggested(write(tmp_path / "t.jsonl", lines("s", calls, success=False), *good))
-    assert [(one.hits, one.pattern) for one in told.signatures] == [
+    suggestion = _suggested(write(tmp_path / "t.jsonl", lines("s", calls, success=False), *good))
+    assert [(one.hits, one.pattern) for one in suggestion.signatures] == [
         (4, r"\bquux table \S+ is frobbed by ghost\b"),
         (2, r"\bglorp token \S+ went stale today\b"),
     ]
-    assert told.signatures[1].examples == ["glorp token [secret_github_token] went stale today"]
-    assert hidden not in told.signatures_yaml
-    assert {one.why: one.errors for one in told.errors.unproposed} == {
-        "results that did not fail match, too": 3,
+    assert suggestion.signatures[1].examples == [
+        "glorp token [secret_github_token] went stale today"
+    ]
+    assert hidden not in suggestion.signatures_yaml
+    assert {one.why: one.errors for one in suggestion.errors.unproposed} == {
+        "the pattern also matches results that did not fail": 3,
         "seen only once": 1,
     }
     layer = tmp_path / "signatures.yaml"
-    layer.write_text(render_signatures(told))
+    layer.write_text(render_signatures(suggestion))
     assert lint_paths([layer]).diagnostics == []
     observed = compile_policy([layer]).policy.signatures
-    assert {one.id for one in told.signatures} <= {one.id for one in observed}
+    assert {one.id for one in suggestion.signatures} <= {one.id for one in observed}
     assert all(one.blame == "unknown" for one in observed[:2])
 
 
-def test_layers_name_what_they_extend_from_where_they_are_written(tmp_path: Path) -> None:
+def test_extends_is_relative_to_the_layers_folder(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "in").mkdir()
     base = policy(tmp_path / "in" / "p.yaml", ONE_LIMIT)
     trace = _runs(tmp_path / "t.jsonl", [2] * 100, [4] * 20)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
-        told = _suggested(trace, base.relative_to(tmp_path), folder=Path("out"))
-        assert "extends: [../in/p.yaml]" in told.yaml
-        (tmp_path / "out" / "s.yaml").write_text(render_yaml(told))
+        suggestion = _suggested(trace, base.relative_to(tmp_path), folder=Path("out"))
+        assert "extends: [../in/p.yaml]" in suggestion.yaml
+        (tmp_path / "out" / "s.yaml").write_text(render_yaml(suggestion))
         assert lint_paths([Path("out/s.yaml")]).diagnostics == []
         repeat = compile_policy("out/s.yaml").policy.limits["default"].repeat
     assert repeat is not None
@@ -208,7 +225,7 @@ def test_layers_name_what_they_extend_from_where_they_are_written(tmp_path: Path
         ([], [], "no session has a known outcome"),
     ],
 )
-def test_runs_that_say_nothing_are_refused(
+def test_useless_runs_are_an_error(
     tmp_path: Path, good: list[int], bad: list[int], says: str
 ) -> None:
     trace = _runs(tmp_path / "t.jsonl", good, bad, unknown=0 if good or bad else 2)
@@ -233,10 +250,10 @@ def _promises(directory: Path, seeds: range) -> tuple[int, int]:
             return math.floor(math.log(1 - chance.random()) / math.log(stay))
 
         good = [draw() for _ in range(110)]
-        told = _suggested(
+        suggestion = _suggested(
             _runs(directory / "t.jsonl", good, [3, 4, 5] * 4), file, max_harm=most, seed=seed
         )
-        for one in told.candidates:
+        for one in suggestion.candidates:
             entries = {change.entry: change.new for change in one.changes}
             if one.certified and "budgets/calls-per-session" not in entries:
                 made += 1
@@ -248,14 +265,14 @@ def _promises(directory: Path, seeds: range) -> tuple[int, int]:
     return made, wrong
 
 
-def test_the_promise_holds_through_the_real_guard(tmp_path: Path) -> None:
+def test_the_guarantee_holds_with_the_real_guard(tmp_path: Path) -> None:
     made, wrong = _promises(tmp_path, range(4))
     assert made
     assert wrong <= 2
 
 
 @pytest.mark.slow
-def test_the_promise_holds_through_the_real_guard_over_many_draws(tmp_path: Path) -> None:
+def test_the_guarantee_holds_with_the_real_guard_over_many_draws(tmp_path: Path) -> None:
     draws = 60
     made, wrong = _promises(tmp_path, range(100, 100 + draws))
     assert made > draws / 2

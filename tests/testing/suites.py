@@ -1,4 +1,4 @@
-"""What tests of the policy tests share: a tests file in a few lines, and what comes of it."""
+"""Helpers: a tests file in a few lines, and its report."""
 
 from __future__ import annotations
 

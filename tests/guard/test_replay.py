@@ -1,0 +1,86 @@
+"""The replay interface: recorded events under a policy, at their own time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from policyguard.compiler import compile_policy
+from policyguard.guard.replay import ReplayGuard, ReplaySession
+from policyguard.model.effect import Effect
+from policyguard.model.event import Admitted, Closed, Completed, Started
+
+POLICY = """
+policyguard: 1
+name: p
+budgets: {reads: {tools: [read], calls: 1}}
+classify: {state_changing: "call.tool == 'write'"}
+limits: {default: {repeat: {max: 1, same: call_and_result}}}
+"""
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> ReplayGuard:
+    (tmp_path / "p.yaml").write_text(POLICY)
+    return ReplayGuard(compile_policy(tmp_path / "p.yaml"))
+
+
+def _call(number: int, tool: str = "read") -> Admitted:
+    return Admitted("s", number * SECOND, f"c{number}", tool, {})
+
+
+def _start(guard: ReplayGuard) -> ReplaySession:
+    return guard.start_session(Started("s", 0))
+
+
+def test_a_refused_call_is_not_counted(guard: ReplayGuard) -> None:
+    session = _start(guard)
+    assert session.check(_call(1)).allowed
+    assert not session.check(_call(2)).allowed
+    assert guard.inspect("s")["calls"] == 1
+    assert not session.record(Completed("s", 3 * SECOND, "c2", text="x")).counted
+
+
+def test_a_preview_counts_nothing(guard: ReplayGuard) -> None:
+    session = _start(guard)
+    assert session.preview(_call(1)).allowed
+    assert session.preview(_call(1)).allowed
+    assert guard.inspect("s")["calls"] == 0
+
+
+def test_a_call_can_be_admitted_whatever_the_policy_says(guard: ReplayGuard) -> None:
+    session = _start(guard)
+    session.check(_call(1))
+    session.admit(_call(2), state_changing=False)
+    assert guard.inspect("s")["calls"] == 2
+    assert not guard.observe
+    assert session.check(_call(3)).effect is Effect.BLOCK
+
+
+def test_an_admitted_state_change_ends_a_repetition(guard: ReplayGuard) -> None:
+    for changing in (False, True):
+        session = _start(guard)
+        for number in (1, 2):
+            event = _call(number, "list" if number == 1 else "other")
+            session.admit(event, state_changing=changing and number == 2)
+            session.record(Completed("s", number * SECOND, event.call, text="x"))
+        assert session.preview(_call(3, "list")).allowed is changing
+        session.apply(Closed("s", 4 * SECOND))
+
+
+def test_only_a_new_call_can_fire_no_limit(guard: ReplayGuard) -> None:
+    session = _start(guard)
+    plans = [guard._evaluator.plan("list", "", "", "")]
+    assert not session.can_fire(_call(1, "list"), plans)
+    session.check(_call(1, "list"))
+    session.record(Completed("s", 1 * SECOND, "c1", text="x"))
+    assert session.can_fire(_call(2, "list"), plans)
+
+
+def test_a_closed_session_is_not_inspected(guard: ReplayGuard) -> None:
+    session = _start(guard)
+    session.apply(Closed("s", SECOND))
+    assert session.closed
+    assert guard.inspect("s") == {}

@@ -1,1 +1,1 @@
-"""To be written."""
+"""Renderers of findings, figures and policies: text, JSON, SARIF, JUnit, Markdown, HTML, …"""

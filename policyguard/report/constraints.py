@@ -1,4 +1,4 @@
-"""Constraints for a person."""
+"""Render constraints as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policyguard.report.escape import for_terminal
 
 
 def render_constraints(constraints: Iterable[tuple[Constraint, str]]) -> str:
-    """A line a constraint, with its state."""
+    """Render one line per constraint, with its state."""
     rows = [
         (
             for_terminal(one.id, 40),
@@ -26,7 +26,7 @@ def render_constraints(constraints: Iterable[tuple[Constraint, str]]) -> str:
         for one, state in constraints
     ]
     if not rows:
-        return "nothing has been learned"
+        return "no constraints"
     head = ("id", "state", "scope", "bans", "failed", "signature")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(5)]
     return "\n".join(
@@ -36,7 +36,7 @@ def render_constraints(constraints: Iterable[tuple[Constraint, str]]) -> str:
 
 
 def render_constraint(one: Constraint, state: str, revoked_by: str) -> str:
-    """All that is known of a constraint."""
+    """Render the details of a constraint."""
     by = f" by {for_terminal(revoked_by, 60)}" if revoked_by else ""
     learn = f"signatures/{for_terminal(one.learn, 60)}/learn" if one.learn else "learn"
     lines = [
@@ -57,11 +57,11 @@ def render_constraint(one: Constraint, state: str, revoked_by: str) -> str:
 
 
 def render_observation(name: str, events: tuple[Admitted | None, Completed | None]) -> str:
-    """One call that taught a constraint, as its journal has it."""
+    """Render one call that taught a constraint, from its journal."""
     admitted, completed = events
     head = f"  {for_terminal(name, 80)}"
     if admitted is None:
-        return f"{head}: the journal does not have it"
+        return f"{head}: not in the journal"
     args = "not kept" if admitted.args is None else msgspec.json.encode(admitted.args).decode()
     lines = [f"{head}  {_time(admitted.at)}  {for_terminal(admitted.tool, 60)}"]
     lines.append(f"    arguments {for_terminal(args, 200)}")

@@ -1,7 +1,7 @@
-"""Untrusted text, made fit for where it is shown.
+"""Escape untrusted text for its output format.
 
-What is printed may be the log of GitHub Actions, whose runner takes `##[name]` for a command
-wherever it stands, and `::name::` where a line begins with it, blanks aside.
+All output may end up in a GitHub Actions log, whose runner executes `##[name]` anywhere in a line,
+and `::name::` at its beginning.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _COMMAND = re.compile(r"(?<=#)(?=#\[)|(?<!\S:)(?<=:)(?=:)")
 
 
 def for_terminal(text: str, max_length: int | None = None) -> str:
-    """One line without control characters (which could move the cursor or forge lines), cut.
+    """Return text as one truncated line without control characters.
 
-    What the runner of GitHub Actions would take for a command gets a blank between its signs.
+    GitHub Actions commands are broken up with blanks.
     """
     safe = "".join(c if c.isprintable() else "�" if c != "\n" else " " for c in text)
     safe = _COMMAND.sub(" ", safe)
@@ -25,9 +25,9 @@ def for_terminal(text: str, max_length: int | None = None) -> str:
 
 
 def for_markdown(text: str, max_length: int | None = None) -> str:
-    """One line that Markdown shows as it is: no HTML, link, code, mention or table comes of it.
+    """Return text as one line without active Markdown or HTML.
 
-    To be put inside `<code>`, where GitHub looks for no mentions or references.
+    Put it inside `<code>`, where GitHub does not link mentions and references.
     """
     return "".join(
         c if c.isalnum() or c in _HARMLESS else f"&#{ord(c)};"
@@ -36,16 +36,16 @@ def for_markdown(text: str, max_length: int | None = None) -> str:
 
 
 _HARMLESS = " -/,.;%?…"
-"""What means nothing to Markdown in the middle of a line."""
+"""Characters without a meaning in the middle of a Markdown line."""
 
 
 def for_json(text: str) -> str:
-    """JSON, with all that would act where it is shown escaped as JSON escapes it: the same JSON."""
+    """Return equivalent JSON with control characters and GitHub Actions commands escaped."""
     return _IN_JSON.sub(_json_escape, text)
 
 
 def json_document(value: Any) -> str:
-    """Plain values as JSON that is fit to be printed."""
+    """Return plain values as printable JSON."""
     return for_json(json.dumps(value, indent=2))
 
 
@@ -55,16 +55,16 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def for_xml(text: str) -> str:
-    """Lines of text. XML 1.0 has no way to write most control characters, not even references."""
+    """Return text without control characters, most of which XML 1.0 cannot represent."""
     return "\n".join(for_terminal(line) for line in text.split("\n"))
 
 
 def for_github(text: str) -> str:
-    """What stands behind the `::` of a command of GitHub Actions."""
+    """Escape the message of a GitHub Actions command."""
     clean = "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
     return clean.replace("%", "%25").replace("\n", "%0A")
 
 
 def for_github_property(text: str) -> str:
-    """What stands behind the `=` of a property of such a command."""
+    """Escape a property value of a GitHub Actions command."""
     return for_github(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,4 +1,4 @@
-"""How a text report looks: plain, or with the colours and blocks of a terminal."""
+"""Styles of text reports: plain, or with terminal colours."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ _EIGHTHS = "▏▎▍▌▋▊▉"
 
 
 class Style:
-    """Plain text, as files and pipes want it."""
+    """Plain text, for files and pipes."""
 
     def strong(self, text: str) -> str:
-        """A heading."""
+        """Style a heading."""
         return text
 
     def bad(self, text: str) -> str:
-        """What a reader must see first."""
+        """Style the most important text."""
         return text
 
     def warning(self, text: str) -> str:
-        """What a reader must know."""
+        """Style a warning."""
         return text
 
     def faint(self, text: str) -> str:
-        """What counts less."""
+        """Style less important text."""
         return text
 
     def bar(self, share: float) -> str:
-        """A share from 0 to 1 as a bar."""
+        """Draw a share from 0 to 1 as a bar."""
         full = min(_WIDTH, round(share * _WIDTH))
-        # What there is at all can be seen.
+        # Any share above 0 is visible.
         full = max(full, 1) if share > 0 else 0
         return "#" * full + "." * (_WIDTH - full)
 
 
 class Coloured(Style):
-    """For a terminal that a person looks at."""
+    """Coloured text, for terminals."""
 
     def strong(self, text: str) -> str:
-        """Bold."""
+        """Return bold text."""
         return f"\x1b[1m{text}\x1b[0m"
 
     def bad(self, text: str) -> str:
-        """Red."""
+        """Return red text."""
         return f"\x1b[31m{text}\x1b[0m"
 
     def warning(self, text: str) -> str:
-        """Yellow."""
+        """Return yellow text."""
         return f"\x1b[33m{text}\x1b[0m"
 
     def faint(self, text: str) -> str:
-        """Dim."""
+        """Return dim text."""
         return f"\x1b[2m{text}\x1b[0m"
 
     def bar(self, share: float) -> str:
-        """Blocks, to an eighth of a letter."""
+        """Draw a bar of block characters, in eighths."""
         eighths = min(_WIDTH * 8, round(share * _WIDTH * 8))
         eighths = max(eighths, 1) if share > 0 else 0
         full, rest = divmod(eighths, 8)

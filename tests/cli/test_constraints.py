@@ -91,7 +91,7 @@ def test_explain_tells_which_calls_taught_it(store: Path) -> None:
     assert "train" in told
     for journal in (store.parent / "journal").iterdir():
         journal.unlink()
-    assert "the journal does not have it" in _run(store, "explain", _ids(store)["train"]).stdout
+    assert "not in the journal" in _run(store, "explain", _ids(store)["train"]).stdout
 
 
 def test_revoke(store: Path) -> None:

@@ -1,7 +1,7 @@
 """Diagnostics as text with carets, and as JSON.
 
-The text of a policy is untrusted: whatever a terminal would not print as a letter is shown as an
-escape, and carets are placed by the width of what is shown.
+A policy's text is untrusted: unprintable characters are escaped, and carets are indexd by the
+displayed width.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from policyguard.model.diagnostic import Diagnostic, Span
 
 _TAB = 4
 _MAX_WIDTH = 160
-"""Columns of a source line that are shown."""
+"""Columns of a source line to show."""
 _MAX_LEAD = 60
-"""Columns that are shown before the caret where a line is cut."""
+"""Columns to show before the caret of a truncated line."""
 
 
 def render_text(diagnostics: Iterable[Diagnostic]) -> str:
-    """All diagnostics by file and place, each with its source lines; empty for none."""
+    """Render sorted diagnostics with their source lines; empty for none."""
     return "\n".join(_text(diagnostic) for diagnostic in sort_unique(diagnostics))
 
 
 def render_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
-    """All diagnostics by file and place, as values that JSON has; lines and columns from 1."""
+    """Return sorted diagnostics as plain values; lines and columns start at 1."""
     return [
         {
             "code": found.code,
@@ -43,7 +43,7 @@ def render_json(diagnostics: Iterable[Diagnostic]) -> list[dict[str, Any]]:
 
 
 def sort_unique(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Diagnostics by file and place, each of them once."""
+    """Return diagnostics sorted by file and position, without duplicates."""
     return sorted(
         dict.fromkeys(diagnostics), key=lambda found: (found.span, found.code, found.message)
     )
@@ -63,9 +63,9 @@ def _text(found: Diagnostic) -> str:
 
 
 def source_excerpt(lines: tuple[str, ...], span: Span, width: int) -> Iterator[str]:
-    """The first line with carets, and the last one where the span covers several.
+    """Yield the first and last source line of a span, with carets.
 
-    `width` is that of the column with the numbers of the lines.
+    `width` is that of the line-number column.
     """
     last = span.end_line - span.line
     for offset, line in enumerate(lines):
@@ -83,29 +83,29 @@ def source_excerpt(lines: tuple[str, ...], span: Span, width: int) -> Iterator[s
 
 
 def _mark(line: str, start: int, end: int) -> tuple[str, int, int]:
-    """The line as it is shown, and how many columns come before the carets, and how many carets."""
+    """Return the displayed line, the columns before the carets, and the number of carets."""
     long = len(line) > _MAX_WIDTH or sum(_width(_cell(c, 0)) for c in line) > _MAX_WIDTH
     first = max(0, start - _MAX_LEAD) if long else 0
     shown = "…" if first else ""
     columns = before = len(shown)
     carets = 0
-    for place, character in enumerate(line[first:], first):
-        cell = _cell(character, columns) if not _is_command_bracket(line, place) else "\\x5b"
+    for index, character in enumerate(line[first:], first):
+        cell = _cell(character, columns) if not _is_command_bracket(line, index) else "\\x5b"
         width = _width(cell)
         if columns + width > _MAX_WIDTH:
             shown += "…"
             break
         shown += cell
         columns += width
-        if place < start:
+        if index < start:
             before = columns
-        elif place < end:
+        elif index < end:
             carets += width
     return shown, before, max(carets, 1)
 
 
 def _cell(character: str, column: int) -> str:
-    """How a character is shown that stands at `column`."""
+    """Return how to display a character at a column."""
     if character.isprintable():
         return character
     if character == "\t":
@@ -116,9 +116,9 @@ def _cell(character: str, column: int) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _is_command_bracket(text: str, place: int) -> bool:
-    """Whether the bracket of a command in the log of GitHub Actions stands there: see `escape`."""
-    return text[max(place - 2, 0) : place + 1] == "##["
+def _is_command_bracket(text: str, index: int) -> bool:
+    """Return whether a GitHub Actions command `##[` ends at `index` (see `escape`)."""
+    return text[max(index - 2, 0) : index + 1] == "##["
 
 
 def _escape(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What linting came to: what `policyguard lint` shows in each of its formats."""
+"""The findings that `policyguard lint` renders."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from policyguard.model.diagnostic import Diagnostic
 
 
 class Findings(NamedTuple):
-    """All findings by file and place, over the files that were checked (as reports show them).
+    """The sorted findings in the checked files (by display name).
 
-    `ignored` are those that a comment keeps from being reported, each with the comment's reason.
-    `pages` explain the codes. `broken` are the files that do not load; what is wrong may stand in
-    another file.
+    `ignored` are the ignored findings with their reasons. `pages` explain the codes. `broken` are
+    the files that do not load, whether because of their own errors or of an inherited file's.
     """
 
     files: tuple[str, ...]

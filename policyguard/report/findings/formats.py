@@ -1,4 +1,4 @@
-"""The formats of `policyguard lint`, by name. To add one, write a module and name it here."""
+"""The formats of `policyguard lint`, by name."""
 
 from __future__ import annotations
 

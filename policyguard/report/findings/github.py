@@ -1,7 +1,7 @@
-"""Findings as annotations of a pull request: commands that GitHub Actions reads from the log.
+"""Render findings as GitHub Actions commands, which annotate a pull request.
 
-One line a finding. A line break or a separator in the author's text would begin another command, or
-another property; they are written as percent codes.
+Each finding is one line. Line breaks and separators in untrusted text are percent-encoded, so that
+they cannot start another command or property.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 
 
 def render_github(findings: Findings) -> str:
-    """One command a finding; empty for none."""
+    """Render one command per finding; empty for none."""
     return "\n".join(map(_annotation, findings.diagnostics))
 
 
@@ -24,8 +24,8 @@ def _annotation(found: Diagnostic) -> str:
     properties = ",".join(
         f"{name}={for_github_property(str(value))}" for name, value in _properties(found)
     )
-    said = found.message if found.help is None else f"{found.message}\nhelp: {found.help}"
-    return f"::{_COMMANDS[found.severity]} {properties}::{for_github(said)}"
+    text = found.message if found.help is None else f"{found.message}\nhelp: {found.help}"
+    return f"::{_COMMANDS[found.severity]} {properties}::{for_github(text)}"
 
 
 def _properties(found: Diagnostic) -> Iterator[tuple[str, str | int]]:

@@ -1,8 +1,7 @@
-"""Findings as JUnit XML, as CI servers read it: a suite a file, a case a finding.
+"""Render findings as JUnit XML: one suite per file, one case per finding.
 
-A file without findings is one case that passed. One that does not load without an error of its own
-has a case for that, which is an error: what it extends is broken. What a comment ignores is a case
-that was skipped, with the comment's reason.
+A file without findings has one passed case. A file that does not load because of an inherited file
+has one case with an error. An ignored finding is a skipped case with the reason.
 """
 
 from __future__ import annotations
@@ -14,30 +13,32 @@ from policyguard.model.diagnostic import Diagnostic
 from policyguard.report.escape import for_xml
 from policyguard.report.findings.diagnostics import render_text
 from policyguard.report.findings.findings import Findings
-from policyguard.report.policy_tests.junit import junit_document
+from policyguard.report.junit import render_document, set_counts, set_totals
 
 
 def render_junit(findings: Findings) -> str:
-    """Errors and warnings both are failures; `type` has the severity."""
+    """Render errors and warnings as failures, with the severity as `type`."""
     root = ET.Element("testsuites")
     reasons = dict(findings.ignored)
-    everything = sorted((*findings.diagnostics, *reasons), key=lambda found: found.span)
-    by_file = {file: list(group) for file, group in groupby(everything, lambda one: one.span.file)}
+    all_findings = sorted((*findings.diagnostics, *reasons), key=lambda found: found.span)
+    by_file = {
+        file: list(group) for file, group in groupby(all_findings, lambda found: found.span.file)
+    }
     for file in dict.fromkeys((*findings.files, *by_file)):
         suite = ET.SubElement(root, "testsuite", name=for_xml(file))
         here = by_file.get(file, [])
         for found in here:
-            _case(suite, found, reasons.get(found))
-        broken = file in findings.broken and all(one.severity != "error" for one in here)
+            _add_case(suite, found, reasons.get(found))
+        broken = file in findings.broken and all(found.severity != "error" for found in here)
         if broken or not here:
-            _nothing(suite, file, broken=broken)
-        _count(suite)
-    for kind in ("tests", "failures", "skipped", "errors"):
-        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
-    return junit_document(root)
+            _add_file_case(suite, file, broken=broken)
+        suite.set("tests", str(len(suite)))
+        set_counts(suite)
+    set_totals(root)
+    return render_document(root)
 
 
-def _case(suite: ET.Element, found: Diagnostic, reason: str | None) -> None:
+def _add_case(suite: ET.Element, found: Diagnostic, reason: str | None) -> None:
     case = ET.SubElement(suite, "testcase", classname=for_xml(found.span.file))
     case.set("name", for_xml(f"{found.code} at {found.span.line}:{found.span.column}"))
     case.set("file", for_xml(found.span.file))
@@ -49,17 +50,10 @@ def _case(suite: ET.Element, found: Diagnostic, reason: str | None) -> None:
     failure.text = for_xml(render_text([found]))
 
 
-def _nothing(suite: ET.Element, file: str, *, broken: bool) -> None:
-    """The case of a file that nothing was found in, or nothing that keeps it from loading."""
+def _add_file_case(suite: ET.Element, file: str, *, broken: bool) -> None:
+    """Add the case of a file without findings, or without its own load errors."""
     case = ET.SubElement(suite, "testcase", classname=for_xml(file))
     case.set("name", "can be loaded" if broken else "no findings")
     if broken:
         message = "not checked: a file that it extends has errors"
         ET.SubElement(case, "error", type="error", message=message)
-
-
-def _count(suite: ET.Element) -> None:
-    suite.set("tests", str(len(suite)))
-    suite.set("failures", str(len(suite.findall("testcase/failure"))))
-    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
-    suite.set("errors", str(len(suite.findall("testcase/error"))))

@@ -1,7 +1,7 @@
-"""Findings as SARIF 2.1.0, the format in which analysers hand their results to other programs.
+"""Render findings as SARIF 2.1.0, the exchange format of static analysers.
 
-What a comment ignores is a result with a suppression, so that it is not lost; what `--fix` would
-change is a result's fix. Columns count code points, and the log says so.
+An ignored finding is a result with a suppression; what `--fix` would change is a result's fix.
+Columns count code points, as `columnKind` states.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Json = dict[str, Any]
 
 
 def render_sarif(findings: Findings) -> str:
-    """One run, with one result a finding and one rule for each code among them."""
-    from importlib.metadata import version  # 9 ms, which no other format needs
+    """Render one run, with one result per finding and one rule per reported code."""
+    from importlib.metadata import version  # slow to import (9 ms)
 
-    told = [(found, "") for found in findings.diagnostics] + list(findings.ignored)
-    codes = sorted({found.code for found, _ in told})
+    results = [(found, "") for found in findings.diagnostics] + list(findings.ignored)
+    codes = sorted({found.code for found, _ in results})
     run = {
         "tool": {
             "driver": {
@@ -38,23 +38,23 @@ def render_sarif(findings: Findings) -> str:
         },
         "invocations": [{"executionSuccessful": True}],
         "columnKind": "unicodeCodePoints",
-        "results": [_result(found, reason, codes.index(found.code)) for found, reason in told],
+        "results": [_result(found, reason, codes.index(found.code)) for found, reason in results],
     }
     return json_document({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(code: str, page: str) -> Json:
-    """A code, with its page: the first paragraph says what it is."""
-    first = " ".join(page.partition("\n\n")[0].split())
+    """Return the rule of a code, with its page; the first paragraph is its description."""
+    description = " ".join(page.partition("\n\n")[0].split())
     rule: Json = {"id": code}
     if page:
-        rule["shortDescription"] = {"text": _escaped(first)}
+        rule["shortDescription"] = {"text": _escaped(description)}
         rule["help"] = {"text": _escaped(page), "markdown": page}
     return rule
 
 
 def _result(found: Diagnostic, reason: str, index: int) -> Json:
-    said = found.message if found.help is None else f"{found.message}\nhelp: {found.help}"
+    text = found.message if found.help is None else f"{found.message}\nhelp: {found.help}"
     region = _region(found.span)
     if found.lines:
         region["snippet"] = {"text": "\n".join(found.lines)}
@@ -62,7 +62,7 @@ def _result(found: Diagnostic, reason: str, index: int) -> Json:
         "ruleId": found.code,
         "ruleIndex": index,
         "level": _LEVELS[found.severity],
-        "message": {"text": _escaped(said)},
+        "message": {"text": _escaped(text)},
         "locations": [
             {"physicalLocation": {"artifactLocation": _file(found.span.file), "region": region}}
         ],
@@ -104,19 +104,16 @@ def _region(span: Span) -> Json:
 
 
 def _file(name: str) -> Json:
-    """A file as a URI: relative to the folder that was linted from, where it lies in there."""
+    """Return a file's URI, relative to the current folder if possible."""
     if name.startswith("pack:"):
         return {"uri": quote(name, safe="/:")}
     path = PurePath(os.path.normpath(name))
     if path.is_absolute():
         return {"uri": path.as_uri()}
-    # `:` is quoted too: what stands before it would be taken for a scheme.
+    # Also quotes `:`, before which there would be a scheme.
     return {"uri": quote(os.fsencode(path.as_posix())), "uriBaseId": "%SRCROOT%"}
 
 
 def _escaped(text: str) -> str:
-    """Plain text of a SARIF message, in which `{0}` is an argument and `[a](b)` a link.
-
-    Braces are doubled (section 3.11.5), and no bracket of the author's closes a link (3.11.6).
-    """
+    """Escape placeholders (section 3.11.5) and links (3.11.6) in a SARIF message."""
     return text.replace("{", "{{").replace("}", "}}").replace("](", "\\](")

@@ -1,4 +1,4 @@
-"""Results of policy tests as JUnit XML, as CI servers read it."""
+"""Render results of policy tests as JUnit XML."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import xml.etree.ElementTree as ET
 from policyguard.report.escape import for_terminal, for_xml
 from policyguard.report.findings.diagnostics import render_text as diagnostics_text
 from policyguard.report.findings.diagnostics import sort_unique
+from policyguard.report.junit import render_document
 from policyguard.report.policy_tests.rendering import MAX_LINE, render_coverage, render_failure
 from policyguard.report.policy_tests.results import FileResult, TestReport
 
 
 def render_junit(report: TestReport) -> str:
-    """A suite a file; a file that could not be run is a suite with an error.
+    """Render one suite per file, with an error if the file could not be run.
 
-    Coverage, where it was asked for, is the output of a suite without tests: JUnit has no place of
-    its own for it.
+    Coverage is the output of an empty suite, because JUnit has no element for it.
     """
     root = ET.Element(
         "testsuites",
@@ -30,13 +30,7 @@ def render_junit(report: TestReport) -> str:
         name = for_xml(f"coverage of {coverage.policy}")
         suite = ET.SubElement(root, "testsuite", name=name, tests="0", failures="0", errors="0")
         ET.SubElement(suite, "system-out").text = for_xml(render_coverage(coverage))
-    return junit_document(root)
-
-
-def junit_document(root: ET.Element) -> str:
-    """A whole file, indented."""
-    ET.indent(root)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+    return render_document(root)
 
 
 def _suite(root: ET.Element, file: FileResult) -> None:
@@ -66,9 +60,8 @@ def _suite(root: ET.Element, file: FileResult) -> None:
             time=f"{test.seconds:.3f}",
         )
         if test.failures:
-            first_one = test.failures[0].mismatches[0]
-            message = f"expected {first_one.expected}, found {first_one.found}"
-            failure = ET.SubElement(
-                case, "failure", message=for_xml(for_terminal(message, MAX_LINE))
-            )
+            mismatch = test.failures[0].mismatches[0]
+            message = f"expected {mismatch.expected}, found {mismatch.found}"
+            message = for_xml(for_terminal(message, MAX_LINE))
+            failure = ET.SubElement(case, "failure", message=message)
             failure.text = for_xml("\n".join(render_failure(one) for one in test.failures))

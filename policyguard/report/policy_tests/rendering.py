@@ -1,7 +1,4 @@
-"""Results of policy tests as text for a person, and as JSON.
-
-Messages, results and names in them are untrusted and are made fit for where they are shown.
-"""
+"""Render results of policy tests as text and as JSON. Texts from tests and results are escaped."""
 
 from __future__ import annotations
 
@@ -18,29 +15,29 @@ from policyguard.report.findings.diagnostics import sort_unique, source_excerpt
 from policyguard.report.policy_tests.results import Coverage, Failure, FileResult, TestReport
 
 MAX_LINE = 400
-"""Characters of one line of a message, or of one value, that are shown."""
+"""Characters of a message line or value to show."""
 
 MAX_FAILURES = 5
-"""Failures of one test (a trace may have many) that the text report shows."""
+"""Failures of one test to show; a trace may have many."""
 
 
 def render_text(report: TestReport) -> str:
-    """What `policyguard test` prints."""
+    """Render the report that `policyguard test` prints."""
     return "\n".join(_lines(report))
 
 
 def render_failure(failure: Failure) -> str:
-    """One failure, with the line of the tests file that it is about."""
+    """Render one failure with its source line."""
     return "\n".join(_failure(failure))
 
 
 def render_coverage(coverage: Coverage) -> str:
-    """What the tests of one policy have reached, and what they have not."""
+    """Render the coverage of one policy."""
     return "\n".join(_coverage(coverage))
 
 
 def _lines(report: TestReport) -> Iterator[str]:
-    # A policy that several files test is wrong once.
+    # Errors of a policy with several tests files appear once.
     errors = sort_unique(error for file in report.files for error in file.errors)
     if errors:
         yield diagnostics_text(errors)
@@ -56,7 +53,7 @@ def _lines(report: TestReport) -> Iterator[str]:
             yield ""
     for file in report.files:
         failed = sum(bool(test.failures) for test in file.tests)
-        outcome = "cannot be run" if file.errors else _count(len(file.tests), "test")
+        outcome = "could not be run" if file.errors else _count(len(file.tests), "test")
         if failed:
             outcome += f", {failed} failed"
         name = f" ({for_terminal(file.policy, 60)})" if file.policy else ""
@@ -89,33 +86,35 @@ def _failure(failure: Failure) -> Iterator[str]:
         rows.append(("expected", mismatch.expected))
         rows.append(("found", mismatch.found))
     if failure.decision is not None:
-        rows += _said(failure.decision)
+        rows += _decision_rows(failure.decision)
     if failure.state:
-        rows.append(("session", ", ".join(f"{key} {value}" for key, value in _shown(failure))))
+        rows.append(
+            ("session", ", ".join(f"{key} {value}" for key, value in _changed_state(failure)))
+        )
     for name, text in rows:
         head = f"= {name + ':':<9}" if name else " " * 11
         yield f"{gutter} {head} {for_terminal(text, MAX_LINE)}"
 
 
-def _said(decision: Decision) -> Iterator[tuple[str, str]]:
-    """The guard's answer: what has something against the call, and the message.
+def _decision_rows(decision: Decision) -> Iterator[tuple[str, str]]:
+    """Yield the violations and the message of a decision as named rows.
 
-    Lines of the message after its first have no name.
+    Only the first line of the message has a name.
     """
     if decision.violations:
-        ids = ", ".join(f"{one.id} ({one.effect})" for one in decision.violations)
+        ids = ", ".join(f"{entry.id} ({entry.effect})" for entry in decision.violations)
         yield "by", ids
     if decision.would:
-        ids = ", ".join(f"{one.id} ({one.effect})" for one in decision.would)
+        ids = ", ".join(f"{entry.id} ({entry.effect})" for entry in decision.would)
         yield "would", ids
     for number, line in enumerate(decision.message.splitlines()):
         yield ("message" if number == 0 else ""), line
-    for fault in decision.errors:
-        yield "undecided", f"{fault.id}: {fault.error}"
+    for error in decision.errors:
+        yield "undecided", f"{error.id}: {error.error}"
 
 
-def _shown(failure: Failure) -> Iterator[tuple[str, Any]]:
-    """What is not at its beginning; the rest would only be noise."""
+def _changed_state(failure: Failure) -> Iterator[tuple[str, Any]]:
+    """Yield the session fields that are not at their initial values."""
     for name, value in failure.state.items():
         if value or name == "calls":
             yield name, value
@@ -137,7 +136,7 @@ def _coverage(coverage: Coverage) -> Iterator[str]:
 
 
 def render_json(report: TestReport) -> str:
-    """One JSON object with the keys of `results.py`; `coverage` only if it was asked for."""
+    """Render the report as a JSON object, with `coverage` if requested."""
     document: dict[str, Any] = {
         "passed": report.passed,
         "failed": report.failed,
@@ -184,7 +183,7 @@ def _failure_json(failure: Failure) -> dict[str, Any]:
         "column": failure.span.column,
         "step": failure.step,
         "mismatches": [msgspec.to_builtins(mismatch) for mismatch in failure.mismatches],
-        # A decision that refuses is false, and is one all the same.
+        # A refusing decision is falsy.
         "decision": _decision(failure.decision) if failure.decision is not None else None,
         "state": failure.state,
     }
@@ -199,7 +198,7 @@ def _decision(decision: Decision) -> dict[str, Any]:
         ],
         "would": [one.id for one in decision.would],
         "message": decision.message,
-        "errors": [msgspec.to_builtins(fault) for fault in decision.errors],
+        "errors": [msgspec.to_builtins(error) for error in decision.errors],
     }
 
 

@@ -11,7 +11,7 @@ from policyguard.model.diagnostic import Diagnostic, Span
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """One thing that went otherwise: `what` (effect, by, says …), in the words of the test."""
+    """A difference from an expectation: its aspect (effect, by, says …) in the test's terms."""
 
     aspect: str = msgspec.field(name="what")
     expected: str
@@ -19,10 +19,10 @@ class Mismatch(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a test went otherwise than it says, how, and what the guard said there.
+    """A failed expectation of a test, with the guard's decision, if any.
 
-    `step` says which step or call it was. `decision` is None where no call was judged; `state` is
-    the session's, by field. `lines` are the source lines of `span`.
+    `step` names the step or call, `state` holds the session's fields, and `lines` are the source
+    lines of `span`.
     """
 
     span: Span
@@ -34,9 +34,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One test: passed where there is no failure. `line` is that of its name."""
+    """One test, passed if it has no failures. `line` is that of its name."""
 
-    __test__ = False  # to pytest, which takes a class of this name for tests
+    __test__ = False  # keeps pytest from collecting the class
 
     name: str
     line: int
@@ -45,10 +45,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One tests file. `errors` keep it from being run; then there are no tests.
-
-    `policy` is the policy's name.
-    """
+    """One tests file, and the name of its policy. A file with `errors` has no tests."""
 
     file: str
     policy: str = ""
@@ -57,7 +54,7 @@ class FileResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EntryCoverage(msgspec.Struct, frozen=True):
-    """One entry of a policy, where it stands, and how often it fired in all tests."""
+    """One entry of a policy, where it is, and how often it fired in all tests."""
 
     id: str
     file: str
@@ -66,10 +63,7 @@ class EntryCoverage(msgspec.Struct, frozen=True):
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries of a policy fired. `inherited` counts those of packs that it extends.
-
-    They are tested with their pack, and do not stand in `entries`.
-    """
+    """The coverage of a policy's own entries. `inherited` counts the entries of its packs."""
 
     policy: str
     file: str
@@ -78,14 +72,14 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missed(self) -> list[EntryCoverage]:
-        """The entries that no test reached."""
+        """The entries that never fired."""
         return [entry for entry in self.entries if not entry.hits]
 
 
 class TestReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole. `coverage` is None where nobody asked for it."""
+    """The results of all tests files, with coverage if requested."""
 
-    __test__ = False  # to pytest, which takes a class of this name for tests
+    __test__ = False  # keeps pytest from collecting the class
 
     files: tuple[FileResult, ...]
     seconds: float
@@ -98,7 +92,7 @@ class TestReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> int:
-        """Tests that did not."""
+        """Tests that failed."""
         return sum(bool(test.failures) for file in self.files for test in file.tests)
 
     @property
@@ -108,5 +102,5 @@ class TestReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all passed; 1: failures; 2: a file, or its policy, is broken."""
+        """0: all passed; 1: failures; 2: a tests file or its policy is broken."""
         return 2 if self.broken else 1 if self.failed else 0

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from policyguard.report.escape import for_terminal
-from policyguard.report.policy_tests.junit import junit_document
+from policyguard.report.junit import render_document, set_counts, set_totals
 from policyguard.report.replay import phrases
 from policyguard.report.replay.figures import Figures, GateFigures, RunFigures
 
@@ -22,23 +22,21 @@ def render_junit(figures: Figures) -> str:
         suite = _suite(root, "--fail-on", len(figures.gates))
         for gate in figures.gates:
             _gate(suite, gate)
-        _counted(suite)
+        set_counts(suite)
     # The sessions of a file are consecutive, unless an archive contains a name twice.
     for file, runs in groupby(figures.sessions, key=lambda run: run.file):
         sessions = list(runs)
         suite = _suite(root, file, len(sessions))
         for run in sessions:
             _case(suite, run)
-        _counted(suite)
+        set_counts(suite)
     notes = list(_notes(figures))
     if notes:
         suite = _suite(root, "not listed", 0)
         ET.SubElement(suite, "system-out").text = "; ".join(notes)
-        _counted(suite)
-    for kind in ("tests", "failures", "skipped"):
-        root.set(kind, str(sum(int(suite.get(kind, "0")) for suite in root)))
-    root.set("errors", "0")
-    return junit_document(root)
+        set_counts(suite)
+    set_totals(root)
+    return render_document(root)
 
 
 def _notes(figures: Figures) -> Iterator[str]:
@@ -53,12 +51,6 @@ def _notes(figures: Figures) -> Iterator[str]:
 
 def _suite(root: ET.Element, name: str, tests: int) -> ET.Element:
     return ET.SubElement(root, "testsuite", name=for_terminal(name), tests=str(tests))
-
-
-def _counted(suite: ET.Element) -> None:
-    suite.set("failures", str(len(suite.findall("testcase/failure"))))
-    suite.set("errors", "0")
-    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
 
 
 def _gate(suite: ET.Element, gate: GateFigures) -> None:

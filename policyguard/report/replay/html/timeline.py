@@ -107,8 +107,8 @@ def _parts(calls: Sequence[CallFigures], start: int | None, *, compared: bool) -
             either = " under one of the two policies" if compared else ""
             yield element(
                 "p",
-                f"Counterfactual from here: the call above would have ended differently{either}, so "
-                "the agent would have acted differently.",
+                f"Counterfactual from here: the call above would have ended differently{either}, "
+                "so the agent would have acted differently.",
                 class_="divergence",
             )
         kind = "calls counterfactual" if counterfactual else "calls"

@@ -38,7 +38,7 @@ rules:
 
 def _ways(session: Live) -> list[bool]:
     course = session._state.search_progress
-    return [way in course.banned for way in course.met]
+    return [way in course.banned for way in course.visited]
 
 
 def made(folder: Path, learn: str = "learn: {corroborate: 1}") -> CompiledPolicy:

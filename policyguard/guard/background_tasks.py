@@ -1,7 +1,7 @@
-"""A function that runs beside its caller, so that the caller need not wait for its end.
+"""Functions that run in a thread or task of their own, whose caller may stop waiting.
 
-A thread cannot be stopped; a task can be asked to stop, and need not obey. Both are futures here:
-who does not wait any longer can still be told how they ended (`add_done_callback`).
+A thread cannot be stopped; a task can be cancelled, and may ignore it. Both are futures: a done
+callback reports their end to a caller that no longer waits.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any, TypeVar
 R = TypeVar("R")
 
 _tasks: set[asyncio.Future[Any]] = set()
-"""An event loop holds its tasks weakly: one that nobody waits for could vanish."""
+"""Event loops hold tasks weakly: without this one that nobody awaits could vanish."""
 
 
 def run_in_thread(fn: Callable[[], R], future: futures.Future[R], name: str) -> None:
     """Run `fn` in a thread of its own, with a copy of the caller's context variables.
 
-    `over` gets what comes of it. The thread is a daemon: the process may end while it runs.
-    `RuntimeError` where the system gives no more threads; then `over` is cancelled.
+    Its result goes to `future`. The thread is a daemon: the process may end while it runs.
+    `RuntimeError` if no thread can be started; then `future` is cancelled.
     """
     context = copy_context()
 
     def work() -> None:
         try:
             result = context.run(fn)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             future.set_exception(error)
         else:
             future.set_result(result)
@@ -43,7 +43,7 @@ def run_in_thread(fn: Callable[[], R], future: futures.Future[R], name: str) -> 
 
 
 def finishes_within(future: futures.Future[R], seconds: float) -> bool:
-    """Wait for a thread to end, for so long at most. Returns whether it has."""
+    """Wait for at most `seconds`. Returns whether the future is done."""
     futures.wait((future,), min(seconds, threading.TIMEOUT_MAX))
     return future.done()
 
@@ -57,11 +57,11 @@ def run_in_task(awaitable: Awaitable[R]) -> asyncio.Future[R]:
 
 
 async def cancel_task(task: asyncio.Future[R], grace_period: float) -> None:
-    """Cancel a task and let it clean up for `patience` seconds; then it is left to itself."""
+    """Cancel a task and give it `grace_period` seconds to clean up; then leave it alone."""
     task.cancel()
     await asyncio.wait((task,), timeout=grace_period)
 
 
 def get_exception(future: futures.Future[R] | asyncio.Future[R]) -> BaseException | None:
-    """What has been raised by what has ended; None where it gave a result."""
+    """Return the exception of a future that is done, None if it has a result."""
     return asyncio.CancelledError() if future.cancelled() else future.exception()

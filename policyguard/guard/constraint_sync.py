@@ -1,7 +1,7 @@
-"""Learning that lasts: what is learned goes into a store, and what others learn comes out of it.
+"""Keeps learned constraints and evidence in memory and in a store alike.
 
-Constraints and evidence are held in memory, where a look-up costs nothing; the store is written
-before a result is answered, and looked at for changes by other processes at most once a second.
+Memory makes look-ups cheap. The store is written before `record` returns, and polled for changes
+by other processes at most once a second.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from policyguard.store.sqlite.store import SqliteStore
 
 POLL_INTERVAL = 1.0
-"""Seconds within which other processes see a new constraint (DESIGN §3)."""
+"""Seconds within which other processes see a new constraint."""
 
 
 def open_store(store: str | Path, policy: Policy) -> SqliteStore:
-    """The store in the SQLite file of this path, made where it is new."""
-    from policyguard.store.sqlite.store import SqliteStore  # only who keeps something loads SQLite
+    """Open the store in a SQLite file, which is created if it is new."""
+    from policyguard.store.sqlite.store import SqliteStore
 
     caps = Caps(
         constraints=policy.bounds.constraints,
@@ -47,14 +47,14 @@ def open_store(store: str | Path, policy: Policy) -> SqliteStore:
 
 
 class ConstraintSync:
-    """Keeps a memory and a store in step. Every method may raise `StoreError`.
+    """Synchronises a constraint set with a store. Every method may raise `StoreError`.
 
-    `due` is when to look at the store next, in seconds of `time.monotonic`.
+    `next_poll` is when to poll the store next, in seconds of `time.monotonic`.
     """
 
-    def __init__(self, store: Store, memory: ConstraintSet) -> None:
+    def __init__(self, store: Store, constraint_set: ConstraintSet) -> None:
         self.store = store
-        self._memory = memory
+        self._constraint_set = constraint_set
         self._version = 0
         self.next_poll = 0.0
         self._has_unsaved = False
@@ -62,13 +62,13 @@ class ConstraintSync:
         self._load_changes()
         for _, _, payload in store.evidence.list():
             for piece in decode_evidence(payload, store):
-                memory.put_evidence(piece)
-        memory.changed_ids.clear()
+                constraint_set.put_evidence(piece)
+        constraint_set.changed_ids.clear()
 
     def poll(self) -> None:
-        """See what other processes have learned or revoked: at each check from `due` on.
+        """Load what other processes have learned or revoked: at each check from `next_poll` on.
 
-        After a write that failed nothing goes on until the store takes it.
+        After a failed write, this raises until the store can be written.
         """
         if self._has_unsaved:
             self.save(None)
@@ -83,135 +83,140 @@ class ConstraintSync:
         observations: tuple[Observation, ...],
         at: int | None,
     ) -> list[str]:
-        """Fold a result and keep what it taught.
+        """Fold a result and store what was learned from it.
 
-        Where the store fails the result counts all the same; the fault is told, and the next
-        check answers as the policy's `on_internal_error` says.
+        If the store fails the result counts all the same: the error is added to the attempt, and
+        the next check follows the policy's `on_internal_error`.
         """
-        taught: list[str] | None = None
+        learned: list[str] | None = None
         evidence = [
-            (lesson.scope, lesson.evidence_key)
-            for lesson in observations
-            if not lesson.ok or self._memory.evidence_for(lesson.scope, lesson.evidence_key)
+            (observation.scope, observation.evidence_key)
+            for observation in observations
+            if not observation.ok
+            or self._constraint_set.evidence_for(observation.scope, observation.evidence_key)
         ]
         try:
             with self._transaction(observations, at):
-                taught = fold()
+                learned = fold()
         except StoreError as error:
             self._mark_unsaved(evidence)
             attempt.add_error("store", error)
-        except BaseException:  # a signal: whether it was written nobody knows
+        except BaseException:  # a signal: it may have been written or not
             self._mark_unsaved(evidence)
             raise
-        return fold() if taught is None else taught
+        return fold() if learned is None else learned
 
     @contextmanager
     def _transaction(self, observations: Iterable[Observation], at: int | None) -> Iterator[None]:
-        """Around the fold of lessons: what others know of them comes in, what is new goes out.
+        """Load what the store has on some observations, and store the result of folding them.
 
-        One transaction, so that two processes that learn at once learn as one that learns both.
+        This is one transaction, so that processes that learn at once do not overwrite each other.
         """
-        concerned = [lesson for lesson in observations if not lesson.ok or self._may_refute(lesson)]
-        if not concerned:
+        relevant = [
+            observation
+            for observation in observations
+            if not observation.ok or self._may_refute(observation)
+        ]
+        if not relevant:
             yield
             return
         with self.store.transaction():
             if self._has_unsaved:
                 self._save_pending(at)
-            for lesson in concerned:
-                self._load_related(lesson)
+            for observation in relevant:
+                self._load_related(observation)
             yield
-            for lesson in concerned:
-                self._save_evidence(lesson)
+            for observation in relevant:
+                self._save_evidence(observation)
             self._save_constraints(at)
         self._clear_unsaved()
 
     def save(self, at: int | None) -> None:
-        """Write the constraints that have changed, and what could not be written before."""
+        """Write changed constraints, and what could not be written before."""
         with self.store.transaction():
             self._save_pending(at)
         self._clear_unsaved()
 
     def revoke(self, id_: str, *, by: str, at: int) -> None:
-        """Take a constraint back, for every process."""
+        """Revoke a constraint, for every process."""
         self.store.constraints.revoke(id_, by=by, at=at)
-        self._memory.revoke(id_)
-        self._memory.changed_ids.discard(id_)
+        self._constraint_set.revoke(id_)
+        self._constraint_set.changed_ids.discard(id_)
 
     def restore(self, snapshot: Snapshot, at: int) -> None:
-        """Have in the store, too, what a snapshot has added to the memory."""
+        """Write what a snapshot has added to the constraint set."""
         self._mark_unsaved((piece.scope, piece.evidence_key) for piece in snapshot.evidence)
         with self.store.transaction():
             for id_ in snapshot.revoked:
                 self.store.constraints.revoke(id_, by="snapshot", at=at)
-                self._memory.changed_ids.discard(id_)
+                self._constraint_set.changed_ids.discard(id_)
             self._save_pending(at)
         self._clear_unsaved()
 
     def _mark_unsaved(self, evidence: Iterable[tuple[str, str]]) -> None:
-        """What was learned stands in memory only: these pieces of evidence, and `changed`."""
+        """Note that this evidence and the changed constraints are in memory only."""
         self._unsaved_evidence.update(dict.fromkeys(evidence))
         self._has_unsaved = True
         self.next_poll = 0.0
 
     def _save_pending(self, at: int | None) -> None:
-        for place in self._unsaved_evidence:
-            self._merge_evidence(*place)
+        for key in self._unsaved_evidence:
+            self._merge_evidence(*key)
         self._save_constraints(at)
 
     def _clear_unsaved(self) -> None:
-        """All is in the store for good, now that the transaction is over."""
+        """Note that everything is in the store."""
         self._unsaved_evidence.clear()
-        self._memory.changed_ids.clear()
+        self._constraint_set.changed_ids.clear()
         self._has_unsaved = False
 
     def _save_constraints(self, at: int | None) -> None:
-        memory = self._memory
-        for id_ in tuple(memory.changed_ids):
-            constraint = memory.get(id_)
+        constraint_set = self._constraint_set
+        for id_ in tuple(constraint_set.changed_ids):
+            constraint = constraint_set.get(id_)
             if constraint is None:
                 self.store.constraints.delete(id_)
             elif not self.store.constraints.put(to_record(constraint, at)):
-                memory.revoke(id_)  # another process has revoked it, and it stays so
+                constraint_set.revoke(id_)  # another process has revoked it
 
     def _may_refute(self, observation: Observation) -> bool:
-        """Whether a success may have something to forget, here or with others."""
-        if self._memory.evidence_for(observation.scope, observation.evidence_key):
+        """Whether a success may refute evidence or a constraint, here or in the store."""
+        if self._constraint_set.evidence_for(observation.scope, observation.evidence_key):
             return True
-        if any(True for _ in self._memory.on_key(observation.scope, observation.key)):
+        if any(True for _ in self._constraint_set.on_key(observation.scope, observation.key)):
             return True
         return self.store.evidence.get(observation.scope, observation.evidence_key) is not None
 
     def _load_related(self, observation: Observation) -> None:
-        known = self.store.constraints.get(constraint_id(observation))
-        if known is not None:
-            self._apply_record(known)
+        stored = self.store.constraints.get(constraint_id(observation))
+        if stored is not None:
+            self._apply_record(stored)
         payload = self.store.evidence.get(observation.scope, observation.evidence_key)
-        self._memory.forget_evidence(observation.scope, observation.evidence_key)
+        self._constraint_set.forget_evidence(observation.scope, observation.evidence_key)
         for piece in decode_evidence(payload, self.store):
-            self._memory.put_evidence(piece)
+            self._constraint_set.put_evidence(piece)
 
     def _load_changes(self) -> None:
         changes = self.store.constraints.changes(self._version)
         if changes.is_complete:
-            kept = {found.id for found in changes.records}
-            for constraint in self._memory:
-                if constraint.id not in kept:
-                    self._memory.remove(constraint.id)
-        for found in changes.records:
-            self._apply_record(found)
+            stored = {record.id for record in changes.records}
+            for constraint in self._constraint_set:
+                if constraint.id not in stored:
+                    self._constraint_set.remove(constraint.id)
+        for record in changes.records:
+            self._apply_record(record)
         self._version = changes.version
-        self._memory.changed_ids.clear()
+        self._constraint_set.changed_ids.clear()
 
     def _apply_record(self, stored: Record) -> None:
         if stored.state == REVOKED:
-            self._memory.revoke(stored.id)
+            self._constraint_set.revoke(stored.id)
         else:
-            self._memory.put(decode_constraint(stored, self.store))
-            self._memory.changed_ids.discard(stored.id)
+            self._constraint_set.put(decode_constraint(stored, self.store))
+            self._constraint_set.changed_ids.discard(stored.id)
 
     def _save_evidence(self, observation: Observation) -> None:
-        pieces = self._memory.evidence_for(observation.scope, observation.evidence_key)
+        pieces = self._constraint_set.evidence_for(observation.scope, observation.evidence_key)
         if pieces:
             self.store.evidence.put(
                 observation.scope, observation.evidence_key, encode_msgpack(tuple(pieces))
@@ -219,19 +224,19 @@ class ConstraintSync:
         else:
             self.store.evidence.delete(observation.scope, observation.evidence_key)
 
-    def _merge_evidence(self, scope: str, counted: str) -> None:
-        """Write evidence late: others may have written theirs since, and who counts more is right.
+    def _merge_evidence(self, scope: str, evidence_key: str) -> None:
+        """Write evidence late: where others have counted more failures since, theirs is kept.
 
-        Where there is none left, it has become a constraint, or a success has refuted it.
+        If none is left here, it has become a constraint, or a success has refuted it.
         """
-        ours = self._memory.evidence_for(scope, counted)
-        if not ours:
-            self.store.evidence.delete(scope, counted)
+        own = self._constraint_set.evidence_for(scope, evidence_key)
+        if not own:
+            self.store.evidence.delete(scope, evidence_key)
             return
-        kept = decode_evidence(self.store.evidence.get(scope, counted), self.store)
-        pieces = {piece.signature: piece for piece in kept}
-        for piece in ours:
+        stored = decode_evidence(self.store.evidence.get(scope, evidence_key), self.store)
+        pieces = {piece.signature: piece for piece in stored}
+        for piece in own:
             other = pieces.get(piece.signature)
             if other is None or other.count <= piece.count:
                 pieces[piece.signature] = piece
-        self.store.evidence.put(scope, counted, encode_msgpack(tuple(pieces.values())))
+        self.store.evidence.put(scope, evidence_key, encode_msgpack(tuple(pieces.values())))

@@ -1,4 +1,4 @@
-"""A policy in force, and the sessions under it."""
+"""A compiled policy in force, and its sessions."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ R = TypeVar("R")
 
 
 class Guard:
-    """A policy in force. Shared by all sessions of a process; safe to use from many threads.
+    """A policy in force, for many sessions and threads. As a context manager it is closed.
 
-    One lock makes each check atomic: what it admits is counted before the next one looks. As a
-    context manager it is closed at the end.
+    One lock makes checks atomic: a call that is admitted is counted before the next is decided.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Guard:
         approver: Approver | None = None,
         journal_key: str | Path | None = None,
     ) -> None:
-        """As `load` does, of a compiled policy; `store` stays its owner's to close."""
+        """Do as `load` does with a compiled policy. The caller closes `store`."""
         now = validate.clock_time(clock)
         if approver is not None:
             check_approver(approver)
@@ -84,9 +83,9 @@ class Guard:
         if self._constraint_sync is not None:
             self._state.learner.use_shared_store()
         self._journal = _open_journal(compiled, store, now, key) if store is not None else None
-        purses = store.quotas if store is not None else None
+        quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
-            purses, self._evaluator, self._state.engine_state.ledger
+            quotas, self._evaluator, self._state.engine_state.ledger
         )
         self._exit_stack = ExitStack()
         if self._shared_budgets is not None:
@@ -121,48 +120,46 @@ class Guard:
     ) -> Guard:
         """Check and compile a policy: a pack's name (`core`), a file, or several (the last wins).
 
-        `clock` gives nanoseconds since 1970 (UTC). `listener` is called with every event, in order,
-        under the guard's lock. `store` is where state lasts: a SQLite file (the journals stand in a
-        folder beside it), or a store; with None nothing is written anywhere. `approver` is a plain
-        function that is called with the session and the decision when `check` answers with *ask*:
-        it may call `session.approve` at once, or see to it that somebody does later. What it
-        returns means nothing; what it raises is logged, stands in the decision's `errors`, and the
-        call stays refused. Without one, a rule's `approval.otherwise` says what happens.
-        `journal_key` is the path of a file with a key (16 bytes or more) that the journals' hashes
-        are made with, for `policyguard journal verify --key`. With `cache` (by default where there is a
-        store) the compiled policy is kept in the user's cache folder for the next time.
+        `store`: where state lasts, a SQLite file (with journals in a folder beside it) or a store;
+        with None nothing is written. `clock` returns nanoseconds since 1970 (UTC). `listener`: see
+        `on`. `approver` is called with the session and the decision when `check` decides *ask*: it
+        may call `session.approve` at once, or arrange that somebody does later. Its return value is
+        ignored; its error is logged and put into the decision's `errors`, and the call stays
+        refused. Without an approver, a rule's `approval.otherwise` applies. `journal_key`: the path
+        of a file with a key (16 bytes or more) for the journals' hashes, as for
+        `policyguard journal verify --key`. `cache` keeps the compiled policy in the user's cache
+        folder, by default if there is a store.
 
-        Raises `PolicyError` with every diagnostic where the policy has an error, `StoreError` or
-        `JournalError` where the store, the folder or the key cannot be used, `TypeError` for a
-        value of another type and for an approver that is async, `ValueError` for a key without
-        journals.
+        Raises `PolicyError` with all diagnostics of a wrong policy, `StoreError` or `JournalError`
+        if the store, the journals or the key cannot be used, `TypeError` for a wrong value, and
+        `ValueError` for a key without journals.
         """
         compiled = compile_policy(policy, cache=store is not None if cache is None else cache)
-        kept = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
+        opened = open_store(store, compiled.policy) if isinstance(store, (str, Path)) else store
         guard = cls(
             compiled,
             clock=clock,
             listener=listener,
-            store=kept,
+            store=opened,
             approver=approver,
             journal_key=journal_key,
         )
-        if kept is not None and kept is not store:
-            guard._exit_stack.callback(kept.close)
+        if opened is not None and opened is not store:
+            guard._exit_stack.callback(opened.close)
         return guard
 
     def close(self) -> None:
-        """Let go of the guard's sessions and files, and of its store where it has opened that.
+        """Release the guard's sessions and files, and its store if `load` opened it.
 
-        The sessions are not over: another guard may go on with them. Here they refuse all calls,
-        and none can be opened any more. Raises `StoreError` or `JournalError` where something was
-        still to be written and could not be; all the rest is let go none the less.
+        This ends no session: another guard may resume them. Here they refuse all calls, and no
+        session can be opened. Raises `StoreError` or `JournalError` if something could not be
+        written; everything else is released all the same.
         """
-        with self._lock, self._exit_stack as last:
+        with self._lock, self._exit_stack as exit_stack:
             self.closed = True
-            self._open_sessions.detach_all(last)
+            self._open_sessions.detach_all(exit_stack)
             if self._journal is not None:
-                last.callback(self._journal.close)
+                exit_stack.callback(self._journal.close)
             self._journal = None
             self._update_emitters()
 
@@ -177,15 +174,15 @@ class Guard:
         self.close()
 
     def on(self, listener: Listener, *event_types: type[Event]) -> Callable[[], None]:
-        """Call `listener` with every event from now on, or with those of some kinds.
+        """Call `listener` with every event from now on, or with those of some classes.
 
-        The kinds are the classes of `policyguard.model.event`, such as `Refused`. It is called in
-        order, under the guard's lock: it should be quick, and hand on what takes time. What it
-        raises is logged, and stops nothing. Returns what takes the listener off again.
+        The classes are exported by `policyguard`, such as `Refused`. A plain listener is called in
+        order under the guard's lock, and should be quick; an async one is awaited on the event
+        loop, one event at a time. Its errors are logged. Returns a function that removes it.
         """
-        off = self._listeners.add(listener, event_types)
+        remove = self._listeners.add(listener, event_types)
         self._update_emitters()
-        return off
+        return remove
 
     @property
     def policy(self) -> str:
@@ -194,7 +191,7 @@ class Guard:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the policy's layers and of the environment's values in it, in hex."""
+        """SHA-256 (hex) of the policy's layers and of the environment variables that it reads."""
         return self._evaluator.digest
 
     def session(
@@ -209,20 +206,19 @@ class Guard:
         cwd: str | Path | None = None,
         tags: Mapping[str, Any] | None = None,
     ) -> Session:
-        """Open a session, or return the open one of this id.
+        """Open or resume a session, or return the open one with this id.
 
-        `parent` is the session of the agent that spawned this one: its budgets pay for this one's
-        calls, and this one ends with it. Where it is not open it is gone on with first, as its
-        journal has it; so is the one that this session's journal names. `tags` are facts that the
-        host gives, as the policy declares them; what it does not declare is ignored, since a host
-        may serve several policies. What is None is not known. In names halves of surrogate pairs
-        (of a folder's odd name) become escapes.
+        `parent`: the session of the agent that spawned this one. Calls here charge its budgets too,
+        and it closes and ends this one with itself; a parent that is not open is resumed first.
+        `tags`: values of the tags that the policy declares; others are ignored, since a host may
+        serve several policies. None means unknown. Lone surrogates in names are escaped. Inside an
+        event loop, a session with a store is opened when it is first used or entered.
 
-        `ValueError` for a parent that is neither open nor to be gone on with, that is closed or of
-        another guard, and for tags that are missing or have the wrong type. `RuntimeError` where
-        the guard is closed, or has no room for a session beside its ancestors. With a store:
-        `SessionBusyError` where another process or guard has it, `AlteredError` where its journal
-        is not as it was left, `JournalError` and `StoreError` for what cannot be read or written.
+        `ValueError` if the session has another user, agent or project, if its parent is closed, of
+        another guard or cannot be resumed, and for missing or wrong tags. `RuntimeError` if the
+        guard is closed, or has no room for a session beside its ancestors. With a store:
+        `SessionBusyError` if the session is open in another process or guard, `AlteredError` if its
+        journal was altered, `JournalError` and `StoreError` if something cannot be read or written.
         """
         name = validate.identifier("id", validate.text("id", id))
         started = Started(
@@ -255,17 +251,17 @@ class Guard:
             return self._start_session(replace(started, parent=parent_id, tags=checked))
 
     def _start_session(self, event: Started, *, isolated: bool = False) -> Session:
-        """Open a session as an event says, or return the open one of its id.
+        """Open the session that an event starts, or return the open one with its id.
 
-        `apart` is for replays of runs that have nothing to do with each other: an agent, user or
-        project that the event does not name is then this session's own.
+        `isolated` is for replays of unrelated runs: the session then shares no agent, user or
+        project that the event does not name.
         """
         with self._lock:
             known = self._open_sessions.get(event.session)
             if known is not None:
                 return known
             if self.closed:
-                raise RuntimeError("the guard is closed: load another for more sessions")
+                raise RuntimeError("the guard is closed: load another to open sessions")
             self._open_sessions.lock(event.session)
             try:
                 first_number = max(
@@ -278,8 +274,7 @@ class Guard:
                 state = start_session(
                     self._evaluator, self._state.engine_state, event, isolated=isolated
                 )
-                above = None if isolated else state.parent
-                self._open_sessions.make_room(above)
+                self._open_sessions.make_room(None if isolated else state.parent)
                 session = Session(self, state, first_number)
                 self._open_sessions.add(session)
                 self._mark_used(event.session)
@@ -292,7 +287,7 @@ class Guard:
             return session
 
     def _close_session(self, session: Session) -> None:
-        """Let go of a session; without a journal its state stays here."""
+        """Close a session; without a journal its state stays here."""
         try:
             if self._journal is None:
                 session._pipeline.suspend()
@@ -309,7 +304,7 @@ class Guard:
                 self._open_sessions.remove(session.id)
 
     def _resume_session(self, session: Session) -> Session | None:
-        """Open a session that was let go; None if its run or the guard is over."""
+        """Open a closed session; None if its run is over or the guard is closed."""
         if self.closed:
             return None
         known = self._open_sessions.get(session.id)
@@ -324,15 +319,15 @@ class Guard:
         return known
 
     def _mark_used(self, session: str) -> None:
-        """A session is in use: it is the last to go where there are too many."""
+        """Make a session the last to be evicted."""
         if self._open_sessions.mark_used(session):
             self._latest_session = session
 
     def _apply(self, event: Event) -> None:
-        """Write an event down, let it happen, and tell of it.
+        """Write an event, fold it, and notify listeners.
 
-        Raises `JournalError` where it cannot be written: then it has not happened; only the end of
-        a call counts all the same. One that is written has happened, anchored or not.
+        Raises `JournalError` if it cannot be written: then it is not folded, unless it ends a call.
+        An event that is written counts, even if it cannot be anchored.
         """
         try:
             self._events.write(event)
@@ -341,12 +336,12 @@ class Guard:
                 self._state.fold(event)
             raise
         except StoreError as error:
-            warn(f"an event of session {event.session!r} is written, and not anchored: {error}")
+            warn(f"an event of session {event.session!r} is written, but not anchored: {error}")
         self._state.fold(event)
         self._events.notify(event)
 
     def _end_session(self, event: Closed) -> None:
-        """A session is over: write that down, let its id be opened anew, and tell of it."""
+        """Write the end of a session, forget the session, and notify listeners."""
         try:
             self._events.write(event)
         finally:
@@ -354,22 +349,26 @@ class Guard:
             self._events.notify(event)
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """What has been learned and holds, the latest confirmed last.
+        """Return the learned constraints that hold, the latest confirmed last.
 
-        What other processes have learned and revoked is seen at once: `StoreError` where the
-        store cannot be looked at.
+        They include those of other processes with the same store. `StoreError` if the store cannot
+        be read.
         """
         with self._lock:
             if self._constraint_sync is not None and not self.closed:
                 self._constraint_sync.poll()
-            return tuple(sorted(self._state.constraint_set, key=lambda one: one.confirmed_at or 0))
+            return tuple(
+                sorted(
+                    self._state.constraint_set, key=lambda constraint: constraint.confirmed_at or 0
+                )
+            )
 
     def revoke(self, id: str, *, by: str) -> bool:  # noqa: A002 - the constraint's own word
-        """Take a constraint back, for every process that keeps the same store.
+        """Revoke a constraint, for every process with the same store. It is not learned again.
 
-        It is not learned again. Returns whether there was one, in the store too. `by` names who
-        revokes. `StoreError` where the store does not take it: then it is not revoked, and the
-        call may be repeated. `RuntimeError` where the guard is closed.
+        Returns whether there was such a constraint. `by` names the person who revokes it.
+        `StoreError` if the store cannot be written: then it is not revoked. `RuntimeError` if the
+        guard is closed.
         """
         with self._lock:
             if self.closed:
@@ -385,41 +384,41 @@ class Guard:
             return True
 
     def snapshot(self) -> bytes:
-        """What has been learned, evidence included, as JSON: for `restore`.
+        """Return the learned constraints and their evidence as JSON, for `restore`.
 
-        The key of its fingerprints is in it: keep it as private as the arguments of the calls.
+        It contains the key of the fingerprints: keep it as private as the calls' arguments.
         """
         with self._lock:
             return snapshots.encode(self._state.constraint_set, self._fingerprinter.key)
 
     def restore(self, snapshot: bytes) -> None:
-        """Add what another guard has learned, before any session is opened.
+        """Add the constraints and evidence of another guard's snapshot, before opening sessions.
 
-        What was revoked, there or here, stays so. With a store it is written there, but for
-        revocations of what the store does not know, which this guard remembers.
-        `ValueError` for what is no snapshot, and where this guard's fingerprints have another key
-        already: it keeps a store of its own, or has open sessions.
+        What was revoked in either guard stays revoked. A store is updated too, except for
+        revocations of constraints unknown to it, which this guard remembers. `ValueError` for
+        something that is no snapshot, and if this guard's fingerprints already have another key,
+        since it has a store or open sessions.
         """
         with self._lock:
-            read = snapshots.decode(snapshot)
-            if read.key != self._fingerprinter.key:
+            decoded = snapshots.decode(snapshot)
+            if decoded.key != self._fingerprinter.key:
                 if self._constraint_sync is not None or self._open_sessions:
                     raise ValueError(
-                        "this guard's fingerprints have a key of their own; "
+                        "this guard's fingerprints have another key; "
                         "restore into a guard without a store, before its first session"
                     )
-                self._fingerprinter.rekey(read.key)
-            snapshots.restore(self._state.constraint_set, read)
+                self._fingerprinter.rekey(decoded.key)
+            snapshots.restore(self._state.constraint_set, decoded)
             if self._constraint_sync is not None:
-                self._constraint_sync.restore(read, self._clock())
+                self._constraint_sync.restore(decoded, self._clock())
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function so that each call of it is checked and recorded.
+        """Decorate a function so that its calls are checked and recorded.
 
-        The call belongs to the session of the surrounding `with guard.session(...):`. A refused
-        call raises `CallRefused`, one that runs out of time `ToolTimeoutError`. For plain and for
-        async functions, and for methods (`self` is no argument of the call); `TypeError` for what
-        cannot be a tool, such as a generator.
+        They belong to the session of the surrounding `with guard.session(...):` block. A refused
+        call raises `CallRefused`, one that runs out of time `ToolTimeoutError`. Works for plain and
+        async functions and methods (`self` is not an argument of the call); `TypeError` for
+        others, such as generators.
         """
         return guard_tool(self, fn)
 
@@ -447,15 +446,15 @@ def _open_journal(
     compiled: CompiledPolicy, store: Store, now: int, key: bytes | None
 ) -> Journal | None:
     from policyguard.guard.journal_setup import (
-        open_journal,  # only who keeps something writes journals
+        open_journal,
     )
 
     return open_journal(compiled, store, now, key)
 
 
 def _read_key(file: str | Path, store: Store | None) -> bytes:
-    from policyguard.guard.journal_setup import read_journal_key  # as above
+    from policyguard.guard.journal_setup import read_journal_key
 
     if store is None:
-        raise ValueError("`journal_key` is for journals, which stand beside a store: give `store`")
+        raise ValueError("`journal_key` is for journals, which need a `store`: pass one")
     return read_journal_key(file)

@@ -1,6 +1,6 @@
-"""What goes wrong and stops nothing: it is the host's to know.
+"""The host's log (logger `policyguard`), for failures that stop nothing.
 
-Logging is loaded when it is wanted: nobody needs it with whom all goes well.
+Logging is imported when it is used: most processes never need it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ def warn(text: str) -> None:
 
 
 def log_failure(text: str) -> None:
-    """Log what failed, with the exception that is being handled."""
+    """Log a failure, with the exception that is being handled."""
     import logging
 
     logging.getLogger("policyguard").exception("%s", text)

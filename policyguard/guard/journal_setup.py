@@ -1,4 +1,4 @@
-"""What a guard writes down: the journal that a policy asks for, beside a store."""
+"""The journal of a guard, beside its store and as its policy configures it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policyguard.store.protocol import Store
 
 
 def read_journal_key(file: object) -> bytes:
-    """The key in a file. Where it is given itself, that is not shown."""
+    """Return the key in a file. A key that is passed instead of a path is not shown."""
     if not isinstance(file, (str, Path)):
         kind = type(file).__name__
         raise TypeError(f"`journal_key` is the path of a file with the key, not of type `{kind}`")
@@ -27,25 +27,25 @@ def read_journal_key(file: object) -> bytes:
 def open_journal(
     compiled: CompiledPolicy, store: Store, now: int, key: bytes | None
 ) -> Journal | None:
-    """The journal of a policy; None where the policy or the store keeps none.
+    """Open the journal of a policy; None if the policy or the store keeps none.
 
-    With a `key` there must be one: `ValueError`. Journals that have been kept for
-    `journal.keep_for` at `now` (ns) are removed, and those beyond `bounds.journals` with them.
+    `ValueError` if there is none and a `key` is given. Journals older than `journal.keep_for` at
+    `now` (ns) are removed, and those beyond `bounds.journals`.
     """
-    place = getattr(store, "path", None)
+    store_path = getattr(store, "path", None)
     policy = compiled.policy
     settings = policy.journal
-    if not isinstance(place, Path) or settings.durability == "memory":
+    if not isinstance(store_path, Path) or settings.durability == "memory":
         if key is not None:
             raise ValueError(
-                "`journal_key` is given, and there is no journal: give a `store` that is a file, "
-                "and a policy whose `journal.durability` is not `memory`"
+                "`journal_key` needs a journal: give a `store` that is a file, and a policy whose "
+                "`journal.durability` is not `memory`"
             )
         return None
-    folder = journal_folder(place)
+    folder = journal_folder(store_path)
     if settings.keep_for is not None:
-        most = policy.bounds.journals
-        prune(folder, store.anchors, before=now - settings.keep_for, max_journals=most)
+        before, max_journals = now - settings.keep_for, policy.bounds.journals
+        prune(folder, store.anchors, before=before, max_journals=max_journals)
     return Journal(
         folder,
         store.anchors,
@@ -64,10 +64,9 @@ def open_journal(
 
 
 def _max_open_files() -> int:
-    """How many files journals may have open: half of what the process may, the rest is the host's.
+    """Return how many files journals may have open: half of the process's limit.
 
-    A journal that is closed for another's sake is opened again when its session goes on, for a
-    tenth of a millisecond.
+    Beyond that, a session's file is closed and opened again, which takes a tenth of a millisecond.
     """
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if most == resource.RLIM_INFINITY else max(1, most // 2)
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else max(1, limit // 2)

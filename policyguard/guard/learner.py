@@ -1,4 +1,4 @@
-"""Where learning meets judging: what constraints say to a call, and what its outcome teaches."""
+"""Checks calls against learned constraints, and derives observations from outcomes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from policyguard.model.outcome import Outcome
 
 
 class BanKey(msgspec.Struct, frozen=True):
-    """One thing about a call that a constraint may be on: in which scope, under which key."""
+    """A scope and key under which a constraint may ban a call."""
 
     entry: LearnEntry
     scope: str
@@ -31,16 +31,15 @@ class BanKey(msgspec.Struct, frozen=True):
 
     @property
     def is_session_scoped(self) -> bool:
-        """Whether it is known in the session alone, which has learned it for itself."""
+        """Whether constraints under it belong to one session."""
         return self.entry.scope == "session"
 
 
 class Learner:
-    """The policy's `learn`, at work.
+    """The policy's `learn` sections, applied to calls.
 
-    `entries` are what signatures teach, by id; the one with an empty name is for all others.
-    `digest` stands for what a call says wherever it is kept; `redact` blots out of an error what
-    nobody may see.
+    `entries` are by signature; the one with an empty id is for all others. `digest` fingerprints
+    values of calls, `redact` masks secrets in errors.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Learner:
         redact: Callable[[str], str],
     ) -> None:
         self._entries = entries
-        # Where calls alone are banned, one look-up tells that nothing is known of one.
+        # If only single calls are banned, one look-up shows that a call is not.
         self._only_call_bans = all(
             entry.ban == "call" and entry.ignores_arguments for entry in entries.values()
         )
@@ -61,111 +60,115 @@ class Learner:
         self._redact = redact
 
     def use_shared_store(self) -> None:
-        """Other processes learn too: what is not known here may be known to them."""
+        """Take into account that other processes learn, too."""
         by_session = all(entry.scope == "session" for entry in self._entries.values())
         self._is_memory_complete = self._only_call_bans and by_session
 
-    def check(self, memory: ConstraintSet, attempt: Attempt) -> tuple[list[Violation], list[str]]:
-        """Return the constraints that refuse the call, and those that let it through on trial."""
+    def check(
+        self, constraint_set: ConstraintSet, attempt: Attempt
+    ) -> tuple[list[Violation], list[str]]:
+        """Return violations for a call, and the ids of the constraints that it probes."""
         violations: list[Violation] = []
-        trials: list[str] = []
-        if self.has_nothing_on(memory, attempt):
-            return violations, trials
-        for bound in self._ban_keys(attempt):
-            for constraint in memory.on_key(bound.scope, bound.key):
-                if constraint.learn != bound.entry.name:
+        probes: list[str] = []
+        if self.has_nothing_on(constraint_set, attempt):
+            return violations, probes
+        for ban_key in self._ban_keys(attempt):
+            for constraint in constraint_set.on_key(ban_key.scope, ban_key.key):
+                if constraint.learn != ban_key.entry.name:
                     continue
-                answer = check(
-                    memory,
+                result = check(
+                    constraint_set,
                     constraint,
-                    bound.entry.settings,
-                    bound.point,
-                    changed=_has_changed_since(bound, attempt, constraint),
+                    ban_key.entry.settings,
+                    ban_key.point,
+                    changed=_has_changed_since(ban_key, attempt, constraint),
                     at=attempt.at,
                     probe_timeout=self._unreported_after,
                 )
-                if answer.refused:
-                    violations.append(_build_violation(constraint, answer.confidence))
-                elif answer.probe:
-                    trials.append(constraint.id)
-        return violations, trials
+                if result.refused:
+                    violations.append(_build_violation(constraint, result.confidence))
+                elif result.probe:
+                    probes.append(constraint.id)
+        return violations, probes
 
     def observe(
         self,
-        memory: ConstraintSet,
+        constraint_set: ConstraintSet,
         attempt: Attempt,
         outcome: Outcome,
     ) -> Iterator[Observation]:
-        """What an outcome teaches: a pending one nothing, nor ever the fault of the harness."""
+        """Yield what an outcome teaches: nothing if it is pending or the harness is to blame."""
         if outcome.state == "pending":
             return
         session = attempt.session
         seq = session.state_changes.seq + 1
         if outcome.ok:
-            for bound in self._ban_keys(attempt):
+            for ban_key in self._ban_keys(attempt):
                 yield Observation(
-                    learn=bound.entry.name,
-                    scope=bound.scope,
-                    key=bound.key,
-                    evidence_key=self._evidence_key(bound, attempt, ok=True),
+                    learn=ban_key.entry.name,
+                    scope=ban_key.scope,
+                    key=ban_key.key,
+                    evidence_key=self._evidence_key(ban_key, attempt, ok=True),
                     ok=True,
-                    point=bound.point,
+                    point=ban_key.point,
                     seq=seq,
-                    last_change=_last_change(bound, attempt),
+                    last_change=_last_change(ban_key, attempt),
                 )
             return
         entry = self._entries.get(outcome.signature, self._entries[""])
         if outcome.blame == "harness" or outcome.blame not in entry.blame:
             return
-        # An error that no signature knows is known by itself.
+        # An error without a signature is one by itself.
         signature = outcome.signature or f"error:{outcome.error_fingerprint}"
-        for bound in self._failure_keys(entry, attempt, outcome.signature):
+        for ban_key in self._failure_keys(entry, attempt, outcome.signature):
             yield Observation(
                 learn=entry.name,
-                scope=bound.scope,
-                key=bound.key,
-                evidence_key=self._evidence_key(bound, attempt, ok=False),
+                scope=ban_key.scope,
+                key=ban_key.key,
+                evidence_key=self._evidence_key(ban_key, attempt, ok=False),
                 ok=False,
                 signature=signature,
                 tool=attempt.tool,
                 server=attempt.server,
-                point=bound.point,
+                point=ban_key.point,
                 seq=seq,
-                last_change=_last_change(bound, attempt),
+                last_change=_last_change(ban_key, attempt),
                 batch=attempt.batch,
                 error_fingerprint=outcome.error_fingerprint,
-                label=quote_value(bound.label, self._redact) if bound.label else "",
+                label=quote_value(ban_key.label, self._redact) if ban_key.label else "",
                 error=quote_value(outcome.error, self._redact),
             )
 
     def has_nothing_on(
-        self, memory: ConstraintSet, attempt: Attempt, *, include_evidence: bool = False
+        self, constraint_set: ConstraintSet, attempt: Attempt, *, include_evidence: bool = False
     ) -> bool:
-        """Whether nothing is known that could be about a call, where that is cheap to tell."""
+        """Whether it is cheap to see that nothing learned concerns a call."""
         if include_evidence and not self._is_memory_complete:
             return False
-        if not memory.scope_counts:
+        if not constraint_set.scope_counts:
             return True
-        return self._only_call_bans and f"call:{attempt.fingerprint}" not in memory.scope_counts
+        return (
+            self._only_call_bans
+            and f"call:{attempt.fingerprint}" not in constraint_set.scope_counts
+        )
 
     def _ban_keys(self, attempt: Attempt) -> Iterator[BanKey]:
-        """Everything about a call that some entry of the policy could have banned.
+        """Yield all keys under which some entry of the policy could ban a call.
 
-        An entry whose scope or key cannot be told for this call says nothing about it, and the
-        others still do.
+        An entry whose scope or key fails to evaluate for this call is skipped.
         """
         seen: set[tuple[str, str, str]] = set()
         for entry in self._entries.values():
             try:
-                found = list(self._entry_keys(entry, attempt, entry.parameters))
+                keys = list(self._entry_keys(entry, attempt, entry.parameters))
             except ExpressionError as error:
                 attempt.add_error("learn", error)
                 continue
-            for bound in found:
-                place = (entry.name, bound.scope, bound.key)
-                if place not in seen:
-                    seen.add(place)
-                    yield bound
+            for ban_key in keys:
+                identity = (entry.name, ban_key.scope, ban_key.key)
+                if identity not in seen:
+                    seen.add(identity)
+                    yield ban_key
 
     def _failure_keys(
         self,
@@ -173,17 +176,17 @@ class Learner:
         attempt: Attempt,
         signature: str,
     ) -> Iterable[BanKey]:
-        """What a failure speaks against: its region of parameters, or else what `ban` says."""
+        """Return what a failure counts against: a region of parameters, else what `ban` names."""
         try:
-            found = list(self._entry_keys(entry, attempt, [signature]))
+            keys = list(self._entry_keys(entry, attempt, [signature]))
         except ExpressionError as error:
             attempt.add_error("learn", error)
             return []
-        regions = [bound for bound in found if bound.point]
+        regions = [ban_key for ban_key in keys if ban_key.point]
         if regions:
             return regions
-        # Which of several targets was at fault cannot be told.
-        return found if len(found) == 1 else []
+        # With several targets, it is unknown which of them failed.
+        return keys if len(keys) == 1 else []
 
     def _entry_keys(
         self,
@@ -193,8 +196,8 @@ class Learner:
     ) -> Iterator[BanKey]:
         if attempt.args is UNRECORDED_ARGS and not entry.ignores_arguments:
             raise ExpressionError(
-                "nothing is learned by the arguments of a call that was made before the session "
-                "was rebuilt: the journal did not keep them (`journal: {args: keep}` does)"
+                "nothing is learned from the arguments of this call: it was made before the "
+                "session was resumed, and the journal keeps none (use `journal: {args: keep}`)"
             )
         scope = self._scope(entry, attempt)
         for signature in signatures:
@@ -208,7 +211,7 @@ class Learner:
     def _key_parts(
         self, entry: LearnEntry, attempt: Attempt
     ) -> Iterator[tuple[str, dict[str, Any], str]]:
-        """What `ban` or `key` makes of a call: keys, without what the call says, and a label."""
+        """Yield what `ban` or `key` makes of a call: a key, no parameters, and a label."""
         if entry.key is not None:
             value = str(entry.key(attempt.activation))
             yield f"key:{self._digest(value)}", {}, value
@@ -230,24 +233,23 @@ class Learner:
         return f"{scope}\x1f{self._digest(str(entry.scope_key(attempt.activation)))}"
 
     def _evidence_key(self, ban_key: BanKey, attempt: Attempt, *, ok: bool) -> str:
-        """By what an outcome is counted: what would be banned, or what `count_by` says."""
+        """Return the key under which evidence is counted: the ban key, or `count_by`."""
         entry = ban_key.entry
         if entry.count_by is None or (ok and entry.reads_outcome):
             return ban_key.key
         try:
             return f"by:{self._digest(str(entry.count_by(attempt.activation)))}"
         except ExpressionError as error:
-            if not ok:  # a success that is counted by nothing has nothing to forget
+            if not ok:  # a success without a key refutes nothing
                 attempt.add_error("learn/count_by", error)
             return ban_key.key
 
 
 def _has_changed_since(ban_key: BanKey, attempt: Attempt, constraint: Constraint) -> bool:
-    """Whether another call has changed something for the session since the ban was confirmed.
+    """Whether another call may have changed state since the constraint was confirmed.
 
-    Its own completions are numbered; of what another session has learned only the time tells
-    whether the change came later. Where there is no time, it may have. What it has learned for
-    itself is open again with each turn.
+    Completions of this session are compared by number, those of other sessions by time; without a
+    time, state may have changed. For a constraint of this session a new turn is a change, too.
     """
     session = attempt.session
     changes, fingerprint = session.state_changes, attempt.fingerprint
@@ -264,7 +266,7 @@ def _is_later(at: int | None, constraint: Constraint) -> bool:
 
 
 def _last_change(ban_key: BanKey, attempt: Attempt) -> int:
-    """The number of the last change that speaks against what had failed before."""
+    """Return the number of the last change that may have removed the cause of a failure."""
     changes = attempt.session.state_changes
     since = changes.last_change_except(attempt.fingerprint)
     return max(since, changes.turn_seq) if ban_key.is_session_scoped else since
@@ -275,7 +277,7 @@ def _scope_id(kind: str, session: SessionState) -> str:
 
 
 def _build_violation(constraint: Constraint, confidence: float) -> Violation:
-    what = {
+    subject = {
         "call": "this call has",
         "target": "calls on this target have",
         "tool": "this tool has",
@@ -283,16 +285,16 @@ def _build_violation(constraint: Constraint, confidence: float) -> Violation:
         "key": "calls of this kind have",
         "parameters": "these parameters, or smaller demands, have",
     }[constraint.key.partition(":")[0]]
-    # Errors without a signature are told apart by a fingerprint, which tells a reader nothing.
-    named = "" if constraint.signature.startswith("error:") else constraint.signature
-    why = ": ".join(filter(None, (named, constraint.error)))
-    why = f" ({why})" if why else ""
+    # The fingerprint of an error without a signature tells a reader nothing.
+    signature = "" if constraint.signature.startswith("error:") else constraint.signature
+    reason = ": ".join(filter(None, (signature, constraint.error)))
+    reason = f" ({reason})" if reason else ""
     return Violation(
         f"constraints/{constraint.id}",
         Effect.BLOCK,
         "learned",
-        f"{what} failed {format_times(constraint.count)}{why}; confidence {confidence:.0%}",
-        "change something about the cause first: that opens it again; or take another way",
+        f"{subject} failed {format_times(constraint.count)}{reason}; confidence {confidence:.0%}",
+        "fix the cause first (that lifts the ban), or try another approach",
         constraint.count,
         confidence=confidence,
     )

@@ -1,4 +1,4 @@
-"""Where a session's progress comes from: part of the fold, seen as `session.progress`."""
+"""Tracks the progress of sessions, for `session.progress`: part of the fold."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from policyguard.model.policy import Learn, Policy
 
 
 class ProgressTracker:
-    """Keeps `facts["progress"]` of sessions in step with their events.
+    """Updates `cel_session["progress"]` of sessions with each event.
 
-    A policy that does not learn bans nothing: its sessions have scores, and no search space.
+    Without `learn` nothing is banned: sessions have scores, and no search space.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -25,58 +25,58 @@ class ProgressTracker:
         self._resets_on_change = policy.learn is not None and policy.learn.reset_on != "none"
 
     def admit(self, attempt: Attempt) -> None:
-        """A call was let through: its way is not banned, or on trial."""
+        """Note an admitted call: its candidate is not banned, or is being probed."""
         if not self._has_learning:
             return
-        course: SearchProgress | None = attempt.session.search_progress
-        way = attempt.fingerprint if self._by_call else self._candidate_id(attempt)
-        if course is None or course.banned:
-            self._visit(attempt.session, way, banned=False)
+        progress: SearchProgress | None = attempt.session.search_progress
+        candidate = attempt.fingerprint if self._by_call else self._candidate_id(attempt)
+        if progress is None or progress.banned:
+            self._visit(attempt.session, candidate, banned=False)
         else:  # only scores matter, and they have not changed
-            met = course.visited
-            met.append(way)
-            if len(met) > self._max_candidates:
-                del met[0]
+            visited = progress.visited
+            visited.append(candidate)
+            if len(visited) > self._max_candidates:
+                del visited[0]
 
     def refuse(self, session: SessionState, event: Refused) -> None:
-        """A call was refused: by a constraint, which bans its way, or by something else.
+        """Note a refused call: a constraint bans its candidate, or something else refused it.
 
-        The latter says of a way that is known that no constraint bans it. It is no new way.
+        The latter shows that no constraint bans a known candidate; it adds no new one.
         """
-        if not event.fingerprint:  # not judged: constraints were not asked
+        if not event.fingerprint:  # not evaluated: constraints were not checked
             return
-        way = self._candidate_id(event)
+        candidate = self._candidate_id(event)
         banned = any(id_.startswith("constraints/") for id_ in event.violations)
-        if banned or way in self._search_progress(session).visited:
-            self._visit(session, way, banned=banned)
+        if banned or candidate in self._search_progress(session).visited:
+            self._visit(session, candidate, banned=banned)
 
     def complete(self, attempt: Attempt, outcome: Outcome, *, taught: bool) -> None:
-        """A call has its outcome; `taught`: it has taught or confirmed a constraint."""
+        """Note an outcome; with `taught` it has added or confirmed a constraint."""
         session = attempt.session
         if taught:
             self._visit(session, self._candidate_id(attempt), banned=True)
         changed = outcome.state == "success" and attempt.state_changing and self._resets_on_change
         if outcome.score is None and not changed:
             return
-        course = self._search_progress(session)
-        course.add_score(self._settings, outcome.score)
+        progress = self._search_progress(session)
+        progress.add_score(self._settings, outcome.score)
         if changed:
-            course.clear_bans()
-        session.cel_session["progress"] = course.status(self._settings)
+            progress.clear_bans()
+        session.cel_session["progress"] = progress.status(self._settings)
 
     def _visit(self, session: SessionState, candidate: str, *, banned: bool) -> None:
-        course = self._search_progress(session)
-        course.visit(self._settings, candidate, banned=banned)
-        facts = session.cel_session
+        progress = self._search_progress(session)
+        progress.visit(self._settings, candidate, banned=banned)
+        cel_session = session.cel_session
         # Without bans only scores matter, and they have not changed.
-        if course.banned or facts["progress"] != PROGRESSING:
-            facts["progress"] = course.status(self._settings)
+        if progress.banned or cel_session["progress"] != PROGRESSING:
+            cel_session["progress"] = progress.status(self._settings)
 
     def _search_progress(self, session: SessionState) -> SearchProgress:
-        course: SearchProgress | None = session.search_progress
-        if course is None:
-            course = session.search_progress = SearchProgress()
-        return course
+        progress: SearchProgress | None = session.search_progress
+        if progress is None:
+            progress = session.search_progress = SearchProgress()
+        return progress
 
     def _candidate_id(self, call: Attempt | Refused) -> str:
         if self._ban_unit == "tool":
@@ -85,5 +85,5 @@ class ProgressTracker:
 
 
 def _ban_unit_of(learn: Learn | None) -> str | None:
-    """What bans are about, where that is wider than a call and can be told beforehand."""
+    """Return what bans cover, if it is known without evaluating a key."""
     return learn.ban if learn is not None and learn.key is None else None

@@ -1,4 +1,4 @@
-"""The policy's `radius` at work: what it says to a call, and what the call's outcome does to it."""
+"""Applies the policy's `radius`: caps on the targets of a call that failures narrow."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from policyguard.model.outcome import Outcome
 
 
 class RadiusLimiter:
-    """The schedules of a policy, first match first. Where a session stands is among its trackers.
+    """The schedules of a policy, first match first. Their states are trackers of sessions.
 
-    Only calls with targets are judged and counted: of how many at once is safe, others say nothing.
+    Calls without targets are neither checked nor counted.
     """
 
     def __init__(self, entries: tuple[RadiusEntry, ...]) -> None:
@@ -22,43 +22,43 @@ class RadiusLimiter:
         self._schedules = {entry.id: entry.schedule for entry in entries}
 
     def check(self, attempt: Attempt) -> list[Violation]:
-        """Return what the radius has against the call; note which schedule the call is under."""
+        """Return the violations of a call, and set the schedule that applies to it."""
         if not self._entries or not attempt.targets:
             return []
         id_ = attempt.radius = self._find_schedule(attempt)
         if not id_:
             return []
-        reach: RadiusState | None = attempt.session.trackers.get(id_)
-        allowed = self._schedules[id_].steps[reach.step if reach is not None else 0]
+        state: RadiusState | None = attempt.session.trackers.get(id_)
+        allowed = self._schedules[id_].steps[state.step if state is not None else 0]
         if allowed is None or len(attempt.targets) <= allowed:
             return []
-        touched = len(set(attempt.targets))
-        if touched <= allowed:
+        count = len(set(attempt.targets))
+        if count <= allowed:
             return []
-        one = "one target" if allowed == 1 else f"{allowed} targets"
-        since = " after what has failed" if reach is not None and reach.step else ""
+        targets = "one target" if allowed == 1 else f"{allowed} targets"
+        since = " after recent failures" if state is not None and state.step else ""
         return [
             Violation(
                 id_,
                 Effect.BLOCK,
                 "radius",
-                f"this call touches {touched} targets, and{since} a call may touch {one} at most",
-                f"split it into calls that touch {one} each, and see that they succeed",
-                touched,
+                f"this call has {count} targets, and{since} a call may have at most {targets}",
+                f"split it into calls with {targets} each, and see that they succeed",
+                count,
                 allowed,
             )
         ]
 
     def complete(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Part of the fold: a call under a schedule has its outcome. A pending one says nothing."""
+        """Update the state of a call's schedule with its outcome. A pending one is ignored."""
         schedule = self._schedules.get(attempt.radius)
         if schedule is None or outcome.state == "pending":
             return
         trackers = attempt.session.trackers
-        reach = trackers.get(attempt.radius)
-        if reach is None:
-            reach = trackers[attempt.radius] = RadiusState()
-        reach.observe(
+        state = trackers.get(attempt.radius)
+        if state is None:
+            state = trackers[attempt.radius] = RadiusState()
+        state.observe(
             schedule,
             ok=outcome.ok,
             blame=outcome.blame,
@@ -74,7 +74,7 @@ class RadiusLimiter:
                 if entry.when(attempt.activation) is not False:
                     return entry.id
             except ExpressionError as error:
-                # What cannot be decided counts as a match, as in any other first-match list.
+                # Undecidable conditions count as matches, as in any first-match list.
                 attempt.add_error(entry.id, error)
                 return entry.id
         return ""

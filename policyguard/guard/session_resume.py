@@ -1,4 +1,4 @@
-"""Going on with sessions as their journals have them, and first with those above them."""
+"""Resuming sessions from their journals, parents first."""
 
 from __future__ import annotations
 
@@ -14,49 +14,51 @@ if TYPE_CHECKING:
 
 
 def resolve_parent(guard: Guard, session: str, parent: Session | str | None) -> str:
-    """The id of the session that is to be another's parent, open by now; empty for none.
+    """Return the id of a new session's parent, which is open then; empty for none.
 
-    `ValueError` for one that cannot be it; and what opening a session raises.
+    `ValueError` for one that cannot be its parent; and what opening a session raises.
     """
     if isinstance(parent, Session):
         if parent.guard is not guard:
             raise ValueError(f"`parent` is session `{parent.id}` of another guard")
         if parent.closed:
-            raise ValueError(f"`parent` is session `{parent.id}`, which is over")
+            raise ValueError(f"`parent` is session `{parent.id}`, which is closed")
         if not parent.id:
-            raise ValueError("`parent` is a session whose id is empty: open it with one")
+            raise ValueError("`parent` is a session with an empty id; open it with another")
         return parent.id
-    above = validate.identifier("parent", parent)
-    if above and above == session:
-        raise ValueError(f"`parent` is `{above}`, which is the session itself")
-    if above and not guard._open_sessions.is_held(above) and not reopen_session(guard, above):
+    parent_id = validate.identifier("parent", parent)
+    if parent_id == session and parent_id:
+        raise ValueError(f"`parent` is `{parent_id}`, which is the session itself")
+    if not parent_id or guard._open_sessions.is_held(parent_id):
+        return parent_id
+    if not reopen_session(guard, parent_id):
         raise ValueError(
-            f"`parent` is `{above}`: no such session is open, nor is there a journal to go on "
-            "with; open the parent first"
+            f"`parent` is `{parent_id}`: no such session is open, and there is no journal to "
+            "resume it from; open the parent first"
         )
-    return above
+    return parent_id
 
 
 def resume_session(guard: Guard, session: str) -> int:
-    """Rebuild a session from its journal, if it has one. Returns its latest call's number.
+    """Rebuild a session from its journal, if it has one. Returns the number of its latest call.
 
-    A call that could not be written down had one too. Raises `JournalError` where the journal was
-    altered: what it says is not to be built on.
+    Calls that could not be written have numbers too. Raises `AlteredError` for a journal that was
+    altered.
     """
-    calls = 0
+    last_number = 0
     for event in guard._journal.read_events(session) if guard._journal is not None else ():
         if isinstance(event, (Admitted, Refused)):
-            calls = max(calls + 1, parse_call_number(event.call))
+            last_number = max(last_number + 1, parse_call_number(event.call))
         elif isinstance(event, Started):
             _resume_parent(guard, event)
         guard._state.rebuild(event)
-    if calls and guard._shared_budgets is not None:
+    if last_number and guard._shared_budgets is not None:
         guard._shared_budgets.invalidate()
-    return calls
+    return last_number
 
 
 def _resume_parent(guard: Guard, started: Started) -> None:
-    """Go on with the parent of a session, unless this is how one of the same id began before."""
+    """Resume the parent of a session, unless an earlier life of the session began so."""
     parent = started.parent
     if (
         parent
@@ -67,19 +69,19 @@ def _resume_parent(guard: Guard, started: Started) -> None:
 
 
 def reopen_session(guard: Guard, session: str) -> bool:
-    """Open a session as its journal has it. Returns whether there was one that is not over."""
-    begun = _find_started(guard, session)
-    if begun is not None:
-        guard._start_session(begun)
-    return begun is not None
+    """Resume a session from its journal. Returns whether it has one whose run is not over."""
+    started = _find_started(guard, session)
+    if started is not None:
+        guard._start_session(started)
+    return started is not None
 
 
 def _find_started(guard: Guard, session: str) -> Started | None:
-    """How a session began, by its journal; None where it has none, or is over."""
-    begun: Started | None = None
+    """Return the start of a session's current life in its journal; None if there is none."""
+    started: Started | None = None
     for event in guard._journal.read_events(session) if guard._journal is not None else ():
         if isinstance(event, Started):
-            begun = event
+            started = event
         elif isinstance(event, Closed):
-            begun = None
-    return begun
+            started = None
+    return started

@@ -1,8 +1,8 @@
-"""Budgets of agents, users, projects and everybody: one purse for all processes of a store.
+"""Budgets per agent, user, project and globally: one quota for all processes of a store.
 
-The evaluator judges by what is known of a purse. What it would admit is then drawn from what this
-process has on lease, or asked of the store; where others have drawn the rest, it judges once more.
-What is known is at most a second old, and fresh where a call is refused for it.
+The evaluator works with what is known of a quota. A call that it would admit is then charged to
+this process's lease, or else to the store; if other processes have used up the rest, the call is
+evaluated again. What is known is at most a second old, and is read again before a refusal.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
 
 EvaluateFn = Callable[[Sequence[Violation]], Evaluation]
-"""Judges an attempt, given what was learned against it."""
+"""Evaluates an attempt, given the violations of learned constraints."""
 
 _LOCAL_SCOPES = ("turn", "session")
-"""Scopes that belong to one process."""
+"""Scopes that belong to one session."""
 
 
 class _SharedBudget(msgspec.Struct, frozen=True):
-    """A budget of a shared scope, and what its purses are called and hold."""
+    """A budget of a shared scope, with the name and the spec of its quotas."""
 
     budget: CompiledBudget
     name: str
@@ -44,7 +44,7 @@ class _SharedBudget(msgspec.Struct, frozen=True):
 
 
 class _OpenQuota:
-    """A purse that this guard draws on, and until when (monotonic seconds) its figures are good."""
+    """A quota that this guard charges, known until `valid_until` (monotonic seconds)."""
 
     __slots__ = ("budget", "key", "quota", "spec", "valid_until")
 
@@ -57,10 +57,10 @@ class _OpenQuota:
 
 
 class SharedBudgets:
-    """Draws on shared budgets. To be used under the guard's lock.
+    """Charges shared budgets. To be used under the guard's lock.
 
-    Whatever has to be counted and cannot be, since the store fails, is owed: no other call is
-    judged before it has been paid. `StoreError` says so.
+    Usage that cannot be written, since the store fails, is kept: `StoreError` is raised for the
+    next calls until it is written.
     """
 
     def __init__(self, quotas: QuotaStore, evaluator: Evaluator, ledger: UsageLedger) -> None:
@@ -72,8 +72,8 @@ class SharedBudgets:
             for budget in evaluator.budgets.values()
             if budget.scope not in _LOCAL_SCOPES
         }
-        self._has_post_paid = any(one.budget.post_paid for one in self._budgets.values())
-        self._has_held = any(one.spec.reserves for one in self._budgets.values())
+        self._has_post_paid = any(shared.budget.post_paid for shared in self._budgets.values())
+        self._has_held = any(shared.spec.reserves for shared in self._budgets.values())
         self._open_quotas: OrderedDict[tuple[str, str], _OpenQuota] = OrderedDict()
         self._charged_attempt: Attempt | None = None
         self._reservations: dict[tuple[str, str], list[tuple[Quota, int]]] = {}
@@ -82,9 +82,9 @@ class SharedBudgets:
             ledger.stored_key_counts[id_] = 0
 
     def covers(self, plan: Plan) -> bool:
-        """Whether calls of this kind draw on shared budgets."""
+        """Whether calls of this kind charge shared budgets."""
         shared = self._budgets
-        for budget in plan.budgets:  # noqa: SIM110 - half as long as `any`, at every call
+        for budget in plan.budgets:  # noqa: SIM110 - twice as fast as `any`
             if budget.id in shared:
                 return True
         return False
@@ -92,67 +92,74 @@ class SharedBudgets:
     def evaluate(
         self, attempt: Attempt, evaluate_attempt: Callable[[], Evaluation], *, admit: bool
     ) -> Evaluation:
-        """The verdict with what all processes have drawn; with `admit` the call is paid."""
+        """Evaluate an attempt with the usage of all processes; with `admit`, charge it."""
         self._charged_attempt = None
         while self._unwritten_usage:
-            place, debt = next(iter(self._unwritten_usage.items()))
-            self._write_usage(*place, *debt)
-            del self._unwritten_usage[place]
-        verdict = evaluate_attempt()
-        draws = self._charges(attempt)
+            key_, usage = next(iter(self._unwritten_usage.items()))
+            self._write_usage(*key_, *usage)
+            del self._unwritten_usage[key_]
+        evaluation = evaluate_attempt()
+        charges = self._charges(attempt)
         now = time.monotonic()
-        late = [
-            hand
-            for hand, amount in draws
-            if hand.valid_until < now or not (admit or hand.quota.has_room(amount))
+        stale = [
+            opened
+            for opened, amount in charges
+            if opened.valid_until < now or not (admit or opened.quota.has_room(amount))
         ]
-        if admit and not late and verdict is ALLOWED and self._charge_leases(draws, attempt.at):
+        if (
+            admit
+            and not stale
+            and evaluation is ALLOWED
+            and self._charge_leases(charges, attempt.at)
+        ):
             self._charged_attempt = attempt
-            return verdict
-        if late:
-            self._refresh(late, attempt.at)
-            verdict = evaluate_attempt()
-            draws = self._charges(attempt)
-        if not verdict.allowed and self._is_refused_by_budget(verdict):
-            verdict = self._reevaluate(attempt, evaluate_attempt)
-            draws = self._charges(attempt)
-        if not admit or not verdict.allowed:
-            return verdict
-        if not self._charge(draws, verdict, attempt.at):
-            verdict = evaluate_attempt()
-            if not verdict.allowed:
-                return verdict
-            self._charge_anyway(draws, attempt.at)  # it was approved, or is only advised against
+            return evaluation
+        if stale:
+            self._refresh(stale, attempt.at)
+            evaluation = evaluate_attempt()
+            charges = self._charges(attempt)
+        if not evaluation.allowed and self._is_refused_by_budget(evaluation):
+            evaluation = self._reevaluate(attempt, evaluate_attempt)
+            charges = self._charges(attempt)
+        if not admit or not evaluation.allowed:
+            return evaluation
+        if not self._charge(charges, evaluation, attempt.at):
+            evaluation = evaluate_attempt()
+            if not evaluation.allowed:
+                return evaluation
+            self._charge_anyway(
+                charges, attempt.at
+            )  # allowed beyond the limit: approved, or advised
         self._charged_attempt = attempt
-        return verdict
+        return evaluation
 
     def admit(self, attempt: Attempt) -> None:
-        """A call was let through. What it could not pay, since the store failed, is owed."""
-        paid = self._charged_attempt is attempt
+        """Note an admitted call. What could not be charged, since the store failed, is kept."""
+        is_charged = self._charged_attempt is attempt
         self._charged_attempt = None
-        if paid and not self._has_held:
+        if is_charged and not self._has_held:
             return
-        held = []
+        reserved = []
         for charge in attempt.charges:
             shared = self._budgets.get(charge.budget)
             if shared is None or not charge.amount:
                 continue
             if not shared.spec.reserves:
-                if not paid:
+                if not is_charged:
                     self._defer_usage(charge.budget, charge.key, charge.amount, attempt.at)
-            elif paid:
-                held.append((self._get_quota(charge.budget, charge.key).quota, charge.amount))
-        if held:
-            self._reservations[attempt.session.id, attempt.id] = held
+            elif is_charged:
+                reserved.append((self._get_quota(charge.budget, charge.key).quota, charge.amount))
+        if reserved:
+            self._reservations[attempt.session.id, attempt.id] = reserved
 
     def complete(self, attempt: Attempt, charges: tuple[Charge, ...], at: int | None) -> None:
-        """A call has its result: what it used is known, and nothing is held for it any more."""
+        """Count what a completed call used, and release what it reserved."""
         if self._has_post_paid:
-            further = {charge.budget: charge.amount for charge in charges}
+            extra = {charge.budget: charge.amount for charge in charges}
             for charge in attempt.charges:
                 shared = self._budgets.get(charge.budget)
                 if shared is not None and shared.budget.post_paid:
-                    amount = charge.amount + further.get(charge.budget, 0)
+                    amount = charge.amount + extra.get(charge.budget, 0)
                     self._record_usage(charge.budget, charge.key, amount, at)
         self._end_reservations(attempt)
 
@@ -163,7 +170,7 @@ class SharedBudgets:
                 self._record_usage(charge.budget, charge.key, charge.amount, event.at)
 
     def refund(self, attempt: Attempt) -> None:
-        """A call did not run: what it drew is given back."""
+        """Undo the charges of a call that did not run."""
         for charge in attempt.charges:
             shared = self._budgets.get(charge.budget)
             if shared is not None and not shared.spec.reserves:
@@ -171,7 +178,7 @@ class SharedBudgets:
         self._end_reservations(attempt)
 
     def abandon(self, attempt: Attempt, at: int | None) -> None:
-        """Nobody will report a call: what was held for it counts as used, but for places."""
+        """Count what an unreported call reserved as used, except slots."""
         for charge in attempt.charges:
             shared = self._budgets.get(charge.budget)
             if shared is not None and shared.budget.post_paid:
@@ -179,12 +186,12 @@ class SharedBudgets:
         self._end_reservations(attempt)
 
     def release_held(self, session: SessionState) -> None:
-        """Release what the calls of a session hold: whoever resumes it goes on without."""
+        """Release what the calls of a session reserve: a resumed session does without."""
         for attempt in (*session.in_flight.values(), *session.timed_out.values()):
             self._end_reservations(attempt)
 
     def grant(self, session: SessionState, event: Granted) -> None:
-        """Raise a budget for every process. `StoreError` where that cannot be written."""
+        """Raise a budget for all processes. `StoreError` if that cannot be written."""
         shared = self._budgets.get(event.budget)
         if shared is None:
             return
@@ -193,12 +200,12 @@ class SharedBudgets:
         self._quotas.grant(name, to_units(event.amount) or 0)
 
     def invalidate(self) -> None:
-        """What is known may be wrong: a session was rebuilt, whose draws the store has long had."""
-        for hand in self._open_quotas.values():
-            hand.valid_until = 0.0
+        """Read all quotas again: a rebuilt session's charges are in the store already."""
+        for opened in self._open_quotas.values():
+            opened.valid_until = 0.0
 
     def _charges(self, attempt: Attempt) -> list[tuple[_OpenQuota, int]]:
-        """What a call draws on which purses."""
+        """Return the quotas a call charges, with the amounts."""
         shared = self._budgets
         return [
             (self._get_quota(charge.budget, charge.key), charge.amount)
@@ -207,126 +214,125 @@ class SharedBudgets:
         ]
 
     def close(self) -> None:
-        """Give back what is on lease. Raises `StoreError`."""
-        self._quotas.close([hand.quota for hand in self._open_quotas.values()])
+        """Return the leases. Raises `StoreError`."""
+        self._quotas.close([opened.quota for opened in self._open_quotas.values()])
 
     def _get_quota(self, budget: str, key: str) -> _OpenQuota:
-        hand = self._open_quotas.get((budget, key))
-        return self._open_quota(budget, key) if hand is None else hand
+        opened = self._open_quotas.get((budget, key))
+        return self._open_quota(budget, key) if opened is None else opened
 
     def _open_quota(self, budget: str, key: str) -> _OpenQuota:
-        """Another purse; where there are too many, one that was not used of late is closed."""
+        """Open a quota; if there are too many, close the least recently used one."""
         shared = self._budgets[budget]
         name = QuotaKey(shared.name, key, key.partition("\x1f")[0])
-        purse = self._quotas.open(name, shared.spec)
+        handle = self._quotas.open(name, shared.spec)
         if len(self._open_quotas) >= self._max_quotas:
-            for place, hand in self._open_quotas.items():
-                if not hand.quota.has_reservation:
-                    self._quotas.close([hand.quota])
-                    del self._open_quotas[place]
-                    self._ledger.remove(*place)
+            for key_, opened in self._open_quotas.items():
+                if not opened.quota.has_reservation:
+                    self._quotas.close([opened.quota])
+                    del self._open_quotas[key_]
+                    self._ledger.remove(*key_)
                     break
-        hand = self._open_quotas[budget, key] = _OpenQuota(budget, key, purse, shared.spec)
-        return hand
+        opened = self._open_quotas[budget, key] = _OpenQuota(budget, key, handle, shared.spec)
+        return opened
 
-    def _is_refused_by_budget(self, verdict: Evaluation) -> bool:
-        return any(violation.id in self._budgets for violation in verdict.violations)
+    def _is_refused_by_budget(self, evaluation: Evaluation) -> bool:
+        return any(violation.id in self._budgets for violation in evaluation.violations)
 
     def _reevaluate(
         self, attempt: Attempt, evaluate_attempt: Callable[[], Evaluation]
     ) -> Evaluation:
-        """Judge by what stands in the store now, before anybody is refused for it."""
+        """Evaluate with the store's current usage, before a call is refused for it."""
         full = [id_ for id_ in self._budgets if self._ledger.stored_key_counts[id_]]
         if full:
             self._ledger.stored_key_counts.update(dict.fromkeys(full, 0))
-            evaluate_attempt()  # for what it draws under keys for which there was no room
-        self._refresh([hand for hand, _ in self._charges(attempt)], attempt.at, settle=True)
+            evaluate_attempt()  # to open quotas of keys for which there was no room
+        self._refresh([opened for opened, _ in self._charges(attempt)], attempt.at, settle=True)
         return evaluate_attempt()
 
     def _refresh(self, quotas: list[_OpenQuota], at: int | None, *, settle: bool = False) -> None:
-        self._quotas.refresh([hand.quota for hand in quotas], at, settle=settle)
+        self._quotas.refresh([opened.quota for opened in quotas], at, settle=settle)
         self._update_ledger(quotas)
 
     def _update_ledger(self, quotas: list[_OpenQuota]) -> None:
-        """Have in the book what the store has said."""
-        good = time.monotonic() + POLL_INTERVAL
-        for hand in quotas:
-            budget, key, purse = hand.budget, hand.key, hand.quota
-            if purse.keys_when_full:
-                self._ledger.stored_key_counts[budget] = purse.keys_when_full
+        """Copy what the store has returned into the ledger."""
+        valid_until = time.monotonic() + POLL_INTERVAL
+        for opened in quotas:
+            budget, key, handle = opened.budget, opened.key, opened.quota
+            if handle.keys_when_full:
+                self._ledger.stored_key_counts[budget] = handle.keys_when_full
                 self._ledger.remove(budget, key)
                 self._open_quotas.pop((budget, key), None)
                 continue
-            self._ledger.set(budget, key, purse.usage)
+            self._ledger.set(budget, key, handle.usage)
             scope, keyed, _ = key.partition("\x1f")
             if keyed:
-                self._ledger.get_or_create(budget, scope).granted = purse.granted
-            hand.valid_until = good
+                self._ledger.get_or_create(budget, scope).granted = handle.granted
+            opened.valid_until = valid_until
             if (budget, key) in self._open_quotas:
                 self._open_quotas.move_to_end((budget, key))
 
     def _charge(
-        self, charges: list[tuple[_OpenQuota, int]], verdict: Evaluation, at: int | None
+        self, charges: list[tuple[_OpenQuota, int]], evaluation: Evaluation, at: int | None
     ) -> bool:
-        """Draw what the call takes, all or nothing."""
-        beyond: list[tuple[_OpenQuota, int]] = []
-        if verdict.violations or verdict.would:
-            beyond = [(hand, amount) for hand, amount in charges if self._exceeds(hand, amount, at)]
-            charges = [draw for draw in charges if draw not in beyond]
+        """Charge a call to all its quotas or to none. Returns whether it was charged."""
+        excess: list[tuple[_OpenQuota, int]] = []
+        if evaluation.violations or evaluation.would:
+            excess = [
+                (opened, amount) for opened, amount in charges if self._exceeds(opened, amount, at)
+            ]
+            charges = [charge for charge in charges if charge not in excess]
         if not self._charge_leases(charges, at):
-            paid = self._quotas.try_charge_all(
-                [(hand.quota, amount) for hand, amount in charges], at
+            is_charged = self._quotas.try_charge_all(
+                [(opened.quota, amount) for opened, amount in charges], at
             )
-            self._update_ledger([hand for hand, _ in charges])
-            if not paid:
+            self._update_ledger([opened for opened, _ in charges])
+            if not is_charged:
                 return False
-        self._charge_anyway(beyond, at)
+        self._charge_anyway(excess, at)
         return True
 
     def _exceeds(self, quota: _OpenQuota, amount: int, at: int | None) -> bool:
-        """Whether a call that the policy lets run takes more than is left, as far as is known here.
-
-        Then nobody needs to be asked.
-        """
-        account, terms = self._ledger.get(quota.budget, quota.key) or BudgetUsage(), quota.spec
+        """Whether an allowed call takes more than is known to be left."""
+        usage, spec = self._ledger.get(quota.budget, quota.key) or BudgetUsage(), quota.spec
         scope, keyed, _ = quota.key.partition("\x1f")
-        above = self._ledger.get(quota.budget, scope) if keyed else None
-        granted = account.granted + (above.granted if above is not None else 0)
-        used = account.running * SCALE if terms.counts_slots else account.used_at(at, terms.within)
-        return amount > terms.limit + granted - used
+        parent = self._ledger.get(quota.budget, scope) if keyed else None
+        granted = usage.granted + (parent.granted if parent is not None else 0)
+        used = usage.running * SCALE if spec.counts_slots else usage.used_at(at, spec.within)
+        return amount > spec.limit + granted - used
 
     def _charge_leases(self, charges: list[tuple[_OpenQuota, int]], at: int | None) -> bool:
-        """Draw from what is on lease, if it is enough everywhere."""
+        """Charge the leases of this process, if they suffice for all quotas."""
         if len(charges) > 1:
-            for hand, amount in charges:
-                if not hand.quota.has_room(amount):
+            for opened, amount in charges:
+                if not opened.quota.has_room(amount):
                     return False
-        for number, (hand, amount) in enumerate(charges):
-            if not hand.quota.try_charge(amount, at):
-                for one, drawn in charges[:number]:
-                    if one.spec.reserves:
-                        one.quota.reserve(-drawn)
+        for number, (opened, amount) in enumerate(charges):
+            if not opened.quota.try_charge(amount, at):
+                for other, charged in charges[:number]:
+                    if other.spec.reserves:
+                        other.quota.reserve(-charged)
                     else:
-                        self._record_usage(one.budget, one.key, -drawn, at)
+                        self._record_usage(other.budget, other.key, -charged, at)
                 return False
         return True
 
     def _charge_anyway(self, charges: list[tuple[_OpenQuota, int]], at: int | None) -> None:
-        """Draw although it is too much: the policy lets the call run all the same."""
-        for hand, amount in charges:
-            if not hand.spec.reserves:
-                self._record_usage(hand.budget, hand.key, amount, at)
+        """Charge beyond the limit: the policy allows the call all the same."""
+        for opened, amount in charges:
+            if not opened.spec.reserves:
+                self._record_usage(opened.budget, opened.key, amount, at)
                 continue
-            with suppress(StoreError):  # what cannot be held is not owed: it would come back anyway
-                hand.quota.reserve(amount)
+            with suppress(StoreError):  # a reservation would be released anyway
+                opened.quota.reserve(amount)
 
     def _end_reservations(self, attempt: Attempt) -> None:
         if self._reservations:
-            for purse, amount in self._reservations.pop((attempt.session.id, attempt.id), ()):
-                purse.reserve(-amount)
+            for handle, amount in self._reservations.pop((attempt.session.id, attempt.id), ()):
+                handle.reserve(-amount)
 
     def _record_usage(self, budget: str, key: str, amount: int, at: int | None) -> None:
-        """Count what was used, or owe it."""
+        """Count usage, or keep it until the store can be written."""
         if amount:
             try:
                 self._write_usage(budget, key, amount, at)
@@ -337,15 +343,15 @@ class SharedBudgets:
         self._get_quota(budget, key).quota.charge(amount, at)
 
     def _defer_usage(self, budget: str, key: str, amount: int, at: int | None) -> None:
-        """Debts to one purse become one, as of the latest: a window forgets it late, not early."""
-        owed, then = self._unwritten_usage.get((budget, key), (0, 0))
-        self._unwritten_usage[budget, key] = owed + amount, max(then, at or 0)
+        """Add usage to what is to be written, at the later time: windows keep it rather longer."""
+        amount_before, at_before = self._unwritten_usage.get((budget, key), (0, 0))
+        self._unwritten_usage[budget, key] = amount_before + amount, max(at_before, at or 0)
 
 
 def open_shared_budgets(
     quotas: QuotaStore | None, evaluator: Evaluator, ledger: UsageLedger
 ) -> SharedBudgets | None:
-    """Who draws on a policy's shared budgets; None where there are none, or no store."""
+    """Return a policy's shared budgets; None if it has none, or there is no store."""
     if quotas is None or all(
         budget.scope in _LOCAL_SCOPES for budget in evaluator.budgets.values()
     ):
@@ -356,12 +362,12 @@ def open_shared_budgets(
 def make_repeatable(
     attempt: Attempt, plan: Plan, learned: Sequence[Violation], evaluate: EvaluateFn
 ) -> Callable[[], Evaluation]:
-    """Judge an attempt as if it had not been judged before, as often as is wanted."""
-    known = attempt.errors
+    """Return a function that evaluates an attempt afresh each time it is called."""
+    errors = attempt.errors
 
     def again() -> Evaluation:
         attempt.charges, attempt.approval_charges, attempt.attempt_charges = (), (), ()
-        attempt.errors = known
+        attempt.errors = errors
         attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
         return evaluate(learned)
 
@@ -369,20 +375,20 @@ def make_repeatable(
 
 
 def _describe_budget(policy: str, budget: CompiledBudget) -> _SharedBudget:
-    """A purse is a policy's: another policy may have an unrelated budget of the same name.
+    """Name a budget's quotas after its policy, kind, scope and window.
 
-    Nor does a budget go on with figures that meant something else.
+    Another policy may have a budget of the same name, and a changed one starts anew.
     """
-    span = " in a window" if budget.within is not None else ""
-    places = budget.kind == "concurrent"
+    window = " in a window" if budget.within is not None else ""
+    counts_slots = budget.kind == "concurrent"
     return _SharedBudget(
         budget,
-        f"{policy}/{budget.id}: {budget.kind} per {budget.scope}{span}",
+        f"{policy}/{budget.id}: {budget.kind} per {budget.scope}{window}",
         QuotaSpec(
             limit=budget.max,
             within=budget.within,
-            reserves=places or budget.post_paid,
-            counts_slots=places,
+            reserves=counts_slots or budget.post_paid,
+            counts_slots=counts_slots,
             max_charges=budget.max_charges,
             max_keys=budget.max_keys,
         ),

@@ -1,4 +1,4 @@
-"""`@guard.tool`: a function each of whose calls goes through the current session."""
+"""`@guard.tool`: functions whose calls are checked and recorded by the current session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ active_sessions: ContextVar[tuple[Session, ...]] = ContextVar("policyguard_sessi
 
 
 def exit_session(session: Session) -> None:
-    """A `with` block of a session has ended: maybe before one that was entered after it."""
+    """Remove the innermost `with` block of a session. Blocks may end in any order."""
     inner: list[Session] = []
     outer = [*active_sessions.get()]
     while outer and (last := outer.pop()) is not session:
@@ -31,11 +31,11 @@ def exit_session(session: Session) -> None:
 
 
 _RECEIVER_NAMES = ("self", "cls")
-"""The first parameter of a method, by convention: whose method it is, no argument of the call."""
+"""First parameters of methods, which are no arguments of the call."""
 
 
 def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that each call goes through the current session. See `Guard.tool`."""
+    """Wrap a function so that its calls go through the current session. See `Guard.tool`."""
     from policyguard.guard.tool_runner import arun, run  # asyncio, which a check does not need
 
     signature = _tool_signature(fn)
@@ -43,7 +43,9 @@ def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
     first = next(iter(signature.parameters), "")
 
     def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Session, dict[str, Any]]:
-        session = next((one for one in reversed(active_sessions.get()) if one.guard is guard), None)
+        session = next(
+            (session for session in reversed(active_sessions.get()) if session.guard is guard), None
+        )
         if session is None:
             raise RuntimeError(
                 f"`{name}` was called outside a session of its guard; "
@@ -73,61 +75,61 @@ def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def _tool_signature(fn: Callable[..., Any]) -> inspect.Signature:
-    """The parameters of what can be a tool. `TypeError` for what cannot be one."""
+    """Return the signature of a tool. `TypeError` for what cannot be one."""
     if isinstance(fn, (classmethod, staticmethod)):
         raise TypeError(f"put `@guard.tool` below `@{type(fn).__name__}`, next to the function")
     if not callable(fn):
         raise TypeError(f"`guard.tool` takes a function, not a `{type(fn).__name__}`")
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(
-            f"`{_tool_name(fn)}` is a generator: a tool returns all of its result at once"
+            f"`{_tool_name(fn)}` is a generator; a tool returns its whole result at once"
         )
     try:
         return inspect.signature(fn)
     except ValueError:
         raise TypeError(
-            f"the parameters of `{_tool_name(fn)}` are not known; wrap it in a function of yours"
+            f"the parameters of `{_tool_name(fn)}` are unknown; wrap it in a function of your own"
         ) from None
 
 
 def _named_arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
-    """What a function is called with, by name: defaults too, and each of `**kwargs` for itself."""
+    """Return the arguments by name, with defaults, and with `**kwargs` unpacked."""
     bound.apply_defaults()
     named = bound.arguments
     for name, parameter in bound.signature.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            more = named.pop(name)
-            # Beside parameters that are given by place alone, the same name may be given once more.
-            again = {one: more.pop(one) for one in tuple(more) if one in named}
-            if again:
-                if name in more:
-                    again[name] = more.pop(name)
-                named[name] = again
-            named |= more
+            extra = named.pop(name)
+            # The name of a positional-only parameter may be used again as a keyword.
+            repeated = {session: extra.pop(session) for session in tuple(extra) if session in named}
+            if repeated:
+                if name in extra:
+                    repeated[name] = extra.pop(name)
+                named[name] = repeated
+            named |= extra
     return named
 
 
 def _tool_name(fn: Callable[..., Any]) -> str:
-    """The tool's name: the function's, or the class's of an object that can be called."""
+    """Return the name of a function, or of a callable object's class."""
     inner = _unwrap_partial(fn)
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Whether a call of it has to be awaited, as far as its definition tells."""
+    """Whether a function is defined as async."""
     inner = _unwrap_partial(fn)
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
 
 
 def _unwrap_partial(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """What a `functools.partial` calls in the end."""
+    """Return the function that a `functools.partial` calls."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return fn
 
 
 def _to_json_like(value: object) -> Any:
-    """An argument of a Python function as JSON; what is none (a client, a file) by its type."""
+    """Return an argument as JSON-like data; other objects (a client, a file) as their type."""
     try:
         return msgspec.to_builtins(value, enc_hook=_type_placeholder)
     except (TypeError, ValueError, RecursionError):

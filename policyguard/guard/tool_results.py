@@ -1,8 +1,8 @@
-"""What a tool gave, read: plain text and JSON as they are, MCP tool results by their parts.
+"""Parses tool results: plain text, JSON, and MCP tool results.
 
-An MCP result (`CallToolResult`: MCP 2025-06-18, "Tools"; tasks: MCP 2025-11-25) says itself whether
-it is an error, and its `_meta` carries flags. What came over the wire is the tool's word: keys that
-only the host may set are dropped wherever the protocol has a `_meta`.
+An MCP result (`CallToolResult`: MCP 2025-06-18, "Tools"; tasks: MCP 2025-11-25) has an error flag,
+and flags in `_meta`. Tool output is untrusted: keys of `_meta` that only the host may set are
+dropped.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ R = TypeVar("R")
 
 _PENDING_TASK_STATES = ("working", "input_required")
 _FAILED_TASK_STATES = ("failed", "cancelled")
-"""Of a task's states (MCP 2025-11-25), those in which it has not succeeded."""
+"""States of tasks (MCP 2025-11-25) that have not succeeded."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """A result: its text, whether it says that the call failed or is still going on, its flags."""
+    """A parsed result: its text, its state, and its flags."""
 
     text: str
     failed: bool = False
@@ -32,31 +32,34 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 def parse_result(result: Any, host_only_keys: Sequence[str]) -> ToolResult:
-    """Read a result. `harness` are the keys of `_meta` that only the host may set.
+    """Parse a result, without the keys of `_meta` that only the host may set.
 
-    One that raises when its parts are looked at, such as a proxy or a model that cannot be written
-    as JSON, is its text.
+    A result whose fields raise when they are read, such as a proxy, is taken as its text.
     """
     if result is None or isinstance(result, (str, bytes, bytearray)):
         return ToolResult(result_text(result))
     try:
         return _parse_mcp(result, host_only_keys)
-    except Exception:  # noqa: BLE001 - a stranger's object, and whatever it raises when it is read
+    except Exception:  # noqa: BLE001 - a tool's object may raise anything
         return ToolResult(result_text(result))
 
 
 def error_text(error: object) -> str:
-    """What was raised or said, as text."""
+    """Return an error as text."""
     if not isinstance(error, BaseException):
         return result_text(error)
     return f"{type(error).__name__}: {safe_str(error)}".removesuffix(": ")
 
 
 def append_advice(result: R, advice: str) -> R:
-    """Return a result with `content` (MCP) with the advice as one text block more.
+    """Return an MCP result with the advice as another text block, any other as it is."""
+    try:
+        return _append_block(result, advice)
+    except Exception:  # noqa: BLE001 - a tool's object may raise anything
+        return result
 
-    Any other is returned as it is.
-    """
+
+def _append_block(result: R, advice: str) -> R:
     if isinstance(result, Mapping):
         content = result.get("content")
         if not isinstance(content, list):
@@ -73,31 +76,31 @@ def append_advice(result: R, advice: str) -> R:
 
 
 def _parse_mcp(result: Any, host_only_keys: Sequence[str]) -> ToolResult:
-    parts = _mcp_fields(result)
-    if parts is None:
+    fields = _mcp_fields(result)
+    if fields is None:
         return ToolResult(result_text(result))
-    task = parts.get("task")
-    inner = parts.get("result")
+    task = fields.get("task")
+    inner = fields.get("result")
     if isinstance(task, Mapping) and isinstance(inner, Mapping):
-        parts = {**inner, "task": task, "_meta": {**_meta(parts), **_meta(inner)}}
+        fields = {**inner, "task": task, "_meta": {**_meta(fields), **_meta(inner)}}
     status = task.get("status") if isinstance(task, Mapping) else None
     return ToolResult(
-        _content_text(parts) if "content" in parts else result_text(result),
-        failed=parts.get("isError") is True or status in _FAILED_TASK_STATES,
+        _content_text(fields) if "content" in fields else result_text(result),
+        failed=fields.get("isError") is True or status in _FAILED_TASK_STATES,
         pending=status in _PENDING_TASK_STATES,
-        meta={key: value for key, value in _meta(parts).items() if key not in host_only_keys},
+        meta={key: value for key, value in _meta(fields).items() if key not in host_only_keys},
     )
 
 
 def _mcp_fields(result: Any) -> Mapping[str, Any] | None:
-    """The fields of an MCP result; None for anything else."""
+    """Return the fields of an MCP result; None for anything else."""
     if isinstance(result, Mapping):
-        told = isinstance(result.get("content"), list) and (
+        is_result = isinstance(result.get("content"), list) and (
             not result.keys().isdisjoint(("isError", "structuredContent", "_meta"))
             or all(isinstance(block, Mapping) and "type" in block for block in result["content"])
         )
         task = isinstance(result.get("task"), Mapping) and "status" in result["task"]
-        return result if told or task else None
+        return result if is_result or task else None
     dump = getattr(result, "model_dump", None)  # the SDKs' types are pydantic models
     if callable(dump) and (hasattr(result, "content") or hasattr(result, "task")):
         dumped = dump(mode="json", by_alias=True, exclude_none=True)
@@ -111,7 +114,7 @@ def _meta(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content_text(fields: Mapping[str, Any]) -> str:
-    """What the model sees of it: text blocks as they are, all others as JSON."""
+    """Return what the model sees: text blocks as they are, others as JSON."""
     texts = []
     for block in fields["content"]:
         text = block.get("text") if isinstance(block, Mapping) else None

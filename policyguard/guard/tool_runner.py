@@ -1,7 +1,7 @@
-"""Running a tool under a session: check, run, record in one step, in the time that it has.
+"""Runs tools under a session: check, run and record in one step, within the call's timeout.
 
-A call that runs out of its time has failed, whatever it does next. What still runs then ends
-without its caller; that it has, and how, is an event of its own, and counts nowhere.
+A call that times out has failed, whatever it does next. If it goes on, an `Ended` event reports
+its end, which counts nowhere.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CallOptions(TypedDict, total=False):
 AnyFuture = futures.Future[R] | asyncio.Future[R]
 
 _UNSTARTED = (CoroutineType, GeneratorType, AsyncGeneratorType)
-"""Results that are work still to be done."""
+"""Types of results whose work has not been done."""
 
 
 def run(
@@ -115,7 +115,7 @@ async def arun(
         await call.areport_error(error)
         raise
     if not is_awaitable:
-        misuse = partial(call.report_misuse, "gave nothing that can be awaited: use `run`")
+        misuse = partial(call.report_misuse, "returned nothing that can be awaited; use `run`")
         raise await run_blocking(session.guard, misuse)
     if call.timeout is not None:
         result = await _await_in_time(call, call.timeout, awaitable)
@@ -186,17 +186,19 @@ class _RunningCall:
     def _reject_unstarted(self, result: object) -> TypeError:
         if isinstance(result, CoroutineType):
             result.close()
-            return self.report_misuse("gave a coroutine, which has not run: use `arun`")
-        return self.report_misuse("gave a generator, which has not run: give all that it yields")
+            return self.report_misuse("returned a coroutine, which has not run; use `arun`")
+        return self.report_misuse(
+            "returned a generator, which has not run; return all that it yields"
+        )
 
     def report_misuse(self, problem: str) -> TypeError:
-        """Report a function that does not fit how it is run: it is the program's fault."""
+        """Report a function that cannot be run so: the harness is to blame."""
         error = TypeError(f"`{self._decision.tool}` {problem}")
         self._record(error=error, blame="harness")
         return error
 
     def report_timeout(self) -> ToolTimeoutError:
-        """Report that the call has used up its time, and goes on."""
+        """Report that the call has timed out, and may still be running."""
         error = ToolTimeoutError(self._decision)
         failed = Completed(
             session=self._session.id,
@@ -208,11 +210,11 @@ class _RunningCall:
             timeout_by=self._decision.timeout_by,
             still_running=True,
         )
-        self._log_faults(self._session._pipeline.complete(failed))
+        self._log_errors(self._session._pipeline.complete(failed))
         return error
 
     def report_end(self, future: AnyFuture[Any]) -> None:
-        """Tell that a call that had run out of time is over: an event, no result."""
+        """Report the end of a call that has timed out, as an event."""
         error = get_exception(future)
         session = self._session
         harness = session.guard._evaluator.outcome_classifier.harness_keys
@@ -229,11 +231,11 @@ class _RunningCall:
             duration=self.elapsed(),
         )
         with session.guard._lock:
-            if not session.closed:  # its id may be another session's by now
+            if not session.closed:  # its id may belong to another life by now
                 session._pipeline.fold(event)
 
     def report(self, future: AnyFuture[Any]) -> None:
-        """Report what came of a call that its caller did not wait for."""
+        """Report the result of a call whose caller no longer waits."""
         error = get_exception(future)
         if error is not None:
             self.report_error(error)
@@ -251,11 +253,11 @@ class _RunningCall:
         """Report what was raised. A call that was stopped from outside is released."""
         if isinstance(error, Exception):
             self._record(error=error)
-        else:  # cancelled, or the program is being stopped: nothing to learn from
+        else:  # cancelled, or the program is being stopped
             self._release(error)
 
     def _release(self, error: BaseException) -> None:
-        """Take the call back. Whoever is being stopped is: `error` comes out, whatever fails."""
+        """Release the call. A failure is noted in `error`, which is raised all the same."""
         try:
             self._session.release(self._decision)
         except (JournalError, StoreError) as failure:
@@ -264,12 +266,12 @@ class _RunningCall:
             warn(text)
 
     def _record(self, **reported: Any) -> Recorded:
-        """Report what came of the call."""
+        """Report the result of the call."""
         reported["duration"] = self.elapsed()
-        return self._log_faults(self._session.record(self._decision, **reported))
+        return self._log_errors(self._session.record(self._decision, **reported))
 
-    def _log_faults(self, recorded: Recorded) -> Recorded:
-        """What went wrong with the report is the host's to know, who sees the result alone."""
-        for fault in recorded.errors:
-            warn(f"`{self._decision.tool}` ({self.id}), {fault.id}: {fault.error}")
+    def _log_errors(self, recorded: Recorded) -> Recorded:
+        """Log the errors of a report: the host gets the tool's result only."""
+        for error in recorded.errors:
+            warn(f"`{self._decision.tool}` ({self.id}), {error.id}: {error.error}")
         return recorded

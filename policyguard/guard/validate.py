@@ -1,8 +1,8 @@
-"""What the host's program says of a session, a call or a result, checked before it is counted.
+"""Checks of the values that a host passes, before anything is counted.
 
-A value of another kind than was asked for is a mistake of the program: `TypeError` or `ValueError`
-with the parameter's name. What can be told without doubt is taken as what it says: a `Decimal` or
-a number of numpy, 404.0 for an HTTP status, None for a text that there is none of.
+A wrong value is a mistake of the program: `TypeError` or `ValueError` with the parameter's name.
+Equivalent values are converted: a `Decimal` or a number of numpy, 404.0 for an HTTP status, None
+for an empty text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from reprlib import repr  # noqa: A004 - short, and of whatever has none
+from reprlib import repr  # noqa: A004 - short, and for objects without a repr
 from typing import Any, SupportsFloat
 
 from policyguard.model.amounts import to_units
@@ -19,7 +19,7 @@ from policyguard.model.decision import Decision
 from policyguard.model.text import escape_surrogates
 
 _MAX_INT = 2**63 - 1
-"""The largest whole number that is kept; more than anybody has used, longer than anybody waits."""
+"""The largest integer that is kept, and what stands for infinity."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEPARATORS = {0x1E: r"\x1e", 0x1F: r"\x1f"}
@@ -29,32 +29,32 @@ _MCP_HINTS = {
     "idempotentHint": "idempotent",
     "openWorldHint": "open_world",
 }
-"""What MCP calls a hint, and we."""
+"""MCP's names of the hints."""
 
 
 def text(name: str, value: object) -> str:
-    """A text, of `str` itself: subclasses such as enums have an encoding of their own."""
+    """Return a text as a plain `str`: subclasses such as enums are encoded differently."""
     if not isinstance(value, str):
         raise _type_error(name, value, "a text")
     return str.__str__(value)
 
 
 def optional_text(name: str, value: object) -> str:
-    """A text, empty where there is none."""
+    """Return a text, empty for None."""
     return "" if value is None else text(name, value)
 
 
 def identifier(name: str, value: object) -> str:
-    """A name that lines and stores hold as it is, empty where there is none.
+    """Return a name that journals and stores can hold, empty for None.
 
-    Halves of surrogate pairs, such as `os.fsdecode` makes of odd bytes, are escapes in it, and so
-    are the two characters that stand between the parts of an account's key.
+    Lone surrogates, such as `os.fsdecode` makes of odd bytes, and the two characters that separate
+    the parts of a usage key are escaped.
     """
     return escape_surrogates(optional_text(name, value)).translate(_SEPARATORS)
 
 
 def text_list(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
-    """Several texts, or none. One text is not taken for its letters."""
+    """Return several texts, none for None. A single text is an error."""
     if values is None:
         return ()
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -63,12 +63,12 @@ def text_list(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def path(name: str, value: object) -> str:
-    """A folder's path, as text; empty where there is none."""
+    """Return a folder's path as text, empty for None."""
     return optional_text(name, os.fspath(value) if isinstance(value, os.PathLike) else value)
 
 
 def mapping(name: str, values: object) -> dict[str, Any]:
-    """An object, copied: its owner may go on to change it."""
+    """Return a copy of a mapping, empty for None."""
     if values is None:
         return {}
     if not isinstance(values, Mapping):
@@ -77,7 +77,7 @@ def mapping(name: str, values: object) -> dict[str, Any]:
 
 
 def bools(name: str, values: object, allowed: Collection[str]) -> dict[str, bool]:
-    """Yes and no by name; None for what is not known."""
+    """Return booleans by name, without those that are None."""
     found = _known_items(name, values, allowed)
     for key, value in found.items():
         if not isinstance(value, bool):
@@ -86,13 +86,13 @@ def bools(name: str, values: object, allowed: Collection[str]) -> dict[str, bool
 
 
 def numbers(name: str, values: object, allowed: Collection[str]) -> dict[str, float]:
-    """Numbers by name; None for what is not known."""
+    """Return numbers by name, without those that are None."""
     found = _known_items(name, values, allowed)
     return {key: number(f"{name}[{key!r}]", value) for key, value in found.items()}
 
 
 def choice(name: str, value: object, choices: Collection[str]) -> str:
-    """One of some words."""
+    """Return one of some words."""
     found = text(name, value)
     if found not in choices:
         raise ValueError(f"`{name}` is {repr(found)}, not one of {', '.join(choices)}")
@@ -100,12 +100,12 @@ def choice(name: str, value: object, choices: Collection[str]) -> str:
 
 
 def number(name: str, value: object) -> float:
-    """A number. It may be infinite, or none (NaN): what counts it knows what that means."""
+    """Return a number, which may be infinite or NaN."""
     if type(value) is float:
         return value
     if type(value) is int and abs(value) < _MAX_INT:
         return value
-    from numbers import Number  # which most calls and results do without
+    from numbers import Number  # most calls and results do not need it
 
     if not isinstance(value, Number) or not isinstance(value, SupportsFloat):
         raise _type_error(name, value, "a number")
@@ -121,7 +121,7 @@ def number(name: str, value: object) -> float:
 
 
 def timestamp(name: str, value: object) -> int:
-    """A point in time in nanoseconds since 1970 (UTC), as such or as an aware `datetime`."""
+    """Return nanoseconds since 1970 (UTC), given as such or as an aware `datetime`."""
     if not isinstance(value, datetime):
         return integer(name, value)
     if value.utcoffset() is None:
@@ -131,7 +131,7 @@ def timestamp(name: str, value: object) -> int:
 
 
 def duration(name: str, value: object) -> float:
-    """A duration in seconds, as such or as a `timedelta`; an infinite one as a finite number."""
+    """Return seconds, given as such or as a `timedelta`. Infinity, unknown to JSON, is capped."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     found = number(name, value)
@@ -139,13 +139,13 @@ def duration(name: str, value: object) -> float:
 
 
 def usage(name: str, value: object) -> float:
-    """What was used of a budget: infinity and NaN, which JSON has not, are more than there is."""
+    """Return the usage of a budget. Infinity and NaN, unknown to JSON, become the maximum."""
     found = number(name, value)
     return found if math.isfinite(found) else float(_MAX_INT)
 
 
 def integer(name: str, value: object) -> int:
-    """A whole number of 64 bits: the next one away from 0; the largest for what is none (NaN)."""
+    """Return a 64-bit integer, rounded away from 0; the largest for NaN."""
     found = number(name, value)
     if type(found) is int:
         return found
@@ -155,7 +155,7 @@ def integer(name: str, value: object) -> int:
 
 
 def clock_time(clock: Callable[[], int]) -> int:
-    """What a clock says: a whole number of nanoseconds. `time.time` gives seconds."""
+    """Return a clock's time in nanoseconds. `TypeError` for `time.time`, which gives seconds."""
     now = clock()
     if type(now) is not int:
         raise _type_error("clock()", now, "a whole number of nanoseconds, as of `time.time_ns`")
@@ -163,7 +163,7 @@ def clock_time(clock: Callable[[], int]) -> int:
 
 
 def amount(name: str, value: object) -> float:
-    """An amount to be counted: a finite number of at least 0, else `ValueError`."""
+    """Return an amount to count. `ValueError` unless it is finite and at least 0."""
     found = number(name, value)
     if to_units(found) is None:
         raise ValueError(f"`{name}` is {value!r:.40}, no finite number of at least 0")
@@ -171,21 +171,21 @@ def amount(name: str, value: object) -> float:
 
 
 def error_value(name: str, value: object) -> None:
-    """What failed: a text, an exception, anything but a flag or number, which tells of no error."""
+    """Raise `TypeError` for a boolean or a number, which is no error."""
     if isinstance(value, (bool, int, float)):
         raise _type_error(name, value, "a text or an exception")
 
 
 def function(name: str, value: object) -> None:
-    """What can be called."""
+    """Raise `TypeError` for what cannot be called."""
     if not callable(value):
         raise _type_error(name, value, "a function")
 
 
 def call_id(decision: Decision | str, session: str) -> str:
-    """The id of a call: of the decision that let it through, or as it is.
+    """Return the id of a decision, or an id as it is.
 
-    `ValueError` for a decision of another session: each has calls of the same ids.
+    `ValueError` for a decision of another session, whose calls have the same ids.
     """
     if not isinstance(decision, Decision):
         return text("decision", decision)
@@ -197,18 +197,18 @@ def call_id(decision: Decision | str, session: str) -> str:
 
 
 def _known_items(name: str, values: object, allowed: Collection[str]) -> dict[str, Any]:
-    """An object without what is None. A name that is not known would say nothing: `ValueError`."""
+    """Return a mapping without its None values. `ValueError` for an unknown name."""
     found = mapping(name, values)
     for key in found:
         if key not in allowed:
-            meant = f"; MCP's `{key}` is `{_MCP_HINTS[key]}`" if key in _MCP_HINTS else ""
+            hint = f"; MCP's `{key}` is `{_MCP_HINTS[key]}`" if key in _MCP_HINTS else ""
             known = ", ".join(allowed)
-            raise ValueError(f"`{name}` has {repr(key)}, which is not one of {known}{meant}")
+            raise ValueError(f"`{name}` has {repr(key)}, which is not one of {known}{hint}")
     return {key: value for key, value in found.items() if value is not None}
 
 
 def _to_builtin(value: object) -> object:
-    """Texts and numbers of a class of their own, such as enums, as what they say."""
+    """Return texts and numbers of a subclass, such as enums, as plain values."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str):

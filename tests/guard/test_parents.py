@@ -93,9 +93,9 @@ def test_a_parent_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         ("nowhere", "`parent` is `nowhere`: no such session is open"),
         ("over", "`parent` is `over`: no such session is open"),
         ("child", "`child`, which is the session itself"),
-        (over, "session `over`, which is over"),
+        (over, "session `over`, which is closed"),
         (elsewhere, "session `elsewhere` of another guard"),
-        (nameless, "whose id is empty"),
+        (nameless, "with an empty id"),
     ):
         with pytest.raises(ValueError, match=says):
             guard.session("child", parent=parent)

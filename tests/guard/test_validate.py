@@ -429,7 +429,7 @@ def test_who_is_to_be_called_can_be(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     with pytest.raises(TypeError, match="a listener is a function, not 'me'"):
         guard.on(nobody)
-    with pytest.raises(TypeError, match=r"'refused' is no class of `policyguard.model.event`"):
+    with pytest.raises(TypeError, match=r"'refused' is no event class"):
         guard.on(print, "refused")  # type: ignore[arg-type]  # as a host may do it
 
 

@@ -45,10 +45,10 @@ def test_what_is_no_function_is_told_and_not_counted(
 @pytest.mark.parametrize(
     ("fn", "says"),
     [
-        (coroutine, "gave a coroutine, which has not run: use `arun`"),
+        (coroutine, "returned a coroutine, which has not run; use `arun`"),
         (functools.partial(coroutine), "use `arun`"),
-        (generator, "gave a generator, which has not run: give all that it yields"),
-        (async_generator, "gave a generator"),
+        (generator, "returned a generator, which has not run; return all that it yields"),
+        (async_generator, "returned a generator"),
     ],
 )
 def test_a_plain_run_takes_no_function_whose_work_is_still_to_come(
@@ -65,9 +65,9 @@ def test_a_plain_run_takes_no_function_whose_work_is_still_to_come(
 @pytest.mark.parametrize(
     ("fn", "says"),
     [
-        (lambda: "text", "gave nothing that can be awaited: use `run`"),
-        (async_generator, "gave nothing that can be awaited"),
-        (lambda: asyncio.sleep(0, generator()), "gave a generator"),
+        (lambda: "text", "returned nothing that can be awaited; use `run`"),
+        (async_generator, "returned nothing that can be awaited"),
+        (lambda: asyncio.sleep(0, generator()), "returned a generator"),
     ],
 )
 def test_an_async_run_takes_what_can_be_awaited_to_its_end(

@@ -144,7 +144,7 @@ def test_rules_see_every_argument_by_its_name(
 @pytest.mark.parametrize(
     ("fn", "says"),
     [
-        (generator, "`generator` is a generator: a tool returns all of its result at once"),
+        (generator, "`generator` is a generator; a tool returns its whole result at once"),
         (async_generator, "`async_generator` is a generator"),
         (classmethod(lambda cls: 1), "put `@guard.tool` below `@classmethod`"),
         (staticmethod(lambda: 1), "put `@guard.tool` below `@staticmethod`"),

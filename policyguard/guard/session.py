@@ -214,25 +214,23 @@ class Session:
             score = validate.number("score", score)
         return self._pipeline.complete(
             Completed(
-                self.id,
-                self.guard._clock() if at is None else validate.integer("at", at),
-                decision.id
+                session=self.id,
+                at=self.guard._clock() if at is None else validate.integer("at", at),
+                call=decision.id
                 if type(decision) is Decision and decision.session == self.id
                 else validate.call_id(decision, self.id),
-                False if failed else None,
-                "explicit",
-                text,
-                error,
-                exit_code,
-                status,
-                retry_after,
-                duration,
-                tokens,
-                cost,
-                score,
-                host,
-                "",
-                validate.choice("blame", blame, get_args(Blame)) if blame else "",
+                ok=False if failed else None,
+                text=text,
+                error=error,
+                exit_code=exit_code,
+                status=status,
+                retry_after=retry_after,
+                duration=duration,
+                tokens=tokens,
+                cost=cost,
+                score=score,
+                meta=host,
+                blame=validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="pending" if pending else "",
             )
         )

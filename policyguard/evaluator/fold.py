@@ -116,16 +116,13 @@ def outcome_from_event(event: Completed) -> Outcome:
     return Outcome(
         ok=not failed,
         state="failure" if failed else event.state or "success",
+        report=event,
         signature=event.signature,
         blame=event.blame,
-        tokens=event.tokens,
-        cost=event.cost,
-        score=event.score,
-        result_fingerprint=event.result_fingerprint,
-        error_fingerprint=event.error_fingerprint,
-        retry_after=event.retry_after,
         advancing=event.advancing,
         harness_flagged=event.harness_flagged,
+        result_fingerprint=event.result_fingerprint,
+        error_fingerprint=event.error_fingerprint,
     )
 
 

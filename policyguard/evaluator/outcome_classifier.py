@@ -85,7 +85,13 @@ class OutcomeClassifier:
             failed = bool(event.exit_code) or (event.status or 0) >= MIN_ERROR_STATUS
         result = self.result_fingerprint(event.text or event.error or "")
         if self.skips_successes and not (failed or event.meta or event.state):
-            return _plain_success(event, result, result != last_fingerprint)
+            return Outcome(
+                True,
+                "success",
+                event,
+                changed=result != last_fingerprint,
+                result_fingerprint=result,
+            )
         told = attempt if self.reads_outcome else None
         state, payload = (
             self._split_envelope(event.text) if self.match_envelope is not None else ("", None)
@@ -130,27 +136,19 @@ class OutcomeClassifier:
         if failed and event.blame:
             blame, blamed_by = event.blame, ""
         outcome = Outcome(
-            not failed,
-            state,
-            event.text,
-            error if failed else "",
-            signature,
-            blame if failed else "",
-            event.exit_code,
-            event.status,
-            event.retry_after,
-            event.duration,
-            event.tokens,
-            event.cost,
-            event.score,
-            meta,
-            changed,
-            payload,
-            not (meta and any(meta.get(key) for key in self.non_advancing_keys)),
-            infra,
-            result,
-            self.error_fingerprint(error) if failed else "",
-            blamed_by,
+            ok=not failed,
+            state=state,
+            report=event,
+            error=error if failed else "",
+            signature=signature,
+            blame=blame if failed else "",
+            changed=changed,
+            payload=payload,
+            advancing=not (meta and any(meta.get(key) for key in self.non_advancing_keys)),
+            harness_flagged=infra,
+            result_fingerprint=result,
+            error_fingerprint=self.error_fingerprint(error) if failed else "",
+            blamed_by=blamed_by,
         )
         if told is not None:
             self._set_outcome(
@@ -213,28 +211,3 @@ class OutcomeClassifier:
         if event.score is not None:
             seen["score"] = float(event.score)
         attempt.activation.outcome = seen
-
-
-def _plain_success(event: Completed, result: str, changed: bool) -> Outcome:
-    """A success as it was reported."""
-    return Outcome(
-        True,
-        "success",
-        event.text,
-        "",
-        "",
-        "",
-        event.exit_code,
-        event.status,
-        event.retry_after,
-        event.duration,
-        event.tokens,
-        event.cost,
-        event.score,
-        event.meta,
-        changed,
-        None,
-        True,
-        False,
-        result,
-    )

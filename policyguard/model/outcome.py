@@ -1,4 +1,4 @@
-"""What came of a call."""
+"""The outcome of a call."""
 
 from __future__ import annotations
 
@@ -7,35 +7,29 @@ from typing import Any
 import msgspec
 
 from policyguard.model.decision import EvalError
+from policyguard.model.event import Completed
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of one call, judged: did it fail, with which signature, and whose fault was it.
+    """The result of one call, evaluated: did it fail, with which signature, by whose fault.
 
-    `state` is `success`, `failure` or `pending`: what is pending has not failed (`ok`), and has
-    not succeeded either. `payload` is the text without the mark that told the state; None where
-    the policy has no `outcomes.envelope`. `advancing` is False where the tool flags its result as
-    bringing nothing new, `infra` True where the host flags it as the harness's fault.
-    `blame` is `agent`, `harness` or `unknown`, empty for a success; `blamed_by` the entry of the
-    policy's `blame` that put it there, if one did. `result` and `failure` are
-    fingerprints: of the result's text, and of the error with its accidents (numbers, paths,
-    hashes, times) masked, so that "the same result" and "the same error" can be told.
+    `state` is `success`, `failure` or `pending`; a pending call has neither failed (`ok`) nor
+    succeeded. `report` is the result as it was reported; its numbers and texts are attributes here
+    too. `error` is empty for a success. `blame` is `agent`, `harness` or `unknown`, empty for a
+    success, and `blamed_by` the entry of the policy's `blame` that decided it, if one did.
+    `changed` is False where the same call had the same result before. `payload` is the text without
+    the mark of its state; None where the policy has no `outcomes.envelope`. `advancing` is False
+    where the tool flags its result as bringing nothing new, `harness_flagged` True where the host
+    flags it as the harness's fault. The fingerprints are keyed; that of the error masks numbers,
+    paths, hashes and times.
     """
 
     ok: bool
     state: str
-    text: str = ""
+    report: Completed
     error: str = ""
     signature: str = ""
     blame: str = ""
-    exit_code: int | None = None
-    status: int | None = None
-    retry_after: float | None = None
-    duration: float | None = None
-    tokens: int | None = None
-    cost: float | None = None
-    score: float | None = None
-    meta: dict[str, Any] = {}
     changed: bool = True
     payload: str | None = None
     advancing: bool = True
@@ -43,6 +37,51 @@ class Outcome(msgspec.Struct, frozen=True):
     result_fingerprint: str = ""
     error_fingerprint: str = ""
     blamed_by: str = ""
+
+    @property
+    def text(self) -> str:
+        """The result's text."""
+        return self.report.text
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of a process."""
+        return self.report.exit_code
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status."""
+        return self.report.status
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds to wait before the next try."""
+        return self.report.retry_after
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the call took."""
+        return self.report.duration
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens that the call used."""
+        return self.report.tokens
+
+    @property
+    def cost(self) -> float | None:
+        """What the call cost, in the currency of the budgets."""
+        return self.report.cost
+
+    @property
+    def score(self) -> float | None:
+        """A measure of progress."""
+        return self.report.score
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The result's metadata."""
+        return self.report.meta
 
 
 _STATE_PREFIXES = {"success": "SUCCESS", "failure": "FAILED", "pending": "PENDING"}

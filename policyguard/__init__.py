@@ -16,38 +16,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from policyguard.guard.approver import (
-        Approver,
-    )
-    from policyguard.guard.guard import (
-        Guard,
-    )
-    from policyguard.guard.listeners import (
-        Listener,
-    )
-    from policyguard.guard.session import (
-        Progress,
-        Session,
-    )
-    from policyguard.journal.errors import (
-        AlteredError,
-        JournalError,
-    )
-    from policyguard.model.constraint import (
-        Constraint,
-    )
-    from policyguard.model.decision import (
-        Decision,
-        EvalError,
-        Violation,
-    )
-    from policyguard.model.diagnostic import (
-        Diagnostic,
-        PolicyError,
-    )
-    from policyguard.model.effect import (
-        Effect,
-    )
+    from policyguard.guard.approver import Approver
+    from policyguard.guard.guard import Guard
+    from policyguard.guard.listeners import Listener
+    from policyguard.guard.session import Progress, Session
+    from policyguard.journal.errors import AlteredError, JournalError
+    from policyguard.model.constraint import Constraint
+    from policyguard.model.decision import Decision, EvalError, Violation
+    from policyguard.model.diagnostic import Diagnostic, PolicyError
+    from policyguard.model.effect import Effect
     from policyguard.model.errors import (
         CallRefused,
         PolicyguardError,
@@ -69,17 +46,9 @@ if TYPE_CHECKING:
         Started,
         TurnStarted,
     )
-    from policyguard.model.outcome import (
-        Outcome,
-        Recorded,
-    )
-    from policyguard.model.policy import (
-        Blame,
-    )
-    from policyguard.store.errors import (
-        SessionBusyError,
-        StoreError,
-    )
+    from policyguard.model.outcome import Outcome, Recorded
+    from policyguard.model.policy import Blame
+    from policyguard.store.errors import SessionBusyError, StoreError
 
     __version__: str
 

@@ -37,11 +37,13 @@ def test_the_policy_is_right_and_its_tests_pass(tmp_path: Path) -> None:
 def test_the_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"TOOLS": {"read_file": lambda path: Path(path).read_text()}}
-    for block in _blocks("python"):
-        exec(block, names)  # noqa: S102 - our own README
+    first, *others = _blocks("python")
+    exec(first, names)  # noqa: S102 - our own README
     missing = [names["call_tool"]("read_file", {"path": "gone"}) for _ in range(3)]
     assert all("No such file" in text for text in missing)
     assert ["was not run" in text for text in missing] == [False, False, True]
+    for block in others:
+        exec(block, names)  # noqa: S102 - our own README
 
 
 def test_the_loop_that_it_shows_is_refused() -> None:

@@ -127,7 +127,7 @@ def test_the_key_itself_is_not_its_file_and_not_shown(place: Path) -> None:
 
 def test_a_key_without_journals_would_do_nothing(place: Path) -> None:
     key = place / "key"
-    with pytest.raises(ValueError, match=r"`journal_key` is for journals, .*: give `store`"):
+    with pytest.raises(ValueError, match=r"`journal_key` is for journals, .*: pass one"):
         opened(place, journal_key=key, store=None)
     with pytest.raises(ValueError, match="there is no journal: give a `store` that is a file"):
         opened(place, journal_key=key, store=MemoryStore(caps=CAPS))

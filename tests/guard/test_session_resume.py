@@ -351,7 +351,7 @@ def test_journals_do_not_go_by_how_many_sessions_are_held_in_memory(tmp_path: Pa
 
 
 def test_a_pattern_to_redact_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="no pattern is named `secret_`"):
+    with pytest.raises(PolicyError, match="no pattern named `secret_`"):
         _guard(tmp_path, "patterns: {secrets: key}\njournal: {redact: [secret_]}\n")
     guard = _guard(
         tmp_path,

@@ -110,7 +110,7 @@ def test_what_is_written_and_not_anchored_has_happened_once(
     session = guard.session("s")
     with locked(tmp_path):
         session.turn()
-    assert "is written, and not anchored" in caplog.text
+    assert "is written, but not anchored" in caplog.text
     assert kinds(guard) == [Started, TurnStarted]
     assert session._state.turn == 1
 

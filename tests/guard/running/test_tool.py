@@ -149,7 +149,7 @@ def test_rules_see_every_argument_by_its_name(
         (classmethod(lambda cls: 1), "put `@guard.tool` below `@classmethod`"),
         (staticmethod(lambda: 1), "put `@guard.tool` below `@staticmethod`"),
         (3, "takes a function, not a `int`"),
-        (dict.pop, "parameters of `pop` are not known"),
+        (dict.pop, "parameters of `pop` are unknown"),
     ],
 )
 def test_what_cannot_be_a_tool_is_said_at_once(session: Session, fn: Any, says: str) -> None:

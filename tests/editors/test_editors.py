@@ -98,7 +98,7 @@ def test_a_hover_tells_what_a_key_is(server: LanguageServer, policy: Path) -> No
     told = server.hover(policy, *place("on_error"))
     assert "The effect if the rule's CEL cannot be evaluated." in told
     assert "`advise`" in told
-    assert "How many get through: 3 means that the fourth is refused" in server.hover(
+    assert "How many calls are allowed: 3 refuses the fourth" in server.hover(
         policy, *place("max: 3")
     )
 

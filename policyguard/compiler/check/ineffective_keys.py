@@ -43,8 +43,8 @@ def _find_ineffective_keys(policy: Policy) -> Iterator[tuple[Path, str, str | No
         refusals = limits.refusals
         if not isinstance(refusals, RefusalsLimit):
             continue
-        given = (("refuse", refusals.refuse == "tool"), ("until", refusals.until is not None))
-        for key, is_given in given:
+        keys = (("refuse", refusals.refuse == "tool"), ("until", refusals.until is not None))
+        for key, is_given in keys:
             if is_given:
                 message = f"`{key}` has no effect on `refusals`, which covers refused attempts only"
                 yield (*level_path(level), "refusals", key), message, "remove it, or set `effect`"

@@ -91,9 +91,9 @@ def _check_example(
             "tool", example.tool, tools.name_type.members, called.key_node(example.tool)
         )
         return
-    accepted, given = tools.arguments_of([example.tool]), called.get(example.tool)
-    if isinstance(accepted, RecordType) and isinstance(given, MappingNode):
-        for key, _ in given.entries:
+    accepted, arguments = tools.arguments_of([example.tool]), called.get(example.tool)
+    if isinstance(accepted, RecordType) and isinstance(arguments, MappingNode):
+        for key, _ in arguments.entries:
             if key.text not in accepted.fields:
                 owner = quote_text(example.tool)
                 yield _unknown_name("argument", key.text, accepted.fields, key, owner)

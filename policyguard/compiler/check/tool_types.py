@@ -119,10 +119,10 @@ class _SchemaReader:
             branches = _items(schema.get(key))
             if branches and (key != "allOf" or len(branches) == 1) and "properties" not in schema:
                 return join_all_types([self.read_type(branch, name) for branch in branches])
-        given = schema.get("type")
-        if given is None:
+        types = schema.get("type")
+        if types is None:
             return self._read_object(schema, name) if "properties" in schema else DYN
-        kinds = given.items if isinstance(given, SequenceNode) else (given,)
+        kinds = types.items if isinstance(types, SequenceNode) else (types,)
         return join_all_types([self._read_kind(kind, schema, name) for kind in kinds])
 
     def _read_kind(self, kind: Node, schema: MappingNode, name: str) -> Type:
@@ -140,12 +140,13 @@ class _SchemaReader:
         return DYN
 
     def _read_object(self, schema: MappingNode, name: str) -> Type:
-        given, more = schema.get("properties"), schema.get("additionalProperties")
-        if not isinstance(given, MappingNode):
+        properties, more = schema.get("properties"), schema.get("additionalProperties")
+        if not isinstance(properties, MappingNode):
             nothing = isinstance(more, ScalarNode) and more.value is False
             return record({}, name=name) if nothing else map_of(STRING, self.read_type(more, name))
         fields = {
-            key.text: self.read_type(value, f"{name}.{key.text}") for key, value in given.entries
+            key.text: self.read_type(value, f"{name}.{key.text}")
+            for key, value in properties.entries
         }
         closed = more is None or (isinstance(more, ScalarNode) and more.value is False)
         if not closed or any(key in schema for key in _OPENING_KEYWORDS):

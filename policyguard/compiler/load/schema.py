@@ -41,11 +41,11 @@ def resolve_for(schema: Subschema, value: object) -> Subschema:
     """
     merged: Subschema = {}
     for part in _applicable_schemas(schema, value):
-        for keyword, said in part.items():
+        for keyword, rule in part.items():
             if keyword == "properties":
-                merged[keyword] = {**said, **merged.get(keyword, {})}
+                merged[keyword] = {**rule, **merged.get(keyword, {})}
             else:
-                merged.setdefault(keyword, said)
+                merged.setdefault(keyword, rule)
     return merged
 
 
@@ -72,10 +72,10 @@ def find_sections_with(key: str, shape: Subschema) -> list[str]:
     for _ in range(2):
         level = {
             f"{path}.{name}".lstrip("."): below
-            for path, around in level.items()
-            for name, below in _properties(around).items()
+            for path, parent in level.items()
+            for name, below in _properties(parent).items()
         }
-        found = [path for path, around in level.items() if key in _properties(around)]
+        found = [path for path, parent in level.items() if key in _properties(parent)]
         if found:
             return found
     return []
@@ -119,8 +119,8 @@ def _accepts(branch: Subschema, value: object) -> bool:
         return bool(branch["const"] == value)
     if "enum" in branch:
         return value in branch["enum"]
-    given = branch.get("type", ())
-    kinds = (given,) if isinstance(given, str) else given
+    types = branch.get("type", ())
+    kinds = (types,) if isinstance(types, str) else types
     if json_type(value) in kinds:
         return True
     whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1

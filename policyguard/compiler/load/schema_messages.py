@@ -134,11 +134,11 @@ def _describe_too_many(problem: ValidationProblem) -> Message:
     if problem.expected > 1:
         message = f"{_owner(problem)} has more than {problem.expected:,} entries"
         return Message("schema/too-long", message)
-    around = problem.schema.get("x-name", "example")
+    name = problem.schema.get("x-name", "example")
     hint = "write each as a separate item"
     if not problem.value.keys().isdisjoint(_EXAMPLE_KEYS):
         hint = "put the call under `call`, beside the other keys"
-    return Message("schema/conflict", f"several calls in one {around}", hint)
+    return Message("schema/conflict", f"several calls in one {name}", hint)
 
 
 def _describe_unknown_key(problem: ValidationProblem) -> Message:

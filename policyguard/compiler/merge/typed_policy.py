@@ -100,17 +100,17 @@ def _normalize_scalar(value: Any, reads: str) -> Any:
 
 def _normalize_example(value: dict[str, Any]) -> dict[str, Any]:
     rest = dict(value)
-    ((tool, given),) = rest.pop("call").items() if "call" in value else value.items()
+    ((tool, arguments),) = rest.pop("call").items() if "call" in value else value.items()
     if "call" not in value:
         rest = {}
-    return {"tool": tool, "command" if isinstance(given, str) else "args": given, **rest}
+    return {"tool": tool, "command" if isinstance(arguments, str) else "args": arguments, **rest}
 
 
 def _normalize_param(entry: Any, value: Value) -> dict[str, Any]:
-    given = entry if isinstance(entry, dict) else {}
-    kept = {key: given[key] for key in ("env", "unit", *_METADATA) if key in given}
+    settings = entry if isinstance(entry, dict) else {}
+    kept = {key: settings[key] for key in ("env", "unit", *_METADATA) if key in settings}
     bounds = {
-        key: _normalize_scalar(given[key], "amount") for key in ("min", "max") if key in given
+        key: _normalize_scalar(settings[key], "amount") for key in ("min", "max") if key in settings
     }
     return {"value": value, **kept, **bounds}
 

@@ -93,7 +93,7 @@ def test_what_does_not_look_like_a_policy_is_not_parsed(
 ) -> None:
     (tmp_path / "mine.yaml").write_text(LOADS[0])
     (tmp_path / "other.yaml").write_text("kind: Deployment\nname: x\nspec: {minReplicas: 1}\n")
-    monkeypatch.setattr("policyguard.lint.discovery.top_keys", None)
+    monkeypatch.setattr("policyguard.lint.discovery.read_top_keys", None)
     assert find_policies([tmp_path]) == [tmp_path / "mine.yaml"]
 
 

@@ -1,4 +1,4 @@
-"""Runs the tests of google/cel-spec: what one asks for, and whether we do it.
+"""Runs the tests of google/cel-spec.
 
 The data is read from `CEL_SPEC_DIR` (default: `../shared/cel-spec` beside the project).
 """
@@ -55,7 +55,7 @@ class Case:
         return True
 
     def run(self) -> str | None:
-        """None where we do what the test asks for, else what we do instead."""
+        """Return None if the test passes, else the actual result."""
         try:
             program = cel.compile(self.source, self.declarations(), check=not self.nocheck)
             result = program.raw(**self.bindings())
@@ -134,7 +134,7 @@ def value_of(message: textproto.Message) -> Any:
 
 
 def same(expected: Any, result: Any) -> bool:
-    """Whether two values are equal and of the same types throughout; NaN is the same as NaN."""
+    """Whether two values and all their types are equal; NaN equals NaN."""
     if expected.__class__ is not result.__class__:
         return False
     match expected:
@@ -165,7 +165,7 @@ def _tests(file: str) -> dict[str, textproto.Message]:
 
 
 def subset() -> Iterator[Case]:
-    """The tests of the policy subset."""
+    """Yield the tests of the policy subset."""
     for line in SUBSET.read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
             name, *marks = line.split()
@@ -174,6 +174,6 @@ def subset() -> Iterator[Case]:
 
 
 def whole_file(file: str) -> Iterator[Case]:
-    """All tests of one file."""
+    """Yield all tests of one file."""
     for name, test in _tests(file).items():
         yield Case(name, test.get("disable_check") == [True], test)

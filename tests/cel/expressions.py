@@ -1,4 +1,4 @@
-"""Random expressions and random data for them, made to reach every corner of the language.
+"""Random expressions, and random data for them, that cover the whole language.
 
 Expressions are built by type, so that most of them mean something; now and then a part of another
 type is put in, so that errors and what absorbs them are reached too. The same seed gives the same
@@ -38,7 +38,7 @@ ZONES = ("UTC", "Europe/Berlin", "-03:30", "America/New_York")
 PATTERNS = ("a", "^a", "[a-c]+$", "(?i)ABC", "^$", "\\\\.py$", "x|X")
 FIELDS = ("a", "b", "tool", "n", "missing")
 
-# What the expressions may read, with the type that the generator takes it for.
+# The variables of the expressions, with the type that the generator assumes.
 VARIABLES: dict[str, str] = {
     "b": "bool",
     "i": "int",
@@ -55,7 +55,7 @@ SCALARS = ("bool", "int", "uint", "double", "string")
 
 
 def data(random_: random.Random) -> dict[str, Any]:
-    """Values for `VARIABLES`; those of `dyn` may be anything that JSON knows."""
+    """Return values for `VARIABLES`; those of `dyn` may be any JSON."""
 
     def anything(depth: int) -> Any:
         kinds = 5 if depth == 0 else 7
@@ -89,7 +89,7 @@ def data(random_: random.Random) -> dict[str, Any]:
 
 
 class Expressions:
-    """Makes expressions; `next()` gives one."""
+    """Generates expressions."""
 
     def __init__(
         self, seed: int, *, extensions: bool = True, macros2: bool = True, plain: bool = False
@@ -114,7 +114,7 @@ class Expressions:
         return self.random.choice(options)
 
     def make(self, kind: str, depth: int) -> str:
-        """An expression that is probably a `kind`."""
+        """Return an expression that is probably a `kind`."""
         if self.random.random() < 0.04 and not self.plain:
             kind = self.pick((*SCALARS, "null", "map", "list string", "list int", "dyn"))
         if self.plain:
@@ -237,7 +237,7 @@ class Expressions:
     def boolean(self, d: int) -> str:
         make, pick = self.make, self.pick
         comparison = pick(("==", "!=", "<", "<=", ">", ">="))
-        # The forms from 10 on mix types, or ask for them.
+        # The forms from 10 on mix types, or test them.
         match self.random.randrange(10 if self.plain else 15):
             case 0 | 1:
                 return f"({make('bool', d)} && {make('bool', d)})"

@@ -1,4 +1,4 @@
-"""What other implementations of CEL say: a value, or an error, in one form for all of them.
+"""Other implementations of CEL, with results in one form.
 
 `Oracle` is Google's C++ implementation (cel-expr-python), `CelPy` is cel-python's interpreter.
 """
@@ -18,7 +18,7 @@ from tests.cel.expressions import VARIABLES
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
-# The declared type of each kind of variable that the generator knows.
+# The declared type of each kind of generated variable.
 TYPES = {
     "bool": cel.BOOL,
     "int": cel.INT,
@@ -36,7 +36,7 @@ UNTYPED = cel.Declarations(dict.fromkeys(VARIABLES, cel.DYN))
 
 @dataclass(frozen=True)
 class EngineResult:
-    """`value`, or, where that is None, the words of an error."""
+    """A value, or the message of an error if `value` is None."""
 
     value: Any
     error: str = ""
@@ -71,7 +71,7 @@ def _ours(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    # By `repr`, so that NaN is the same as NaN, and -0.0 another than 0.0.
+    # By `repr`, so that NaN equals NaN, and -0.0 differs from 0.0.
     return type(value).__name__, repr(value)
 
 
@@ -108,7 +108,7 @@ class Oracle:
         )
 
     def accepts(self, source: str) -> bool:
-        """Whether its checker finds no mistake."""
+        """Whether its checker finds no problem."""
         try:
             self.typed.compile(source)
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""The variables that most tests here declare: a small version of what policies see."""
+"""The variables that most tests declare: a small version of those of policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same expressions in other implementations: every disagreement is explained, or ours to fix.
+"""Other implementations on the same expressions: every difference is explained, or a bug here.
 
 An explanation is a `Defect`: what the other implementation does, what the specification says, and
 when it applies. It is judged by what the two say and by the source, never by a list of sources.
@@ -22,7 +22,7 @@ SHORT, LONG = range(1_000), range(1_000, 21_000)
 
 
 @dataclass(frozen=True)
-class Disagreement:
+class Difference:
     source: str
     ours: EngineResult
     theirs: EngineResult
@@ -35,20 +35,20 @@ class Disagreement:
 class Defect:
     what: str
     specification: str
-    applies: Callable[[Disagreement], bool]
+    applies: Callable[[Difference], bool]
 
 
-def has(pattern: str) -> Callable[[Disagreement], bool]:
+def has(pattern: str) -> Callable[[Difference], bool]:
     compiled = re.compile(pattern)
     return lambda found: compiled.search(found.source) is not None
 
 
-def theirs_fails(words: str, pattern: str = "") -> Callable[[Disagreement], bool]:
+def fails_with(words: str, pattern: str = "") -> Callable[[Difference], bool]:
     return lambda found: words in found.theirs.error and has(pattern)(found)
 
 
-def in_any_order(opinion: EngineResult) -> object:
-    """A list as what it holds; anything else is like nothing but itself."""
+def ignoring_order(opinion: EngineResult) -> object:
+    """Return the sorted elements of a list, and anything else unchanged."""
     match opinion.value:
         case ("list", list(items)):
             return sorted(map(repr, items))
@@ -58,18 +58,18 @@ def in_any_order(opinion: EngineResult) -> object:
 ORACLE_DEFECTS = (
     Defect(
         "it writes fractions of a second with 3, 6 or 9 digits",
-        "langdef.md does not say how many; cel-go writes as many as are needed, and so do we",
+        "unspecified; cel-go writes as many as needed, as we do",
         has(r"string\(.*(duration|timestamp)\("),
     ),
     Defect(
-        "a substring may not end where the string ends",
+        "a substring cannot end at the end of the string",
         "string_ext/substring: 'ta©o©αT'.substring(7, 7) is '', so the end may be the size",
-        theirs_fails("<end> is greater than <string>.size()", r"substring\(\d, "),
+        fails_with("<end> is greater than <string>.size()", r"substring\(\d, "),
     ),
     Defect(
-        "it goes over maps in an order of its own",
+        "it iterates over maps in its own order",
         "langdef.md: the order of a map's keys is not specified",
-        lambda found: in_any_order(found.ours) == in_any_order(found.theirs),
+        lambda found: ignoring_order(found.ours) == ignoring_order(found.theirs),
     ),
     Defect(
         "int(true) is 1",
@@ -89,7 +89,7 @@ CELPY_DEFECTS = (
         has("/"),
     ),
     Defect(
-        "int(timestamp) before 1970 is cut towards zero",
+        "int(timestamp) before 1970 is truncated towards zero",
         "conversions: seconds since the epoch; cel-go and cel-cpp give the second it lies in",
         has(r"int\(.*timestamp\("),
     ),
@@ -106,14 +106,14 @@ CELPY_DEFECTS = (
 )
 
 
-def explain(found: Iterable[Disagreement], defects: Iterable[Defect]) -> Counter[str]:
-    """How often each defect explains a disagreement; what none explains fails the test."""
+def explain(found: Iterable[Difference], defects: Iterable[Defect]) -> Counter[str]:
+    """Count the differences that each defect explains; fail for an unexplained one."""
     counts: Counter[str] = Counter()
     unexplained = []
-    for disagreement in found:
-        defect = next((defect for defect in defects if defect.applies(disagreement)), None)
+    for difference in found:
+        defect = next((defect for defect in defects if defect.applies(difference)), None)
         if defect is None:
-            unexplained.append(disagreement)
+            unexplained.append(difference)
         else:
             counts[defect.what] += 1
     assert not unexplained, "\n".join(map(str, unexplained[:20]))
@@ -124,7 +124,7 @@ def seeded(seed: int) -> random.Random:
     return random.Random(seed)  # noqa: S311  # it must repeat itself, not be secret
 
 
-def against_oracle(seeds: Iterable[int]) -> tuple[list[Disagreement], Counter[str]]:
+def against_oracle(seeds: Iterable[int]) -> tuple[list[Difference], Counter[str]]:
     oracle = Oracle()
     found = []
     counts: Counter[str] = Counter()
@@ -135,11 +135,11 @@ def against_oracle(seeds: Iterable[int]) -> tuple[list[Disagreement], Counter[st
         theirs = oracle.evaluate(source, values)
         counts["errors" if theirs.value is None else "values"] += 1
         if not ours.is_same_as(theirs):
-            found.append(Disagreement(source, ours, theirs))
+            found.append(Difference(source, ours, theirs))
     return found, counts
 
 
-def against_celpy(seeds: Iterable[int]) -> tuple[list[Disagreement], Counter[str]]:
+def against_celpy(seeds: Iterable[int]) -> tuple[list[Difference], Counter[str]]:
     celpy = CelPy()
     found = []
     counts: Counter[str] = Counter()
@@ -150,12 +150,12 @@ def against_celpy(seeds: Iterable[int]) -> tuple[list[Disagreement], Counter[str
         theirs = celpy.evaluate(source, values)
         counts["errors" if theirs.value is None else "values"] += 1
         if not ours.is_same_as(theirs):
-            found.append(Disagreement(source, ours, theirs))
+            found.append(Difference(source, ours, theirs))
     return found, counts
 
 
 def checkers(seeds: Iterable[int]) -> Counter[tuple[bool, bool]]:
-    """Whatever the oracle's checker accepts we accept, but for operations on null."""
+    """Compare the checkers: ours accepts what the oracle's does, except operations on null."""
     oracle = Oracle()
     counts: Counter[tuple[bool, bool]] = Counter()
     for seed in seeds:
@@ -164,8 +164,7 @@ def checkers(seeds: Iterable[int]) -> Counter[tuple[bool, bool]]:
         program = checked(source)
         counts[theirs, isinstance(program, cel.Program)] += 1
         if isinstance(program, cel.CelError):
-            # The oracle takes null for a timestamp or a duration wherever one is asked for. At run
-            # time that always fails.
+            # The oracle accepts null as a timestamp or a duration, which always fails at run time.
             about_null = all("null" in problem.message for problem in program.problems)
             assert about_null or not theirs, f"{source}\n    {program}"
             continue
@@ -183,14 +182,14 @@ def checked(source: str) -> cel.Program | cel.CelError:
         return error
 
 
-def test_values_are_those_of_the_oracle() -> None:
+def test_results_match_the_oracle() -> None:
     found, counts = against_oracle(SHORT)
     explain(found, ORACLE_DEFECTS)
     assert len(found) < len(SHORT) / 50
     assert min(counts.values()) > len(SHORT) / 10, "too few errors, or too few values"
 
 
-def test_values_are_those_of_cel_python() -> None:
+def test_results_match_cel_python() -> None:
     seeds = SHORT[:300]
     found, counts = against_celpy(seeds)
     explain(found, CELPY_DEFECTS)
@@ -198,7 +197,7 @@ def test_values_are_those_of_cel_python() -> None:
     assert min(counts.values()) > len(seeds) / 50
 
 
-def test_what_the_oracle_accepts_is_accepted() -> None:
+def test_expressions_valid_for_the_oracle_are_valid() -> None:
     counts = checkers(SHORT)
     assert counts[True, True] > len(SHORT) / 2
     assert counts[False, False] > len(SHORT) / 20
@@ -206,27 +205,27 @@ def test_what_the_oracle_accepts_is_accepted() -> None:
 
 
 @pytest.mark.slow
-def test_values_are_those_of_the_oracle_on_many_expressions() -> None:
+def test_many_results_match_the_oracle() -> None:
     found, _ = against_oracle(LONG)
     explained = explain(found, ORACLE_DEFECTS)
     assert explained.total() < len(LONG) / 50
 
 
 @pytest.mark.slow
-def test_values_are_those_of_cel_python_on_many_expressions() -> None:
+def test_many_results_match_cel_python() -> None:
     found, _ = against_celpy(LONG)
     explained = explain(found, CELPY_DEFECTS)
     assert explained.total() < len(LONG) / 50
 
 
 @pytest.mark.slow
-def test_what_the_oracle_accepts_is_accepted_on_many() -> None:
+def test_many_expressions_valid_for_the_oracle_are_valid() -> None:
     counts = checkers(LONG)
     assert counts[True, True] > len(LONG) / 2
     assert counts[True, False] < len(LONG) / 100
 
 
-def test_a_disagreement_that_nothing_explains_fails() -> None:
-    strange = Disagreement("1 + 1", EngineResult(("int", "2")), EngineResult(("int", "3")))
+def test_an_unexplained_difference_fails() -> None:
+    unexplained = Difference("1 + 1", EngineResult(("int", "2")), EngineResult(("int", "3")))
     with pytest.raises(AssertionError, match=r"1 \+ 1"):
-        explain([strange], (*ORACLE_DEFECTS, *CELPY_DEFECTS))
+        explain([unexplained], (*ORACLE_DEFECTS, *CELPY_DEFECTS))

@@ -1,4 +1,4 @@
-"""Whatever is compiled and whatever it is given, only the documented errors come out."""
+"""Any source and any data raise only the documented errors."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ anything = st.recursive(
     ),
     max_leaves=12,
 )
-worlds = st.fixed_dictionaries(dict.fromkeys(VARIABLES, anything))
+random_activations = st.fixed_dictionaries(dict.fromkeys(VARIABLES, anything))
 
 
-def evaluated(program: cel.Program, values: dict[str, Any]) -> Any:
-    """Its value, or the kind of the error; any other exception goes through to the test."""
+def evaluate(program: cel.Program, values: dict[str, Any]) -> Any:
+    """Return the value, or the kind of a CEL error; any other exception fails the test."""
     try:
         return program.raw(**values)
     except cel.CelEvaluationError as error:
@@ -92,25 +92,25 @@ def test_any_mixture_of_fragments(source: str) -> None:
 
 @settings(max_examples=300)
 @given(st.integers(0, 2**32), st.integers(0, 500), st.sampled_from(FRAGMENTS))
-def test_any_expression_with_something_changed(seed: int, place: int, fragment: str) -> None:
+def test_any_edited_expression(seed: int, offset: int, fragment: str) -> None:
     source = Expressions(seed).next()
-    place %= len(source)
-    for changed in (
-        source[:place] + fragment + source[place:],
-        source[:place] + fragment + source[place + 3 :],
-        source[:place],
+    offset %= len(source)
+    for edited in (
+        source[:offset] + fragment + source[offset:],
+        source[:offset] + fragment + source[offset + 3 :],
+        source[:offset],
     ):
         try:
-            cel.compile(changed, TYPED)
+            cel.compile(edited, TYPED)
         except cel.CelError as error:
-            check_problems(changed, error)
+            check_problems(edited, error)
 
 
 @settings(max_examples=400)
-@given(st.integers(0, 2**32), worlds)
+@given(st.integers(0, 2**32), random_activations)
 def test_any_expression_with_any_data(seed: int, values: dict[str, Any]) -> None:
     program = cel.compile(Expressions(seed).next(), UNTYPED, check=False)
-    evaluated(program, values)
+    evaluate(program, values)
 
 
 METHODS = (
@@ -136,20 +136,20 @@ METHODS = (
 @given(st.sampled_from(METHODS), anything, anything)
 def test_any_function_with_any_data(source: str, x: Any, y: Any) -> None:
     declarations = cel.Declarations({"x": cel.DYN, "y": cel.DYN})
-    evaluated(cel.compile(source, declarations), {"x": x, "y": y})
+    evaluate(cel.compile(source, declarations), {"x": x, "y": y})
 
 
 @settings(max_examples=400)
 @given(st.integers(0, 2**32))
-def test_both_functions_of_a_program_agree(seed: int) -> None:
-    """The one written for errors gives what the one written without them gives."""
+def test_both_generated_functions_agree(seed: int) -> None:
+    """The function that absorbs errors returns what the fast one returns."""
     program = cel.compile(Expressions(seed).next(), UNTYPED, check=False)
     absorbing = program.function.__globals__.get("evaluate_absorbing")
     if absorbing is None:
         return
     values = data(random.Random(seed))  # noqa: S311  # it must repeat itself, not be secret
     other = msgspec.structs.replace(program, function=absorbing)
-    first, second = evaluated(program, values), evaluated(other, values)
+    first, second = evaluate(program, values), evaluate(other, values)
     assert repr(first) == repr(second)
 
 
@@ -157,11 +157,11 @@ def test_both_functions_of_a_program_agree(seed: int) -> None:
 def test_numbers_beyond_64_bits_compare_or_raise(value: Any) -> None:
     declarations = cel.Declarations({"x": cel.DYN})
     for source in ("x > 10", "x == 1", "x < 1.5", "x in [1, 2]", "x + 1 > 2", "string(x) == ''"):
-        evaluated(cel.compile(source, declarations), {"x": value})
+        evaluate(cel.compile(source, declarations), {"x": value})
 
 
-def test_a_caller_near_the_end_of_the_stack_is_not_surprised() -> None:
-    """Evaluation needs a few frames, whatever the data; compilation a few for each level."""
+def test_evaluation_needs_little_stack() -> None:
+    """A few frames, whatever the data."""
     program = cel.compile("x == y", cel.Declarations({"x": cel.DYN, "y": cel.DYN}))
     deep: Any = []
     for _ in range(10_000):

@@ -1,4 +1,4 @@
-"""Paths: normalised before they are compared, and an error for what somebody may expand."""
+"""Paths: normalized before comparison, and an error if a program may expand them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_inside(path: str, root: str, expected: bool) -> None:
     assert is_inside(path, root) is expected
 
 
-DOUBTFUL = [
+AMBIGUOUS = [
     "",
     "/srv/app/a\0b",
     "/srv/app/%2e%2e/x",
@@ -69,8 +69,8 @@ DOUBTFUL = [
 ]
 
 
-@pytest.mark.parametrize("path", DOUBTFUL)
-def test_what_is_doubtful_is_an_error(path: str) -> None:
+@pytest.mark.parametrize("path", AMBIGUOUS)
+def test_an_ambiguous_path_is_an_error(path: str) -> None:
     for call in (lambda: is_inside(path, "/srv/app"), lambda: matches_glob(path, Glob("**"))):
         with pytest.raises(OperationError) as caught:
             call()
@@ -82,7 +82,7 @@ def test_what_is_doubtful_is_an_error(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "root"), [("a", "/srv"), ("/srv/a", "srv"), ("a", ".."), ("a", "../b")]
 )
-def test_what_cannot_be_told_is_an_error(path: str, root: str) -> None:
+def test_incomparable_paths_are_an_error(path: str, root: str) -> None:
     with pytest.raises(OperationError):
         is_inside(path, root)
 
@@ -131,7 +131,7 @@ def test_like(glob: str, matching: list[str], other: list[str]) -> None:
         assert matches_glob(path, Glob(glob)) is False, path
 
 
-def test_a_path_is_normalised_before_it_is_matched() -> None:
+def test_a_path_is_normalized_before_matching() -> None:
     assert matches_glob("/srv/x/../a.py", "/srv/*.py") is True
     assert matches_glob("/srv/a/../../etc/x", "/srv/**") is False
     assert matches_glob("/srv/a\n.py", "/srv/*.py") is True
@@ -149,8 +149,8 @@ names = st.sampled_from(["a", "b", "..", ".", "", "app", "..."])
 
 
 @given(st.lists(names, max_size=6), st.lists(names, max_size=4))
-def test_inside_is_what_the_file_system_would_say(path: list[str], root: list[str]) -> None:
-    """Without links: walk both, component by component."""
+def test_inside_agrees_with_the_file_system(path: list[str], root: list[str]) -> None:
+    """Walks both, component by component; there are no links."""
 
     def walk(parts: list[str]) -> list[str]:
         result: list[str] = []
@@ -166,7 +166,7 @@ def test_inside_is_what_the_file_system_would_say(path: list[str], root: list[st
 
 
 @given(st.text(max_size=20))
-def test_a_normal_path_stays_as_it_is(text: str) -> None:
+def test_a_normalized_path_is_unchanged(text: str) -> None:
     try:
         normal = normalize_path(text, "inside")
     except OperationError:

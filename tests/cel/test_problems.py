@@ -1,4 +1,4 @@
-"""What the checker finds, and where. The cases stand in `problems.txt`, to be read and added to.
+"""The checker's problems and their positions. The cases are in `problems.txt`: add more there.
 
 A case is an expression, on one line or more, and below it a line for each problem: carets (tildes
 for a warning) under the code points that it points at, then the code, the message, and after a bar
@@ -20,7 +20,7 @@ MARKERS = re.compile(r"( *)([\^~]+) (\S.*)")
 
 
 def cases() -> list[tuple[str, str]]:
-    """Pairs of an expression and what is expected below it."""
+    """Return pairs of an expression and its expected report."""
     text = "\n".join(
         line for line in CASES.read_text("utf-8").splitlines() if not line.startswith("#")
     )
@@ -40,7 +40,7 @@ def problems(source: str) -> tuple[cel.Problem, ...]:
 
 
 def report(source: str) -> str:
-    """The case as it stands in the file: each line of `source`, and below it its problems."""
+    """Format the case as in the file: each line of `source`, with its problems below."""
     found = problems(source)
     lines = []
     for number, line in enumerate(source.split("\n"), start=1):
@@ -56,7 +56,7 @@ def report(source: str) -> str:
 
 
 @pytest.mark.parametrize(("source", "expected"), cases(), ids=[source for source, _ in cases()])
-def test_the_problems_of(source: str, expected: str) -> None:
+def test_reported_problems(source: str, expected: str) -> None:
     assert report(source) == expected
 
 
@@ -70,10 +70,14 @@ def test_messages_follow_the_style() -> None:
             assert re.fullmatch(r"[a-z-]+", problem.code)
 
 
-def test_every_code_is_shown_by_a_case() -> None:
+def test_every_code_has_a_case() -> None:
     package = Path(cel.__file__).parent
     text = "".join(path.read_text("utf-8") for path in package.rglob("*.py"))
     raised = set(re.findall(r"(?:error|warning|report|reject)\(\s*\"([a-z-]+)\"", text))
-    shown = {problem.code for source, _ in cases() for problem in problems(source)}
-    elsewhere = {"too-long", "too-deep", "wrong-type"}  # in test_bounds.py and test_program.py
-    assert raised - elsewhere <= shown
+    covered = {problem.code for source, _ in cases() for problem in problems(source)}
+    tested_elsewhere = {
+        "too-long",
+        "too-deep",
+        "wrong-type",
+    }  # in test_bounds.py and test_program.py
+    assert raised - tested_elsewhere <= covered

@@ -1,4 +1,4 @@
-"""Programs share nothing: many threads, many programs, each its own answer."""
+"""Programs share no state: many threads and programs do not affect each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THREADS = 8
 
 @pytest.fixture(autouse=True)
 def _switch_often() -> object:
-    """Threads change place a thousand times as often as usual."""
+    """Switch threads a thousand times as often as usual."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     yield
@@ -24,7 +24,7 @@ def _switch_often() -> object:
 
 
 def sources() -> list[tuple[str, int]]:
-    """Expressions of the same form that differ in their constants, and what they count."""
+    """Return expressions that differ only in their constants, with their results."""
     return [
         (
             f"call.items.filter(i, i % {n + 2} == {n % 2} && (call.no || i >= 0)).size() + "

@@ -51,7 +51,7 @@ def test_durations(text: str, ns: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1", "s", "1d", "1 s", " 1s", "1s ", "--1s", "1S", "1s1", "1e3s", ".s", "١s", "-"]
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(OperationError) as caught:
         parse_duration(text)
     assert caught.value.kind == "invalid-argument"
@@ -65,7 +65,7 @@ def test_durations_out_of_range(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "formatted"),
     [
         ("2024-02-29T23:59:59Z", "2024-02-29T23:59:59Z"),
         ("2024-02-29t23:59:59z", "2024-02-29T23:59:59Z"),
@@ -76,9 +76,9 @@ def test_durations_out_of_range(text: str) -> None:
         ("1969-12-31T23:59:59.5Z", "1969-12-31T23:59:59.5Z"),
     ],
 )
-def test_timestamps(text: str, shown: str) -> None:
-    assert str(parse_timestamp(text)) == shown
-    assert parse_timestamp(shown) == parse_timestamp(text)
+def test_timestamps(text: str, formatted: str) -> None:
+    assert str(parse_timestamp(text)) == formatted
+    assert parse_timestamp(formatted) == parse_timestamp(text)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_timestamps(text: str, shown: str) -> None:
         "2024-01-01T00:00:00Z\n",
     ],
 )
-def test_what_is_no_timestamp(text: str) -> None:
+def test_invalid_timestamps(text: str) -> None:
     with pytest.raises(OperationError):
         parse_timestamp(text)
 
@@ -116,7 +116,7 @@ def test_timestamps_out_of_range() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_what_is_written_can_be_read(ns: int) -> None:
+def test_formatted_times_can_be_parsed(ns: int) -> None:
     assert parse_duration(str(Duration.from_ns(ns))).ns == ns
     assert parse_timestamp(str(Timestamp.from_ns(ns))).ns == ns
 
@@ -135,7 +135,7 @@ def test_arithmetic_is_exact(a: int, b: int) -> None:
         assert hash(now) == hash(Timestamp(b))
 
 
-def test_times_of_two_kinds_are_different_things() -> None:
+def test_timestamps_and_durations_never_mix() -> None:
     assert Timestamp(1) != Duration(1)
     assert Timestamp(1) != 1
     assert len({Timestamp(1), Duration(1), Timestamp(1)}) == 2
@@ -176,7 +176,7 @@ class TestZones:
             *("5:30", "+05:60", "UTC\0", "\ud800", "a" * 1000, "posixrules/..", "é"),
         ],
     )
-    def test_what_is_no_zone(self, zone: str) -> None:
+    def test_invalid_zones(self, zone: str) -> None:
         with pytest.raises(cel.CelEvaluationError) as caught:
             evaluate("now.getHours(x)", now=Timestamp(0), x=zone)
         assert caught.value.kind == "invalid-argument"
@@ -232,16 +232,16 @@ class TestSchedules:
             "Mon, 09:00-17:00 UTC",
         ],
     )
-    def test_what_is_no_schedule(self, hours: str) -> None:
+    def test_invalid_schedules(self, hours: str) -> None:
         with pytest.raises(ValueError, match=r"hours|zone|day"):
             Schedule(hours)
 
-    def test_of_something_else(self) -> None:
+    def test_only_timestamps_have_hours(self) -> None:
         with pytest.raises(cel.CelEvaluationError):
             evaluate("x.during('09:00-17:00 UTC')", x="2024-06-03T07:00:00Z")
 
     @given(st.datetimes(datetime.datetime(1975, 1, 1), datetime.datetime(2035, 1, 1)))
-    def test_it_is_what_a_clock_on_the_wall_would_say(self, utc: datetime.datetime) -> None:
+    def test_hours_are_local_clock_times(self, utc: datetime.datetime) -> None:
         local = utc.replace(tzinfo=datetime.UTC).astimezone(ZoneInfo("America/New_York"))
         expected = local.weekday() < 5 and 9 <= local.hour < 17
         moment = parse_timestamp(utc.replace(microsecond=0).isoformat() + "Z")

@@ -1,4 +1,4 @@
-"""Hosts: one spelling for each, and an error for what two clients read differently."""
+"""Hosts: one canonical form, and an error if clients read them differently."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_host(url: str, host: str) -> None:
         "http://[]",
     ],
 )
-def test_what_is_doubtful_is_an_error(url: str) -> None:
+def test_an_ambiguous_url_is_an_error(url: str) -> None:
     for function in (urls.url_host, urls.is_private_url):
         with pytest.raises(OperationError) as caught:
             function(url)
@@ -145,7 +145,7 @@ def test_host_in(url: str, pattern: str, found: bool) -> None:
     assert urls.is_host_in(url, ("other.net", pattern)) is found
 
 
-def test_host_in_nothing() -> None:
+def test_host_in_an_empty_list() -> None:
     assert urls.is_host_in("https://example.org", []) is False
 
 
@@ -293,7 +293,7 @@ def test_email_domain(address: str, domain: str) -> None:
         "a@" + "b" * 2000,
     ],
 )
-def test_what_is_not_exactly_one_address(address: str) -> None:
+def test_anything_but_one_plain_address_is_an_error(address: str) -> None:
     with pytest.raises(OperationError):
         urls.email_domain(address)
 
@@ -306,7 +306,7 @@ def test_any_text_is_a_host_or_an_error(text: str) -> None:
 
 
 @given(st.text("ab01.xX-ß。１", min_size=1, max_size=12))
-def test_a_normal_host_stays_as_it_is(text: str) -> None:
+def test_a_normalized_host_is_unchanged(text: str) -> None:
     try:
         host = normalize_host(text)
     except HostError:

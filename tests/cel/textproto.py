@@ -1,4 +1,4 @@
-"""A small reader of protobuf's text format, as far as cel-spec's test files use it.
+"""A small parser of protobuf's text format, as far as cel-spec's test files use it.
 
 A message becomes a dict of lists: each field name maps to all its values, in order. A value is a
 message, a str, a bytes (kept apart by the caller's choice), an int, a float, a bool or a name.
@@ -34,7 +34,7 @@ Message = dict[str, list[Any]]
 
 
 class Text(bytes):
-    """A quoted string: `.text` where the field is a string, the bytes themselves elsewhere."""
+    """A quoted string: its bytes, and `.text` for a string field."""
 
     @property
     def text(self) -> str:

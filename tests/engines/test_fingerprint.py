@@ -1,4 +1,4 @@
-"""Fingerprints: what is the same call under `fold` and `tolerance`, of some arguments or of all."""
+"""Fingerprints: equal calls under `fold` and `tolerance`, for some arguments or all."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from policyguard.engines.fingerprint import Fingerprinter, NotJsonError
 KEY = b"key"
 
 
-def made(key: bytes = KEY, **given: Any) -> Fingerprinter:
+def fingerprinter_with(key: bytes = KEY, **given: Any) -> Fingerprinter:
     settings = {"ignore": (), "fold": (), "tolerance": {}, "depth": 16, "size": 1 << 20, **given}
     return Fingerprinter(key, **settings)
 
 
-def same(fingerprinter: Fingerprinter, first: dict[str, Any], then: dict[str, Any]) -> bool:
+def same(fingerprinter: Fingerprinter, first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Whether a call is the same as an earlier one."""
     one, like, numbers = fingerprinter.fingerprint_call("t", "", first)
-    other, like_other, others = fingerprinter.fingerprint_call("t", "", then)
+    other, like_other, others = fingerprinter.fingerprint_call("t", "", second)
     if one == other:
         return True
     return bool(like) and like == like_other and fingerprinter.is_within_tolerance(numbers, others)
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "expected"),
+    ("first", "second", "expected"),
     [
         ({"q": "Foo  BAR"}, {"q": " foo bar\n"}, True),
         ({"q": "foo"}, {"q": "bar"}, False),
@@ -40,12 +40,12 @@ def same(fingerprinter: Fingerprinter, first: dict[str, Any], then: dict[str, An
         ({"a": "1", "b": 2}, {"b": 2, "a": "1"}, True),
     ],
 )
-def test_every_text_is_folded(first: Any, then: Any, expected: bool) -> None:
-    assert same(made(fold=("*",)), first, then) is expected
+def test_every_text_is_folded(first: Any, second: Any, expected: bool) -> None:
+    assert same(fingerprinter_with(fold=("*",)), first, second) is expected
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "expected"),
+    ("first", "second", "expected"),
     [
         ({"max_price": 300}, {"max_price": 301}, True),
         ({"max_price": 300}, {"max_price": 315}, True),
@@ -66,12 +66,12 @@ def test_every_text_is_folded(first: Any, then: Any, expected: bool) -> None:
         ({"a": [100] * 65}, {"a": [101] * 65}, False),
     ],
 )
-def test_every_number_is_tolerated(first: Any, then: Any, expected: bool) -> None:
-    assert same(made(tolerance={"*": 0.05}), first, then) is expected
+def test_every_number_may_vary(first: Any, second: Any, expected: bool) -> None:
+    assert same(fingerprinter_with(tolerance={"*": 0.05}), first, second) is expected
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "expected"),
+    ("first", "second", "expected"),
     [
         ({"a": {"id": 100}}, {"a": {"id": 101}}, False),
         ({"a": {"id": 100, "n": 100}}, {"a": {"id": 100, "n": 101}}, True),
@@ -84,25 +84,28 @@ def test_every_number_is_tolerated(first: Any, then: Any, expected: bool) -> Non
         ({"rate": 100, "a": {"rate": 100}}, {"rate": 140, "a": {"rate": 160}}, False),
     ],
 )
-def test_a_name_beside_every_number_holds_at_any_depth(
-    first: Any, then: Any, expected: bool
+def test_a_name_beside_the_wildcard_applies_at_any_depth(
+    first: Any, second: Any, expected: bool
 ) -> None:
-    assert same(made(tolerance={"*": 0.05, "id": 0, "rate": 0.5}), first, then) is expected
+    assert (
+        same(fingerprinter_with(tolerance={"*": 0.05, "id": 0, "rate": 0.5}), first, second)
+        is expected
+    )
 
 
 NUMBERS = st.dictionaries(st.sampled_from(["id", "rate", "n"]), st.integers(95, 105), min_size=1)
 
 
 @given(NUMBERS, NUMBERS, st.sampled_from([{}, {"id": 0.0}, {"id": 0.0, "rate": 0.08}]))
-def test_how_deep_numbers_stand_makes_no_difference(first: Any, then: Any, names: Any) -> None:
-    fingerprinter = made(tolerance={"*": 0.03, **names})
-    above = same(fingerprinter, first, then)
-    assert same(fingerprinter, {"a": first}, {"a": then}) is above
-    assert same(fingerprinter, {"a": [{"b": first}]}, {"a": [{"b": then}]}) is above
+def test_the_depth_of_numbers_makes_no_difference(first: Any, second: Any, names: Any) -> None:
+    fingerprinter = fingerprinter_with(tolerance={"*": 0.03, **names})
+    expected = same(fingerprinter, first, second)
+    assert same(fingerprinter, {"a": first}, {"a": second}) is expected
+    assert same(fingerprinter, {"a": [{"b": first}]}, {"a": [{"b": second}]}) is expected
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "expected"),
+    ("first", "second", "expected"),
     [
         ({"q": ["Foo  BAR"]}, {"q": [" foo bar\n"]}, True),
         ({"q": [["A"], "b"]}, {"q": [["a"], "B"]}, True),
@@ -112,29 +115,29 @@ def test_how_deep_numbers_stand_makes_no_difference(first: Any, then: Any, names
         ({"q": ["a", "b"]}, {"q": ["b", "a"]}, False),
     ],
 )
-def test_a_name_folds_the_texts_of_its_list(first: Any, then: Any, expected: bool) -> None:
-    assert same(made(fold=("q",)), first, then) is expected
+def test_a_name_folds_the_texts_of_its_list(first: Any, second: Any, expected: bool) -> None:
+    assert same(fingerprinter_with(fold=("q",)), first, second) is expected
 
 
-def test_a_named_number_has_a_tolerance_of_its_own() -> None:
-    fingerprinter = made(tolerance={"*": 0.5, "id": 0.0})
+def test_a_named_number_has_its_own_tolerance() -> None:
+    fingerprinter = fingerprinter_with(tolerance={"*": 0.5, "id": 0.0})
     assert same(fingerprinter, {"id": 7, "price": 100}, {"id": 7, "price": 140})
     assert not same(fingerprinter, {"id": 7, "price": 100}, {"id": 8, "price": 100})
-    # It is no other argument deeper down.
+    # The name also applies deeper down.
     assert not same(fingerprinter, {"x": {"id": 10}}, {"x": {"id": 14}})
 
 
 def test_an_integer_too_large_for_a_float_is_compared() -> None:
-    fingerprinter = made(tolerance={"n": 0.05})
+    fingerprinter = fingerprinter_with(tolerance={"n": 0.05})
     assert same(fingerprinter, {"n": 10**400}, {"n": 10**400})
     assert not same(fingerprinter, {"n": 10**400}, {"n": 10**400 + 1})
 
 
 @pytest.mark.parametrize("settings", [{"fold": ("*",)}, {"tolerance": {"*": 0.1}}])
-def test_what_is_no_json_is_refused_all_the_same(settings: dict[str, Any]) -> None:
+def test_values_that_are_not_json_are_rejected(settings: dict[str, Any]) -> None:
     for args in ({"a": float("nan")}, {"a": object()}, {1: "a"}):
         with pytest.raises(NotJsonError):
-            made(**settings).fingerprint_call("t", "", args)
+            fingerprinter_with(**settings).fingerprint_call("t", "", args)
 
 
 JSON = st.recursive(
@@ -160,15 +163,15 @@ def shuffled(value: Any) -> Any:
 @settings(deadline=None)  # cores are shared
 @given(ARGS)
 def test_the_order_of_keys_makes_no_difference_at_any_depth(args: dict[str, Any]) -> None:
-    for given_ in ({}, {"fold": ("*",)}, {"tolerance": {"*": 0.05}}, {"ignore": ("a",)}):
-        assert same(made(**given_), args, shuffled(args)), given_
+    for settings_ in ({}, {"fold": ("*",)}, {"tolerance": {"*": 0.05}}, {"ignore": ("a",)}):
+        assert same(fingerprinter_with(**settings_), args, shuffled(args)), settings_
 
 
 @settings(deadline=None)  # cores are shared
 @given(ARGS, ARGS)
-def test_a_tolerance_takes_nothing_apart(first: Any, then: Any) -> None:
-    exact, tolerant = made(), made(tolerance={"*": 0.0})
-    assert same(exact, first, then) <= same(tolerant, first, then)
+def test_a_tolerance_never_separates_equal_calls(first: Any, second: Any) -> None:
+    exact, tolerant = fingerprinter_with(), fingerprinter_with(tolerance={"*": 0.0})
+    assert same(exact, first, second) <= same(tolerant, first, second)
 
 
 @pytest.mark.parametrize("settings", [{}, {"ignore": ("a", "n")}, {"fold": ("*",)}])
@@ -180,31 +183,33 @@ def test_a_tolerance_takes_nothing_apart(first: Any, then: Any) -> None:
             msgspec.msgpack.encode(("t", "", {"a": " " * 20, "b": [{"a": " "}]})),
         ),
         ({"a": "x" * 20}, msgspec.msgpack.encode(("t", "", {"a": "x" * 20}))),
-        ({"n": 2**70}, json.dumps(("t", "", {"n": 2**70})).encode()),  # too large to be packed
+        ({"n": 2**70}, json.dumps(("t", "", {"n": 2**70})).encode()),  # too large for MessagePack
     ],
 )
-def test_arguments_may_be_as_large_as_is_said(
+def test_arguments_may_have_the_maximum_size(
     args: dict[str, Any], packed: bytes, settings: dict[str, Any]
 ) -> None:
-    made(size=len(packed), **settings).fingerprint_call("t", "", args)
+    fingerprinter_with(size=len(packed), **settings).fingerprint_call("t", "", args)
     with pytest.raises(NotJsonError, match="larger than"):
-        made(size=len(packed) - 1, **settings).fingerprint_call("t", "", args)
+        fingerprinter_with(size=len(packed) - 1, **settings).fingerprint_call("t", "", args)
 
 
 @settings(deadline=None)  # cores are shared
 @given(st.binary(min_size=1, max_size=64), st.integers(0, 63), st.integers(1, 255))
-def test_each_byte_of_the_key_tells(key: bytes, place: int, change: int) -> None:
-    place %= len(key)
-    other = key[:place] + bytes([key[place] ^ change]) + key[place + 1 :]
+def test_each_byte_of_the_key_matters(key: bytes, index: int, change: int) -> None:
+    index %= len(key)
+    other = key[:index] + bytes([key[index] ^ change]) + key[index + 1 :]
     for value in ({"a": 1}, {"n": 2**70}):
-        assert made(key).fingerprint_call("t", "", value) != made(other).fingerprint_call(
-            "t", "", value
-        )
-    assert made(key).fingerprint_text("a") != made(other).fingerprint_text("a")
+        assert fingerprinter_with(key).fingerprint_call("t", "", value) != fingerprinter_with(
+            other
+        ).fingerprint_call("t", "", value)
+    assert fingerprinter_with(key).fingerprint_text("a") != fingerprinter_with(
+        other
+    ).fingerprint_text("a")
 
 
-def test_what_is_hashed_alike_is_told_apart_by_its_kind() -> None:
-    one = made()
+def test_values_and_texts_have_different_fingerprints() -> None:
+    one = fingerprinter_with()
     assert one.fingerprint_value(5) != one.fingerprint_text(msgspec.msgpack.encode(5).decode())
-    large = 2**70  # which is written, not packed
+    large = 2**70  # hashed as JSON
     assert one.fingerprint_value(large) != one.fingerprint_text(json.dumps(large))

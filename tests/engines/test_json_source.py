@@ -1,4 +1,4 @@
-"""JSON as a located tree: the values that JSON has, and the place of each."""
+"""JSON as a located tree: values and their positions."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ def nodes(node: Node):
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 2, "\t"]))
-def test_every_value_is_read_and_stands_where_it_says(value, escaped, indent):
+def test_every_value_has_its_position(value, escaped, indent):
     text = json.dumps(value, ensure_ascii=escaped, indent=indent)
-    _, root, wrong = parse(text, "x.json")
-    if any(found.code.startswith("yaml/") for found in wrong):  # characters no file may have
+    _, root, diagnostics = parse(text, "x.json")
+    if any(found.code.startswith("yaml/") for found in diagnostics):  # forbidden characters
         return
-    assert wrong == []
+    assert diagnostics == []
     assert to_plain(root) == value
     for node in nodes(root):
         assert json.loads(text[node.start : node.end]) == to_plain(node)
 
 
 @given(st.text(alphabet='[]{}",:\\ntrue1.e- '))
-def test_what_is_no_json_is_refused_and_nothing_is_raised(text):
-    _, root, wrong = parse(text, "x.json")
+def test_invalid_json_is_a_diagnostic(text):
+    _, root, diagnostics = parse(text, "x.json")
     try:
         value = json.loads(text)
     except ValueError:
         assert root is None
-        assert wrong[0].code == "json/syntax"
+        assert diagnostics[0].code == "json/syntax"
         return
     assert root is not None
     assert to_plain(root) == value
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "place"),
+    ("text", "code", "position"),
     [
         ("[1,]", "json/syntax", (1, 4)),
         ('{"a": 1\n"b": 2}', "json/syntax", (2, 1)),
@@ -75,13 +75,13 @@ def test_what_is_no_json_is_refused_and_nothing_is_raised(text):
     ],
     ids=range(11),
 )
-def test_what_is_wrong_has_its_place(text, code, place):
-    _, root, (wrong, *_) = parse(text, "x.json")
-    assert (wrong.code, (wrong.span.line, wrong.span.column)) == (code, place)
+def test_diagnostics_have_positions(text, code, position):
+    _, root, (diagnostics, *_) = parse(text, "x.json")
+    assert (diagnostics.code, (diagnostics.span.line, diagnostics.span.column)) == (code, position)
     assert (root is None) is (code != "json/duplicate-key")
 
 
-def test_letters_beyond_16_bits_are_read():
+def test_surrogate_pairs_are_decoded():
     _, root, _ = parse(r'"\ud83d\ude00"', "x.json")
     assert isinstance(root, ScalarNode)
     assert root.value == "😀"

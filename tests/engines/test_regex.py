@@ -1,4 +1,4 @@
-"""RE2 behind its door: what we rely on, and each surprise that the module is written around."""
+"""RE2: the behavior that we rely on, and each surprise that the module handles."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_replacement_is_literal() -> None:
     assert Regex("(b)").replace("abc", r"\1\g<1>$1") == r"a\1\g<1>$1c"
 
 
-def test_text_that_does_not_match_comes_back_as_it_is() -> None:
+def test_text_without_a_match_is_unchanged() -> None:
     text = f"a{SURROGATE}b"
     assert Regex("x").replace(text, "y") is text
 
@@ -57,7 +57,7 @@ def test_text_that_does_not_match_comes_back_as_it_is() -> None:
     st.sampled_from(["a", "a+", "[ab]+", "b*1", "é|🐱", " a|b"]),
 )
 def test_replace_agrees_with_the_standard_library(text: str, pattern: str) -> None:
-    """Without empty matches, about which the two disagree, nothing else differs."""
+    """They differ only in empty matches, which are left out."""
     compiled = re.compile(pattern)
     assert Regex(pattern).replace(text, "_") == compiled.sub("_", text)
     found = compiled.search(text)
@@ -65,7 +65,7 @@ def test_replace_agrees_with_the_standard_library(text: str, pattern: str) -> No
 
 
 @pytest.mark.parametrize("pattern", ["a(", "(?=a)", "a{2000}", r"(a)\1", "[z-a]", "a**"])
-def test_a_bad_pattern_says_why(pattern: str) -> None:
+def test_an_invalid_pattern_has_a_reason(pattern: str) -> None:
     with pytest.raises(RegexError) as caught:
         Regex(pattern)
     assert caught.value.pattern == pattern
@@ -76,13 +76,13 @@ def test_a_bad_pattern_says_why(pattern: str) -> None:
     assert from_set.value.reason == caught.value.reason
 
 
-def test_half_a_surrogate_pair_is_no_pattern() -> None:
+def test_a_lone_surrogate_is_not_a_pattern() -> None:
     for compiled in (Regex, lambda pattern: RegexSet(["fine", pattern])):
         with pytest.raises(RegexError, match="lone surrogate"):
             compiled("\ud800")
 
 
-def test_bad_patterns_write_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_patterns_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RegexError):
         Regex("a(")
     with pytest.raises(RegexError):
@@ -91,7 +91,7 @@ def test_bad_patterns_write_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_no_pattern_backtracks() -> None:
-    """Would take the standard library longer than the universe has existed."""
+    """The standard library would take longer than the age of the universe."""
     assert not Regex("(a*)*(a*)*(a*)*b").search("a" * 50_000)
     assert RegexSet(["(a|aa)+$"]).first_match("a" * 50_000 + "!") is None
 
@@ -116,7 +116,7 @@ class TestRegexSet:
         assert patterns.first_match("." * 50 + "needle" + "." * 50) is None
         assert patterns.first_match("." * 7 + "needle" + "." * 7) == 0, "20 characters are not long"
 
-    def test_no_match_bridges_the_gap(self) -> None:
+    def test_no_match_spans_the_cut(self) -> None:
         patterns = RegexSet(["AB"], head=3, tail=3)
         assert patterns.first_match("..A" + "xxxx" + "B..") is None
 
@@ -127,21 +127,21 @@ class TestRegexSet:
         st.lists(st.sampled_from(["a", "b+", "^c", "d$", "a.c", "x"]), max_size=6),
         st.text("abcdx", max_size=12),
     )
-    def test_it_agrees_with_one_after_the_other(self, patterns: list[str], text: str) -> None:
+    def test_it_agrees_with_single_patterns(self, patterns: list[str], text: str) -> None:
         expected = next((i for i, p in enumerate(patterns) if re.search(p, text)), None)
         assert RegexSet(patterns).first_match(text) == expected
 
 
 class TestSurprises:
-    """What the docstring of the module says about `re2`, as it is today."""
+    """The surprises of `re2` that the module's docstring lists."""
 
-    def test_a_set_returns_its_matches_in_no_order(self) -> None:
+    def test_a_set_returns_unordered_matches(self) -> None:
         text = "the quick brown fox"
         found = _set([rf"\b{word}\b" for word in (*text.split(), "cat")] * 8).Match(text)
         assert found != sorted(found)
 
-    def test_a_set_that_answers_nothing_is_not_believed(self) -> None:
-        """What RE2's own header says of a set that runs out of memory: nothing matches."""
+    def test_an_empty_result_of_a_set_is_not_trusted(self) -> None:
+        """According to RE2's header, a set that runs out of memory matches nothing."""
         patterns = RegexSet(["a", "b"])
         patterns._set = _set(["something else"])  # a set without the canary answers just so
         assert patterns._set.Match(b"b") is None
@@ -167,7 +167,7 @@ class TestSurprises:
         assert Regex("b").replace(text, "c") == "a?c"
         assert RegexSet(["b"]).first_match(text) == 0
 
-    def test_a_lone_surrogate_in_a_pattern_is_refused(self) -> None:
+    def test_a_lone_surrogate_in_a_pattern_is_rejected(self) -> None:
         with pytest.raises(RegexError, match="surrogate"):
             Regex(SURROGATE)
 

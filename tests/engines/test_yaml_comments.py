@@ -1,4 +1,4 @@
-"""Comments are found where a YAML reader sees them, and nowhere else."""
+"""Comments are found exactly where a YAML parser finds them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import to_plain
 
 
-def _found(text: str) -> list[tuple[str, int, bool]]:
+def _find(text: str) -> list[tuple[str, int, bool]]:
     parsed = parse(text, "x.yaml")
     assert parsed.root is not None, parsed.diagnostics
     source = parsed.root.source
@@ -39,7 +39,7 @@ def _found(text: str) -> list[tuple[str, int, bool]]:
     ],
 )  # fmt: skip
 def test_comments_are_found(text, found):
-    assert _found(text) == found
+    assert _find(text) == found
 
 
 _TEXT = st.text("ab #'\"|>:-[]{},\n\\", max_size=40)
@@ -63,7 +63,7 @@ _TEXT = st.text("ab #'\"|>:-[]{},\n\\", max_size=40)
         max_size=12,
     )
 )
-def test_without_its_comments_a_file_says_the_same(lines):
+def test_removing_comments_changes_no_value(lines):
     text = "first: 1\n" + "\n".join(line.format(i) for i, line in enumerate(lines)) + "\n"
     parsed = parse(text, "x.yaml")
     assert parsed.root is not None
@@ -77,7 +77,7 @@ def test_without_its_comments_a_file_says_the_same(lines):
 
 
 @given(_TEXT)
-def test_whatever_can_be_read_has_comments_that_change_nothing(text):
+def test_comments_of_any_text_change_no_value(text):
     parsed = parse(text, "x.yaml")
     if parsed.root is None or parsed.diagnostics:
         return

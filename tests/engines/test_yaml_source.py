@@ -1,4 +1,4 @@
-"""YAML to a located tree: what it says, where it stands, and what is refused.
+"""YAML to a located tree: values, positions, and problems.
 
 The properties write a value in one of YAML's styles, note where each character went, and expect
 the parser's tree to find every one of them again.
@@ -53,7 +53,7 @@ def scalars(node: Node):
     return (found for found in nodes(node) if isinstance(found, ScalarNode))
 
 
-# What a scalar is.
+# Scalars.
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def scalars(node: Node):
         ("9223372036854775807", 2**63 - 1),
     ],
 )
-def test_scalars_are_what_yaml_1_2_says(text, value):
+def test_scalars_follow_yaml_1_2(text, value):
     found = value_of(text)
     assert found == value
     assert type(found) is type(value)
@@ -95,7 +95,7 @@ def test_scalars_are_what_yaml_1_2_says(text, value):
 @pytest.mark.parametrize(
     "text", ["017", "-007", "9223372036854775808", "1" * 5000, "1e400", ".inf", "-.INF", ".nan"]
 )
-def test_numbers_that_cannot_be_one_are_errors(text):
+def test_invalid_numbers_are_errors(text):
     assert codes(f"a: {text}") == ["yaml/number"]
 
 
@@ -103,7 +103,7 @@ def test_the_key_on_works_quoted_and_unquoted():
     assert to_plain(parse("on: error", "p").root) == to_plain(parse("'on': error", "p").root)
 
 
-# What is refused.
+# Problems.
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_the_key_on_works_quoted_and_unquoted():
         ("- " * 100, "yaml/too-deep", 1, 129),
     ],
 )
-def test_what_is_refused_says_where(text, code, line, column):
+def test_problems_have_positions(text, code, line, column):
     (found, *_) = parse(text, "p").diagnostics
     assert (found.code, found.span.line, found.span.column) == (code, line, column)
 
 
-def test_a_mistake_does_not_hide_the_next_one():
+def test_a_problem_does_not_hide_the_next_one():
     text = "a: 1\na: 2\n3: c\nd: !x e\nf: *g\nh: 017\n"
     assert codes(text) == [
         "yaml/tag",
@@ -165,13 +165,13 @@ def test_depth_is_counted_through_aliases():
     assert codes(f"a: &a {nested}\nb: {'[' * 10}*a{']' * 10}") == []
 
 
-def test_aliases_that_grow_exponentially_are_refused():
+def test_aliases_that_grow_exponentially_are_rejected():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     assert codes("\n".join(lines)) == ["yaml/too-large"]
 
 
-def test_an_alias_has_the_place_of_its_anchor():
+def test_an_alias_has_the_position_of_its_anchor():
     root = parse("a: &x [1, 2]\nb: *x\n", "p").root
     assert to_plain(root) == {"a": [1, 2], "b": [1, 2]}
     node, _ = descend(root, ("b", 1))
@@ -187,7 +187,7 @@ def test_a_mebibyte_of_control_characters_is_reported_briefly():
     assert 1 <= len(codes("\x07" * MAX_FILE_BYTES)) <= 20
 
 
-def test_byte_order_mark_and_other_line_breaks_change_no_place():
+def test_byte_order_mark_and_line_breaks_change_no_position():
     plain_text = "a: 1\nb:\n  - x\n  - y\n"
     expected = [node.span for node in scalars(parse(plain_text, "p").root)]
     for text in (
@@ -208,12 +208,12 @@ def test_byte_order_mark_and_other_line_breaks_change_no_place():
         ("a:\n\tb: 1", "indent with spaces"),
     ],
 )
-def test_common_slips_have_a_hint(text, hint):
+def test_common_mistakes_have_a_hint(text, hint):
     (found,) = parse(text, "p").diagnostics
     assert (found.code, found.help) == ("yaml/syntax", hint)
 
 
-def test_a_long_text_is_cut_in_a_message():
+def test_a_long_text_is_truncated_in_a_message():
     (found,) = parse(f"a: {'1' * 5000}", "p").diagnostics
     assert len(found.message) < 100
     assert len(found.help) < 120
@@ -232,7 +232,7 @@ def test_without_libyaml_the_tree_is_the_same(monkeypatch):
     assert codes("a: [") == ["yaml/syntax"]
 
 
-# Where things stand.
+# Positions.
 
 
 def test_keys_values_and_collections_have_spans():
@@ -261,14 +261,14 @@ def test_a_block_scalar_ends_with_its_text():
     assert (found.line, found.column, found.end_line, found.end_column) == (1, 4, 3, 4)
 
 
-def inside(text: str, *place: int) -> tuple[int, int, int, int]:
+def line_span(text: str, *position: int) -> tuple[int, int, int, int]:
     (node,) = (node for node in scalars(parse(text, "p").root) if node.text != "a")
-    found = node.line_span(*place)
+    found = node.line_span(*position)
     return found.line, found.column, found.end_line, found.end_column
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "expected"),
+    ("text", "position", "expected"),
     [
         ("a: one two", (1, 5, 1, 8), (1, 8, 1, 11)),
         ("a: 'it''s two'", (1, 6, 1, 9), (1, 11, 1, 14)),
@@ -282,14 +282,14 @@ def inside(text: str, *place: int) -> tuple[int, int, int, int]:
         ("a: one\n\n  two", (2, 1, 2, 4), (3, 3, 3, 6)),
         ('a: "one\\\n  two"', (1, 4, 1, 7), (2, 3, 2, 6)),
         ("a: &x 'two'", (1, 1, 1, 4), (1, 8, 1, 11)),
-        # Beyond the value, and the empty stretch at its end.
+        # Beyond the value, and the empty range at its end.
         ("a: one", (1, 4, 1, 4), (1, 7, 1, 7)),
         ("a: one", (7, 7, 9, 9), (1, 7, 1, 7)),
         ("a: ''", (1, 1, 1, 1), (1, 5, 1, 5)),
     ],
 )
-def test_places_inside_of_a_scalar(text, place, expected):
-    assert inside(text, *place) == expected
+def test_positions_in_a_scalar(text, position, expected):
+    assert line_span(text, *position) == expected
 
 
 # Properties.
@@ -297,16 +297,16 @@ def test_places_inside_of_a_scalar(text, place, expected):
 
 @dataclass
 class Writer:
-    """Text as it is written, and where each character of the value went."""
+    """The written text, and the range of each character of the value."""
 
     text: str = ""
     marks: list[tuple[str, int, int]] = field(default_factory=list)
 
-    def write(self, text: str, stands_for: str = "") -> None:
+    def write(self, text: str, value_text: str = "") -> None:
         start = len(self.text)
         self.text += text
-        if stands_for:
-            self.marks.append((stands_for, start, len(self.text)))
+        if value_text:
+            self.marks.append((value_text, start, len(self.text)))
 
     @property
     def value(self) -> str:
@@ -324,7 +324,7 @@ CONTEXTS = [("", 2), ("x:\n- y:\n    ", 6), ("- - ", 6), ("k: 1\nx:\n  ", 4)]
 
 
 def check(before: str, writer: Writer, after: str) -> None:
-    """Parse `before` + key + the written scalar, and look for every character."""
+    """Parse `before` + key + the written scalar, and locate every character."""
     text = f"{before}a: {writer.text}{after}"
     shift = len(before) + 3
     parsed = parse(text, "p")
@@ -348,7 +348,7 @@ def check(before: str, writer: Writer, after: str) -> None:
 
 
 def gap(writer: Writer, kind: str, indent: int) -> None:
-    """White space between two words of a flow scalar, folded as YAML folds it."""
+    """Write white space between two words of a flow scalar, folded as in YAML."""
     if kind == "fold":
         writer.write(" \t"[: len(writer.text) % 3])
         writer.write("\n", " ")
@@ -372,7 +372,7 @@ def words(draw, word):
 
 
 @given(words(PLAIN_WORD), st.sampled_from(CONTEXTS))
-def test_every_character_of_a_plain_scalar_is_found(content, context):
+def test_every_character_of_a_plain_scalar_is_located(content, context):
     before, indent = context
     first, rest = content
     writer = Writer()
@@ -386,7 +386,7 @@ def test_every_character_of_a_plain_scalar_is_found(content, context):
 
 
 @given(words(WORD), st.sampled_from(CONTEXTS), st.sampled_from(["", " ", "  "]))
-def test_every_character_of_a_single_quoted_scalar_is_found(content, context, edge):
+def test_every_character_of_a_single_quoted_scalar_is_located(content, context, edge):
     before, indent = context
     first, rest = content
     writer = Writer()
@@ -430,7 +430,7 @@ ESCAPES = {
     st.sampled_from(CONTEXTS),
     st.randoms(use_true_random=False),
 )
-def test_every_character_of_a_double_quoted_scalar_is_found(content, context, rng):
+def test_every_character_of_a_double_quoted_scalar_is_located(content, context, rng):
     before, indent = context
     first, rest = content
     writer = Writer()
@@ -482,7 +482,9 @@ def header(style: str, step: int, digit: bool, chomp: str, comment: bool) -> str
     st.booleans(),
 )
 @example(["  x."], ("", 0), 2, "-", 0, False)
-def test_every_character_of_a_literal_scalar_is_found(lines, context, step, chomp, blank, comment):
+def test_every_character_of_a_literal_scalar_is_located(
+    lines, context, step, chomp, blank, comment
+):
     before, parent = context
     assume(any(lines))
     while not lines[-1]:
@@ -490,11 +492,11 @@ def test_every_character_of_a_literal_scalar_is_found(lines, context, step, chom
     digit = next(line for line in lines if line).startswith(" ")
     writer = Writer()
     writer.write(header("|", step, digit, chomp, comment))
-    for place, line in enumerate(lines):
-        writer.write(" " * (parent + step) if line else " " * (place % 2))
+    for position, line in enumerate(lines):
+        writer.write(" " * (parent + step) if line else " " * (position % 2))
         for character in line:
             writer.write(character, character)
-        last = place == len(lines) - 1
+        last = position == len(lines) - 1
         writer.write("\n", "\n" if not last or chomp != "-" else "")
     for _ in range(blank):
         writer.write("\n", "\n" if chomp == "+" else "")
@@ -507,15 +509,15 @@ def test_every_character_of_a_literal_scalar_is_found(lines, context, step, chom
     st.integers(1, 4),
     st.sampled_from(["", "-", "+"]),
 )
-def test_every_character_of_a_folded_scalar_is_found(lines, context, step, chomp):
-    """Each line has a text, whether it is indented further, and blank lines before it."""
+def test_every_character_of_a_folded_scalar_is_located(lines, context, step, chomp):
+    """A line is its text, whether it is indented further, and the blank lines before it."""
     before, parent = context
     writer = Writer()
     digit = lines[0][1]
     writer.write(header(">", step, digit, chomp, comment=False))
-    for place, (text, indented, blank) in enumerate(lines):
-        folds = place > 0 and not indented and not lines[place - 1][1]
-        if place > 0:
+    for position, (text, indented, blank) in enumerate(lines):
+        folds = position > 0 and not indented and not lines[position - 1][1]
+        if position > 0:
             if folds:
                 writer.write("\n", "" if blank else " ")
             else:
@@ -529,34 +531,34 @@ def test_every_character_of_a_folded_scalar_is_found(lines, context, step, chomp
     check(before, writer, "")
 
 
-CRUMBS = [
+FRAGMENTS = [
     *("a", "b: ", "- ", "? ", ": ", "\n", "\n  ", "\n    ", "\n ", " ", "  ", "'", '"', "''"),
     *("|", ">", "|2", ">-", ">+1", "\\", "\\n", "\\\n", "#", " # c", "[", "]", "{", "}", ","),
     *("&x ", "*x", "!t ", "---\n", "...\n", "%YAML 1.2\n", "\t", "é", "k:\n  ", "\r\n", "017"),
 ]
-SOUP = st.lists(st.sampled_from(CRUMBS), max_size=30).map("".join)
+ANY_TEXT = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)
 
 
 @settings(max_examples=500)
-@given(SOUP)
+@given(ANY_TEXT)
 @example("a: >1\n\n  x\n y\n")
 @example("- &x a\n- - *x\n- [&y , *x]\n")
 @example('a: "x \\\n\n  \\\n  y"')
 @example("a: |+\n\n\n")
-def test_no_text_is_a_traceback_and_every_scalar_finds_its_places(text):
+def test_any_text_parses_or_has_diagnostics(text):
     parsed = parse(text, "p")
     assert parsed.root is not None or parsed.diagnostics
     for node in scalars(parsed.root) if parsed.root else ():
-        walk = locate_value(node.source.text, node.start, node.end, node.style, node.text)
-        # The place of an unknown alias is not a scalar's.
-        assert walk is not None or node.text.startswith("*")
+        positions = locate_value(node.source.text, node.start, node.end, node.style, node.text)
+        # An unknown alias is not a scalar in the file.
+        assert positions is not None or node.text.startswith("*")
     for node in nodes(parsed.root) if parsed.root else ():
         span = node.span
         assert (span.line, span.column) <= (span.end_line, span.end_column)
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_are_a_traceback(data):
+def test_any_bytes_parse_or_have_diagnostics(data):
     parsed = parse(data, "p")
     assert parsed.root is not None or parsed.diagnostics
     for found in parsed.diagnostics:
@@ -564,6 +566,6 @@ def test_no_bytes_are_a_traceback(data):
         assert (found.span.line, found.span.column) <= (found.span.end_line, found.span.end_column)
 
 
-def test_the_tree_is_what_it_is_without_places():
+def test_empty_collections():
     assert isinstance(parse("[]", "p").root, SequenceNode)
     assert isinstance(parse("{}", "p").root, MappingNode)

@@ -50,7 +50,7 @@ TESTS = "tests: [{name: a, steps: [{turn: true}]}]\n"
             f"policy: core\npolicy: core\n{TESTS}",
             "yaml/duplicate-key",
             2,
-            "the key `policy` stands",
+            "duplicate key `policy`",
         ),
         (f"policy: cor\n{TESTS}", "load/not-found", 1, "no pack named `cor`"),
         (f"policy: {{lists: {{a: [.inf]}}}}\n{TESTS}", "yaml/number", 1, "`.inf` is not a finite"),

@@ -1,4 +1,4 @@
-"""What has changed in meaning from one policy to another, entry by entry."""
+"""Find the entries whose meaning changed between two policies."""
 
 from __future__ import annotations
 
@@ -41,102 +41,102 @@ _DURATION_FIELDS = frozenset(
 
 
 class _PolicySide:
-    """A policy, what it means, and how it says that."""
+    """A policy's semantics, and how they are written."""
 
-    def __init__(self, compiled: CompiledPolicy, steered: frozenset[str]) -> None:
-        self._layered = compiled.merged
-        self.semantics: PolicySemantics = read_semantics(compiled, steered)
+    def __init__(self, compiled: CompiledPolicy, env_params: frozenset[str]) -> None:
+        self._merged = compiled.merged
+        self.semantics: PolicySemantics = read_semantics(compiled, env_params)
 
     def find_entry(self, id_: str) -> EntrySemantics | None:
-        """An entry; None where there is none, or nothing in it."""
-        found = self.semantics.entries.get(id_)
-        return found if found is not None and found.fields else None
+        """Return an entry, or None if it is missing or empty."""
+        entry = self.semantics.entries.get(id_)
+        return entry if entry is not None and entry.fields else None
 
     def is_ineffective_none(self, id_: str) -> bool:
-        """Whether an entry is a `none` where no limit would hold without it either."""
-        part = self.semantics.entries[id_]
-        if not id_.startswith("limits/") or part.fields.get(()) != "none":
+        """Return whether an entry is a `none` that disables no other limit."""
+        entry = self.semantics.entries[id_]
+        if not id_.startswith("limits/") or entry.fields.get(()) != "none":
             return False
         kind = id_.rpartition("/")[2]
         return id_.startswith("limits/default/") or all(
-            found.fields.get(()) == "none"
-            for other, found in self.semantics.entries.items()
+            limit.fields.get(()) == "none"
+            for other, limit in self.semantics.entries.items()
             if other.startswith("limits/") and other.endswith(f"/{kind}")
         )
 
     def has_limit(self, *kinds: str) -> bool:
-        """Whether there is a limit of one of these kinds, whatever it says."""
+        """Return whether there is an entry for a limit of one of these kinds."""
         return any(
             id_.startswith("limits/") and id_.endswith(tuple(f"/{kind}" for kind in kinds))
             for id_ in self.semantics.entries
         )
 
     def wider_limits(self, level: str, kind: str) -> Iterator[FieldValues | None]:
-        """What may hold for calls of a level that has no such limit; None for no limit."""
+        """Yield the limits, or None, that may apply to calls at a level without this limit."""
         default = self.find_entry(f"limits/default/{kind}") if level != "default" else None
         yield default.fields if default is not None else None
         if not level.startswith("tools:"):
             return
-        for id_, part in self.semantics.entries.items():
-            other, _, its_kind = id_.removeprefix("limits/").rpartition("/")
-            if not id_.startswith("limits/") or its_kind != kind or other == "default":
+        for id_, entry in self.semantics.entries.items():
+            other_level, _, other_kind = id_.removeprefix("limits/").rpartition("/")
+            if not id_.startswith("limits/") or other_kind != kind or other_level == "default":
                 continue
-            if other.startswith("classes:") or contains_glob(other[6:], level[6:]):
-                yield part.fields
+            if other_level.startswith("classes:") or _may_contain(other_level[6:], level[6:]):
+                yield entry.fields
 
     def format_value(self, path: Path, field: FieldPath, value: Any) -> str:
-        """A value as the policy writes it, a default as what it is."""
-        node, short = locate_value(self._layered, path, field)
-        if value is None and short:
+        """Return a value as the policy writes it, or a default."""
+        node, is_shorthand = locate_value(self._merged, path, field)
+        if value is None and is_shorthand:
             return "not given"
         if node is not None:
-            said = flow_yaml(to_plain(node))
+            text = flow_yaml(to_plain(node))
             params = sorted(value.params) if isinstance(value, ParamValue) else ()
-            return f"{said} now, from ${', $'.join(params)}" if params else said
+            return f"{text} now, from ${', $'.join(params)}" if params else text
         if value is None:
             return "not given"
-        timed = field and field[-1] in _DURATION_FIELDS and isinstance(value, int)
-        return f"{format_duration(value) if timed else _format_default(value)} (default)"
+        is_duration = field and field[-1] in _DURATION_FIELDS and isinstance(value, int)
+        return f"{format_duration(value) if is_duration else _format_default(value)} (default)"
 
     def location(self, path: Path) -> tuple[str, int]:
-        """The file and line of what stands at `path`, or of what is nearest around it."""
-        span = self._layered.span_of(path, key=True)
+        """Return the file and line of the value at `path`, or of its nearest ancestor."""
+        span = self._merged.span_of(path, key=True)
         return span.file, span.line
 
 
 def diff_policies(old: CompiledPolicy, new: CompiledPolicy) -> list[PolicyChange]:
-    """All changes, in the order in which policies are written."""
-    either = find_env_params(old.policy) | find_env_params(new.policy)
-    before, after = _PolicySide(old, either), _PolicySide(new, either)
+    """Return all changes in document order."""
+    env_params = find_env_params(old.policy) | find_env_params(new.policy)
+    before, after = _PolicySide(old, env_params), _PolicySide(new, env_params)
     ids = dict.fromkeys((*before.semantics.entries, *after.semantics.entries))
-    found = [change for id_ in ids for change in _entry_changes(id_, before, after)]
-    return [*found, *_moves(before, after)]
+    changes = [change for id_ in ids for change in _entry_changes(id_, before, after)]
+    return [*changes, *_moves(before, after)]
 
 
-def contains_glob(wide: str, glob: str) -> bool:
-    """Whether calls of a glob may come under a wider one where it is not there."""
+def _may_contain(wide: str, glob: str) -> bool:
+    """Return whether calls that match a glob may also match a wider one."""
     return literal_prefix_length(wide) < literal_prefix_length(glob) and globs_overlap(wide, glob)
 
 
 def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterator[PolicyChange]:
     old, new = before.find_entry(id_), after.find_entry(id_)
     if old is None or new is None or () in (*old.fields, *new.fields):
-        alone = before if new is None else after if old is None else None
-        if alone is not None and alone.is_ineffective_none(id_):
+        side = before if new is None else after if old is None else None
+        if side is not None and side.is_ineffective_none(id_):
             return
         if (old and old.fields) != (new and new.fields):
             yield _whole_entry_change(id_, before, after)
         return
     for field in dict.fromkeys((*old.fields, *new.fields)):
-        was, now = old.fields.get(field), new.fields.get(field)
-        if was != now:
+        old_value, new_value = old.fields.get(field), new.fields.get(field)
+        if old_value != new_value:
             file, line = after.location((*new.path, *field))
             yield PolicyChange(
                 entry=_display_id(id_),
                 what="changed",
                 field=".".join(field),
-                old=before.format_value(old.path, field, was),
-                new=after.format_value(new.path, field, now),
+                old=before.format_value(old.path, field, old_value),
+                new=after.format_value(new.path, field, new_value),
                 direction=strictness.value_direction(id_, field, old.fields, new.fields),
                 file=file,
                 line=line,
@@ -144,9 +144,9 @@ def _entry_changes(id_: str, before: _PolicySide, after: _PolicySide) -> Iterato
 
 
 def _whole_entry_change(id_: str, before: _PolicySide, after: _PolicySide) -> PolicyChange:
-    """The change of an entry that comes, or goes, or is one value."""
+    """Return the change of an added, removed or single-valued entry."""
     old, new = before.find_entry(id_), after.find_entry(id_)
-    place = after.location(new.path) if new else before.location(old.path if old else ())
+    file, line = after.location(new.path) if new else before.location(old.path if old else ())
     return PolicyChange(
         entry=_display_id(id_),
         what="added" if old is None else "removed" if new is None else "changed",
@@ -154,8 +154,8 @@ def _whole_entry_change(id_: str, before: _PolicySide, after: _PolicySide) -> Po
         old=before.format_value(old.path, (), old.fields.get(())) if old else None,
         new=after.format_value(new.path, (), new.fields.get(())) if new else None,
         direction=_entry_direction(id_, before, after),
-        file=place[0],
-        line=place[1],
+        file=file,
+        line=line,
     )
 
 
@@ -165,16 +165,16 @@ def _entry_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direc
         return _limit_direction(id_, before, after)
     if old is not None and new is not None:
         return strictness.value_direction(id_, (), old.fields, new.fields)
-    part = old or new
-    return strictness.entry_direction(id_, part.fields, added=old is None) if part else ""
+    entry = old or new
+    return strictness.entry_direction(id_, entry.fields, added=old is None) if entry else ""
 
 
 def _limit_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direction:
-    """The direction of a limit that comes, goes, or is switched on or off."""
+    """Return the direction of a limit that is added, removed, or switched on or off."""
     level, _, kind = id_.removeprefix("limits/").rpartition("/")
     old, new = before.find_entry(id_), after.find_entry(id_)
     if kind == "polling" and any(side.has_limit("repeat", "cycle") for side in (before, after)):
-        return ""  # whose place it takes
+        return ""  # `polling` replaces them
     if old is not None and new is not None:
         return strictness.limit_direction(id_, old.fields, new.fields)
     if new is not None:
@@ -192,20 +192,20 @@ def _limit_direction(id_: str, before: _PolicySide, after: _PolicySide) -> Direc
 
 
 def _moves(before: _PolicySide, after: _PolicySide) -> Iterator[PolicyChange]:
-    """Entries of first-match lists that are now asked before others, or after them."""
+    """Yield entries of first-match lists that moved before or after others."""
     for section, ids in after.semantics.first_match_order.items():
-        old = {id_: place for place, id_ in enumerate(before.semantics.first_match_order[section])}
+        old = {id_: index for index, id_ in enumerate(before.semantics.first_match_order[section])}
         kept = [id_ for id_ in ids if id_ in old]
-        still = _longest_increasing_subsequence([old[id_] for id_ in kept])
-        for place, id_ in enumerate(kept):
-            if old[id_] in still:
+        unmoved = _longest_increasing_subsequence([old[id_] for id_ in kept])
+        for index, id_ in enumerate(kept):
+            if old[id_] in unmoved:
                 continue
-            for other_place, other in enumerate(kept):
-                was, now = old[id_] < old[other], place < other_place
+            for other_index, other in enumerate(kept):
+                was, now = old[id_] < old[other], index < other_index
                 if was is now or other == id_ or _commute(section, id_, other, after):
                     continue
-                part = after.semantics.entries[id_]
-                file, line = after.location(part.path)
+                entry = after.semantics.entries[id_]
+                file, line = after.location(entry.path)
                 words = {True: "before", False: "after"}
                 yield PolicyChange(
                     entry=_display_id(id_),
@@ -220,32 +220,32 @@ def _moves(before: _PolicySide, after: _PolicySide) -> Iterator[PolicyChange]:
                 break
 
 
-def _longest_increasing_subsequence(places: list[int]) -> set[int]:
-    """The places that a longest rising row goes through: what need not have been moved."""
+def _longest_increasing_subsequence(indexes: list[int]) -> set[int]:
+    """Return the values of a longest increasing subsequence: the entries that did not move."""
     ends: list[int] = []
-    before: dict[int, int | None] = {}
-    for place in places:
-        row = bisect_left(ends, place)
-        before[place] = ends[row - 1] if row else None
-        ends[row : row + 1] = [place]
-    found = set()
+    predecessors: dict[int, int | None] = {}
+    for index in indexes:
+        length = bisect_left(ends, index)
+        predecessors[index] = ends[length - 1] if length else None
+        ends[length : length + 1] = [index]
+    subsequence = set()
     last: int | None = ends[-1] if ends else None
     while last is not None:
-        found.add(last)
-        last = before[last]
-    return found
+        subsequence.add(last)
+        last = predecessors[last]
+    return subsequence
 
 
 def _commute(section: str, one: str, other: str, side: _PolicySide) -> bool:
-    """Whether it makes no difference which of two entries is asked first."""
+    """Return whether the order of two entries makes no difference."""
     left, right = side.semantics.entries[one].fields, side.semantics.entries[other].fields
-    same = {"classes": ("class",), "envelope": ("state",), "blame": ("blame",)}.get(section)
-    if same is not None and left[same] == right[same]:
+    key = {"classes": ("class",), "envelope": ("state",), "blame": ("blame",)}.get(section)
+    if key is not None and left[key] == right[key]:
         return True
     if section == "signatures":
         return {left[("on",)], right[("on",)]} == {"error", "success"}
     globs = left.get(("tools",)), right.get(("tools",))
-    if any(isinstance(one, ParamValue) for one in globs):
+    if any(isinstance(names, ParamValue) for names in globs):
         return False
     return all(globs) and not any(
         globs_overlap(a, b) for a in globs[0] or () for b in globs[1] or ()
@@ -253,7 +253,7 @@ def _commute(section: str, one: str, other: str, side: _PolicySide) -> bool:
 
 
 def _display_id(id_: str) -> str:
-    """An id as reports show it; behind that of a class stands what it is told by."""
+    """Return an id for display, without the content that identifies an unnamed entry."""
     return id_.partition(" ")[0]
 
 

@@ -1,4 +1,4 @@
-"""Lists of a policy whose order, or how often an item stands in them, an expression may see."""
+"""Find the lists whose order or duplicates an expression can observe."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from policyguard.cel.syntax.tree import (
 )
 
 _MEMBERSHIP_FUNCTIONS = frozenset({"host_in", "only_runs"})
-"""Functions that ask whether a list has something in it."""
+"""Functions that test membership in a list."""
 
 
 def order_sensitive_lists(lists: Iterable[str], trees: Iterable[Expr]) -> frozenset[str]:
-    """Those of `lists` that one of the expressions takes for more than a set."""
+    """Return the lists that an expression uses as more than a set."""
     seen = frozenset(name for tree in trees for name in _order_sensitive_names(tree))
     return frozenset(lists) if _ALL_LISTS in seen else seen.intersection(lists)
 
@@ -31,26 +31,26 @@ def _order_sensitive_names(node: Expr) -> Iterator[str]:
     if name is not None:
         yield name
         return
-    for below in iter_children(node):
-        if not (_is_membership_test(node, below) and _list_name(below)):
-            yield from _order_sensitive_names(below)
+    for child in iter_children(node):
+        if not (_is_membership_test(node, child) and _list_name(child)):
+            yield from _order_sensitive_names(child)
 
 
 def _list_name(node: Expr) -> str | None:
-    """The list that a node is; `_ALL` where it is `lists` itself."""
+    """Return the list a node names, or `_ALL_LISTS` for `lists` itself."""
     match split_dotted_name(node):
         case (root, fields) if root.name == "lists":
             return fields[0] if fields else _ALL_LISTS
     return None
 
 
-def _is_membership_test(node: Expr, below: Expr) -> bool:
-    """Whether a node only asks what is in the list below it."""
+def _is_membership_test(node: Expr, child: Expr) -> bool:
+    """Return whether a node only tests membership in its child list."""
     match node:
         case Binary(operator="in", right=right):
-            return below is right
+            return child is right
         case Call(name=name, receiver=receiver):
-            return name in _MEMBERSHIP_FUNCTIONS and below is not receiver
+            return name in _MEMBERSHIP_FUNCTIONS and child is not receiver
         case Comprehension(macro="all" | "exists", source=source, variables=[_]):
-            return below is source
+            return child is source
     return False

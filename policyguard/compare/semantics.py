@@ -1,9 +1,8 @@
-"""What a policy means, entry by entry: two that judge all calls alike compare as equal.
+"""A canonical form of policies: entries that treat all calls alike compare as equal.
 
-Order is kept where it matters and nowhere else, defaults are filled in, durations are numbers, and
-an expression is what it says, not how it is written. What the environment may change is not only
-what it is now. What never changes how a call is judged is left out: names and descriptions,
-metadata, examples.
+Order is kept only where it matters, defaults are filled in, durations are numbers, and expressions
+are normalized syntax trees. A value that the environment can change differs from a fixed value.
+Names, descriptions, metadata and examples are left out.
 """
 
 from __future__ import annotations
@@ -34,103 +33,103 @@ from policyguard.model.entry import Selector
 from policyguard.model.policy import Policy, Radius
 
 FieldPath = tuple[str, ...]
-"""The way from an entry to one of its values; empty where the entry is the value."""
+"""The path from an entry to one of its values; empty if the entry is the value."""
 
 FieldValues = MappingType[FieldPath, Any]
-"""What an entry says. A value that is not there is not given."""
+"""The values of an entry. Missing values are not set."""
 
 _IGNORED_FIELDS = frozenset({"id", "owner", "severity", "docs", "labels", "reason", "examples"})
 _CEL_FIELDS = frozenset(
     {"when", "unless", "sum", "key", "keys", "failed_when", "scope_key", "count_by"}
 )
 _ORDERED_FIELDS = frozenset({"schedule", "arguments", "keys"})
-"""Lists whose order matters; all others are sets."""
+"""Lists whose order matters."""
 
 
 class SelectedItems(NamedTuple):
-    """What a selector names: `items`, or whatever is outside of them."""
+    """The items of a selector, or its complement if `outside`."""
 
     items: frozenset[str]
     outside: bool
 
 
 class NormalizedExpression(NamedTuple):
-    """An expression, as what it says."""
+    """An expression as a tree of tuples."""
 
     tree: tuple[Any, ...]
 
 
 class ParamValue(NamedTuple):
-    """A value that comes from `params` which the environment may change: what it is now."""
+    """The current value of something set by `params` that the environment can change."""
 
     value: Any
     params: frozenset[str]
 
 
 class EntrySemantics(NamedTuple):
-    """One entry: where it stands in the merged policy, and its values."""
+    """One entry: its path in the merged policy, and its values."""
 
     path: Path
     fields: dict[FieldPath, Any]
 
 
 class PolicySemantics(NamedTuple):
-    """All entries by id, and the ids in each list that is read first-match."""
+    """All entries by id, and the ids of each first-match list in order."""
 
     entries: dict[str, EntrySemantics]
     first_match_order: dict[str, tuple[str, ...]]
 
 
 def read_semantics(compiled: CompiledPolicy, env_params: frozenset[str]) -> PolicySemantics:
-    """What a policy means. `steered` are the params that are told from what they are now."""
-    parts = dict(_read_entries(compiled))
-    for part in parts.values():
-        for field, value in part.fields.items():
-            node = locate_value(compiled.merged, part.path, field).node
+    """Return a policy's semantics. Values set by `env_params` become `ParamValue`s."""
+    entries = dict(_read_entries(compiled))
+    for entry in entries.values():
+        for field, value in entry.fields.items():
+            node = locate_value(compiled.merged, entry.path, field).node
             if node is not None and (read := env_params & _referenced_params(node)):
-                part.fields[field] = ParamValue(value, read)
+                entry.fields[field] = ParamValue(value, read)
     orders = {
-        section: tuple(id_ for id_ in parts if id_.startswith(f"{section}/"))
+        section: tuple(id_ for id_ in entries if id_.startswith(f"{section}/"))
         for section in ("classes", "envelope", "signatures", "blame")
     }
-    return PolicySemantics(parts, orders)
+    return PolicySemantics(entries, orders)
 
 
 def find_env_params(policy: Policy) -> frozenset[str]:
-    """The params that the environment may change."""
+    """Return the params that the environment can change."""
     return frozenset(name for name, param in policy.params.items() if param.env is not None)
 
 
 class ValueNode(NamedTuple):
-    """The node that says a value, None for a default; `short` if it says the whole entry."""
+    """The node of a value, None for a default. A shorthand node sets the whole entry."""
 
     node: Node | None
     is_shorthand: bool
 
 
-def locate_value(layered: MergedPolicy, path: Path, field: FieldPath) -> ValueNode:
-    """Where a policy says a value of an entry."""
-    node: Node | None = layered.node(path) if layered.has(path) else None
+def locate_value(merged: MergedPolicy, path: Path, field: FieldPath) -> ValueNode:
+    """Return the node that sets a value of an entry."""
+    node: Node | None = merged.node(path) if merged.has(path) else None
     for step in field:
         if isinstance(node, ScalarNode) or (
             isinstance(node, SequenceNode) and not step.isdecimal()
         ):
             return ValueNode(node, True)
         if isinstance(node, MappingNode) and step not in node and step.isdecimal():
-            continue  # the one schedule of a `radius` need not stand in a list
+            continue  # a single `radius` need not be a list
         if node is not None:
             node = get_child(node, int(step) if isinstance(node, SequenceNode) else step)
     return ValueNode(node, False)
 
 
 def _referenced_params(node: Node) -> frozenset[str]:
-    """The params whose values stand in a node. Their place is still that of the `$name`."""
+    """Return the params referenced in a node, found by the source text `$name`."""
     if isinstance(node, ScalarNode):
         written = node.source.text[node.start : node.end].strip("'\"")
         name = scalars.parse_reference(written) if node.text != written else None
         return frozenset() if name is None else frozenset({name})
-    below = node.items if isinstance(node, SequenceNode) else (value for _, value in node.entries)
-    return frozenset(name for one in below for name in _referenced_params(one))
+    nodes = node.items if isinstance(node, SequenceNode) else (value for _, value in node.entries)
+    return frozenset(name for child_node in nodes for name in _referenced_params(child_node))
 
 
 def _read_entries(compiled: CompiledPolicy) -> Iterator[tuple[str, EntrySemantics]]:
@@ -138,16 +137,16 @@ def _read_entries(compiled: CompiledPolicy) -> Iterator[tuple[str, EntrySemantic
     for key in ("mode", "on_internal_error", "locked"):
         yield key, EntrySemantics((key,), {(): getattr(policy, key)})
     for name, param in policy.params.items():
-        part = _read_entry(("params", name), msgspec.structs.replace(param, value=""))
-        del part.fields["value",]
-        part.fields["default",] = _param_default(compiled.merged.node(("params", name)))
-        yield f"params/{name}", part
+        entry = _read_entry(("params", name), msgspec.structs.replace(param, value=""))
+        del entry.fields["value",]
+        entry.fields["default",] = _param_default(compiled.merged.node(("params", name)))
+        yield f"params/{name}", entry
     ordered = order_sensitive_lists(
         policy.lists, (program.tree for _, program in compiled.expressions)
     )
     for name, items in policy.lists.items():
-        told = tuple(map(_typed_scalar, items))
-        value = told if name in ordered else frozenset(told)
+        items_ = tuple(map(_typed_scalar, items))
+        value = items_ if name in ordered else frozenset(items_)
         yield f"lists/{name}", EntrySemantics(("lists", name), {(): value})
     for section in ("tags", "patterns"):
         for name, value in getattr(policy, section).items():
@@ -165,15 +164,15 @@ def _read_entries(compiled: CompiledPolicy) -> Iterator[tuple[str, EntrySemantic
         "envelope", ("outcomes", "envelope"), policy.outcomes.envelope, "state"
     )
     for section in ("signatures", "blame"):
-        for place, entry in enumerate(getattr(policy, section)):
-            yield f"{section}/{entry.id}", _read_entry((section, place), entry)
+        for index, entry in enumerate(getattr(policy, section)):
+            yield f"{section}/{entry.id}", _read_entry((section, index), entry)
     for level, limits in policy.limits.items():
         for kind in _limit_kinds(limits):
             limit = getattr(limits, kind)
-            part = _read_entry((*level_path(level), kind), limit)
+            entry = _read_entry((*level_path(level), kind), limit)
             if limits.mode == "observe" and getattr(limit, "mode", None) is None:
-                part.fields["mode",] = "observe"
-            yield f"limits/{level}/{kind}", part
+                entry.fields["mode",] = "observe"
+            yield f"limits/{level}/{kind}", entry
     for section in ("marks", "budgets", "rules", "result_rules", "exceptions"):
         for entry in getattr(policy, section):
             yield f"{section}/{entry.id}", _read_entry((section, entry.id), entry)
@@ -183,7 +182,7 @@ def _read_entries(compiled: CompiledPolicy) -> Iterator[tuple[str, EntrySemantic
 
 
 def _param_default(entry: Node) -> Any:
-    """What a param is where the environment says nothing, and its type, which it always has."""
+    """Return a param's type and default value."""
     node = entry.get("default") if isinstance(entry, MappingNode) else entry
     value = default_value(node) if isinstance(node, ScalarNode) else None
     length = scalars.parse_duration(value) if isinstance(value, str) else None
@@ -191,28 +190,28 @@ def _param_default(entry: Node) -> Any:
 
 
 def _radius_entries(policy: Policy) -> tuple[Radius, ...]:
-    """The schedules, each with the failures that it shrinks after: by default those that teach."""
-    taught = policy.learn.corroborate if policy.learn is not None else None
+    """Return the `radius` entries with the default of `shrink_after` filled in."""
+    default = policy.learn.corroborate if policy.learn is not None else None
     return tuple(
         entry
         if entry.shrink_after is not None
-        else msgspec.structs.replace(entry, shrink_after=taught)
+        else msgspec.structs.replace(entry, shrink_after=default)
         for entry in policy.radius
     )
 
 
 def _read_unnamed(
-    section: str, path: Path, entries: Iterable[msgspec.Struct], key: str
+    section: str, path: Path, values: Iterable[msgspec.Struct], key: str
 ) -> Iterator[tuple[str, EntrySemantics]]:
-    """Entries without an id. Equal ones have the same; one that comes again means nothing."""
-    for place, entry in enumerate(entries):
-        part = _read_entry((*path, place), entry)
-        rest = sorted((".".join(field), _sort_key(value)) for field, value in part.fields.items())
-        yield f"{section}/{part.fields[key,]} {rest}", part
+    """Yield entries without an id, identified by content; duplicates have no meaning."""
+    for index, value in enumerate(values):
+        entry = _read_entry((*path, index), value)
+        rest = sorted((".".join(field), _sort_key(part)) for field, part in entry.fields.items())
+        yield f"{section}/{entry.fields[key,]} {rest}", entry
 
 
 def _sort_key(value: Any) -> str:
-    """A text that equal values have; that of a set depends on how it was made."""
+    """Return a sortable text for a value, independent of set order."""
     return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
 
 
@@ -230,21 +229,21 @@ def _read_entry(path: Path, value: Any) -> EntrySemantics:
 
 
 def _read_values(value: Any, field: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    """The values in an entry, in a form that compares as what they mean."""
+    """Yield the values of an entry in canonical form."""
     name = field[-1] if field else ""
     if value is None or name in _IGNORED_FIELDS or (name == "mode" and value == "enforce"):
         return
     if isinstance(value, Selector):
         yield field, SelectedItems(frozenset(value.items), value.outside)
     elif isinstance(value, msgspec.Struct):
-        for inner in msgspec.structs.fields(value):
-            yield from _read_values(getattr(value, inner.name), (*field, inner.encode_name))
+        for attribute in msgspec.structs.fields(value):
+            yield from _read_values(getattr(value, attribute.name), (*field, attribute.encode_name))
     elif isinstance(value, dict):
-        for key, below in value.items():
-            yield from _read_values(below, (*field, str(key)))
+        for key, child_value in value.items():
+            yield from _read_values(child_value, (*field, str(key)))
     elif isinstance(value, tuple) and any(isinstance(item, msgspec.Struct) for item in value):
-        for place, item in enumerate(value):
-            yield from _read_values(item, (*field, str(place)))
+        for index, item in enumerate(value):
+            yield from _read_values(item, (*field, str(index)))
     elif isinstance(value, tuple):
         items = tuple(
             _normalize_expression(item) if name in _CEL_FIELDS else _typed_scalar(item)
@@ -258,7 +257,7 @@ def _read_values(value: Any, field: FieldPath) -> Iterator[tuple[FieldPath, Any]
 
 
 def _typed_scalar(value: Any) -> Any:
-    """A scalar that is equal to nothing else: for Python, true is 1."""
+    """Return a scalar that equals only itself: in Python, `True == 1`."""
     return ("bool", value) if isinstance(value, bool) else value
 
 
@@ -268,13 +267,13 @@ def _normalize_expression(text: str) -> NormalizedExpression | str:
 
 
 def _normalize_tree(node: Any) -> Any:
-    """A tree without its places. What `&&` and `||` join has no order."""
+    """Return a tree as tuples without spans, with sorted operands of `&&` and `||`."""
     if isinstance(node, list | tuple):
         return tuple(map(_normalize_tree, node))
     if not isinstance(node, msgspec.Struct):
-        return type(node).__name__, node  # for Python, 1 and 1.0 and true are equal
+        return type(node).__name__, node  # in Python, 1, 1.0 and True are equal
     values = [getattr(node, name) for name in node.__struct_fields__]
-    said = [_normalize_tree(value) for value in values if not isinstance(value, TextSpan)]
+    parts = [_normalize_tree(value) for value in values if not isinstance(value, TextSpan)]
     if isinstance(node, Logic):
-        said = [node.operator, *sorted(map(_normalize_tree, node.operands), key=repr)]
-    return type(node).__name__, *said
+        parts = [node.operator, *sorted(map(_normalize_tree, node.operands), key=repr)]
+    return type(node).__name__, *parts

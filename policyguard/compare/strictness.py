@@ -1,8 +1,8 @@
-"""Whether a change makes a policy refuse more or less, where that can be told from the value.
+"""Decide whether a change makes a policy tighter or looser.
 
-Only what holds for every call, after any others, is said: it is tighter where the first call that
-the two policies answer otherwise is answered more strongly by the new one. A change that refuses
-some calls more and others less has no direction, and neither has one in what a call or a result is.
+A change is tighter if, for every sequence of calls, the new policy is stricter on the first call
+where the two disagree. A change without such a direction, such as one in how calls or results are
+classified, gets none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STRICTER_WHEN_SMALLER = frozenset(
         "argument_depth",
     }
 )
-"""Numbers of which a smaller one refuses more; not to give one is to refuse nothing."""
+"""Numbers where a smaller one refuses more, and none refuses nothing."""
 _STRICTER_WHEN_LARGER = frozenset(
     {
         "window",
@@ -46,9 +46,9 @@ _STRICTER_WHEN_LARGER = frozenset(
         "count",
     }
 )
-"""Numbers of which a larger one refuses more; not to give one is to refuse least."""
+"""Numbers where a larger one refuses more, and none refuses least."""
 _STRICTER_WHEN_LONGER = frozenset({"within", "half_life", "widen_after"})
-"""What is longer is refused for longer; not to give one is for ever."""
+"""Durations where a longer one refuses for longer, and none refuses forever."""
 _SCALES: dict[str, tuple[Any, ...]] = {
     "effect": ("allow", "advise", "ask", "block", "halt"),
     "on_error": ("allow", "advise", "ask", "block"),
@@ -59,7 +59,7 @@ _SCALES: dict[str, tuple[Any, ...]] = {
     "locked": (("bool", False), ("bool", True)),
     "on_success": ("forget", "keep"),
 }
-"""Words of which a later one refuses more."""
+"""Values in order of strictness."""
 _SELECTORS = SELECTOR_KEYS - {"when"}
 _CONDITIONS = frozenset({"when", "unless"})
 _REFUSING_SECTIONS = frozenset({"rules", "budgets", "result_rules"})
@@ -76,11 +76,11 @@ _COMPARABLE_SECTIONS = frozenset(
         "on_internal_error",
     }
 )
-"""Sections whose values refuse calls, or not; all others say what a call or a result is."""
+"""Sections that refuse calls. The others classify calls and results."""
 
 
 def entry_direction(id_: str, fields: FieldValues, *, added: bool) -> Direction:
-    """What it means that an entry is there, or is gone."""
+    """Return the direction of an added or removed entry."""
     section = id_.partition("/")[0]
     if fields.get(("mode",)) == "observe" or fields.get(("effect",)) == "advise":
         return ""
@@ -92,7 +92,7 @@ def entry_direction(id_: str, fields: FieldValues, *, added: bool) -> Direction:
 
 
 def limit_direction(id_: str, old: FieldValues | None, new: FieldValues | None) -> Direction:
-    """What it means that one limit holds where another did; None is no limit, as `none` is."""
+    """Return the direction of replacing a limit. None means no limit, like `none`."""
     before, after = _is_limit(old), _is_limit(new)
     if old is None or new is None or not (before and after):
         return "" if before == after else "tighter" if after else "looser"
@@ -104,57 +104,63 @@ def limit_direction(id_: str, old: FieldValues | None, new: FieldValues | None) 
 
 
 def level_direction(id_: str, wide: FieldValues | None, narrow: FieldValues) -> Direction:
-    """What it means that a limit takes some calls out of a wider one, which goes on for the rest.
+    """Return the direction of a limit that takes calls out of a wider limit.
 
-    The wider one counts without them from then on: that keeps the others longer in its window, but
-    what was one row is two.
+    The wider limit no longer counts these calls: others stay longer in its window, but streaks are
+    split.
     """
     kind = id_.rpartition("/")[2]
     direction = limit_direction(id_, wide, narrow)
     if wide is None or not _is_limit(wide) or kind == "timeout":
         return direction
-    apart = kind == "repeat" and ("key",) not in wide  # one key may stand for calls of many tools
-    return direction if apart and direction == "tighter" else ""
+    isolated = (
+        kind == "repeat" and ("key",) not in wide
+    )  # one key may stand for calls of many tools
+    return direction if isolated and direction == "tighter" else ""
 
 
 def reverse(direction: Direction) -> Direction:
-    """The direction of the way back."""
+    """Return the direction of the reverse change."""
     return _OPPOSITE[direction]
 
 
 def value_direction(id_: str, field: FieldPath, old: FieldValues, new: FieldValues) -> Direction:
-    """What it means that a value of an entry has changed, of all that the entry says."""
-    section, was, now = id_.partition("/")[0], *_current_values(old.get(field), new.get(field))
+    """Return the direction of a changed value of an entry."""
+    section, before, after = id_.partition("/")[0], *_current_values(old.get(field), new.get(field))
     name = field[-1] if field else id_.rpartition("/")[2]
     if not _is_monotonic(id_, field, old, new):
         return ""
     if section == "exceptions":
-        more = _selector_direction(was, now) if name == "rules" else _condition_direction(was, now)
-        return _OPPOSITE[more]
+        direction = (
+            _selector_direction(before, after)
+            if name == "rules"
+            else _condition_direction(before, after)
+        )
+        return _OPPOSITE[direction]
     if section in _REFUSING_SECTIONS and name in _SELECTORS:
-        return _selector_direction(was, now)
+        return _selector_direction(before, after)
     if section in _REFUSING_SECTIONS and name in _CONDITIONS:
-        return _condition_direction(was, now)
+        return _condition_direction(before, after)
     if field == ("per", "scope"):
-        return _scope_direction(was, now)
-    return _compare_strictness(_strictness(name, was), _strictness(name, now))
+        return _scope_direction(before, after)
+    return _compare_strictness(_strictness(name, before), _strictness(name, after))
 
 
 def combine_directions(directions: Iterable[Direction]) -> Direction:
-    """The direction of several changes: that of all of them, or none."""
+    """Return the common direction of several changes, or none."""
     found = set(directions)
     return found.pop() if len(found) == 1 else ""
 
 
 def _current_values(old: Any, new: Any) -> tuple[Any, Any]:
-    """Two values, or what they are now where both come from the same params."""
+    """Return two values, or their current values if both come from the same params."""
     if isinstance(old, ParamValue) and isinstance(new, ParamValue) and old.params == new.params:
         return old.value, new.value
     return old, new
 
 
 def _is_monotonic(id_: str, field: FieldPath, old: FieldValues, new: FieldValues) -> bool:
-    """Whether a change of this value works the same way whatever was called before."""
+    """Return whether a change of this value has the same effect after any earlier calls."""
     section, _, rest = id_.partition("/")
     name = field[-1] if field else ""
 
@@ -162,41 +168,41 @@ def _is_monotonic(id_: str, field: FieldPath, old: FieldValues, new: FieldValues
         return not any(fields.keys() & {(other,) for other in others} for fields in (old, new))
 
     if section == "limits" and rest.endswith("/outage"):
-        # One that begins earlier does not see what fails meanwhile, and may end earlier.
+        # An outage that starts earlier may also end earlier.
         return name not in ("max", "within", "per")
     if section == "limits" and not name.endswith("_at"):
-        # Steps count what was refused too, and what that was about may have left the window.
+        # Thresholds count refused attempts too, whose calls may have left the window.
         return neither("ask_at", "halt_at")
     if section == "budgets" and field[:1] == ("per",):
-        # Each scope has its own extensions and its own clock; `agents` are asked of its owner.
+        # Each scope has its own extensions, clock and owning agent.
         return name == "scope" and neither("extend", "agents", "time")
     if section == "budgets" and name == "when":
-        return neither("sum")  # that of a call which fits exactly depends on when it is asked
+        return neither("sum")  # the sum of a call that just fits depends on the order
     if section == "rules" and field[:1] == ("approval",):
         return name != "within" and field in old and field in new
     if section == "rules" and name in SELECTOR_KEYS | _CONDITIONS:
-        # What cannot be decided has an effect of its own, which may be the stronger one.
+        # `on_error` may be stricter than the effect.
         return all(
             _SCALES["effect"].index(fields["on_error",])
             <= _SCALES["effect"].index(fields["effect",])
             for fields in (old, new)
         )
     if section == "learn" and name != "half_life":
-        # What is banned earlier is forgotten earlier, and takes the place of other bans.
+        # An earlier ban ends earlier, and may evict other bans.
         return neither("most") and not any(("weaken", "lives") in side for side in (old, new))
     if section == "radius":
-        return {place for place, *_ in old} == {place for place, *_ in new}
+        return {index for index, *_ in old} == {index for index, *_ in new}
     return section in _COMPARABLE_SECTIONS
 
 
 def _strictness(name: str, value: Any) -> float | None:
-    """A number that is larger the more is refused; None where no value of this name tells that."""
+    """Return a number that grows with strictness, or None if the value has no such order."""
     if isinstance(value, ParamValue):
         return None
     if name in _SCALES:
         scale = _SCALES[name]
-        given = scale[-1] if value is None and name == "mode" else value
-        return scale.index(given) if given in scale else None
+        item = scale[-1] if value is None and name == "mode" else value
+        return scale.index(item) if item in scale else None
     if name == "extend":
         return -(value or 0)
     if value == "all":
@@ -219,28 +225,28 @@ def _compare_strictness(old: float | None, new: float | None) -> Direction:
 
 
 def _scope_direction(old: Any, new: Any) -> Direction:
-    """Of what is counted together: that one scope lies within the other is sure of these only."""
+    """Return the direction of a changed scope, for scopes that contain one another."""
     if new == "global" or (old, new) == ("turn", "session"):
         return "tighter"
     return "looser" if old == "global" or (new, old) == ("turn", "session") else ""
 
 
 def _selector_direction(old: Any, new: Any) -> Direction:
-    """Of what an entry is about: more of it is tighter; not to say is everything."""
+    """Return the direction of a changed selector: more is tighter, and none selects all."""
     if old is None or new is None:
         return "tighter" if new is None else "looser"
     if isinstance(old, SelectedItems) and isinstance(new, SelectedItems):
         if old.outside is not new.outside:
             return ""
-        more = _selector_direction(old.items, new.items)
-        return _OPPOSITE[more] if old.outside else more
+        direction = _selector_direction(old.items, new.items)
+        return _OPPOSITE[direction] if old.outside else direction
     if not isinstance(old, frozenset) or not isinstance(new, frozenset):
         return ""
     return "tighter" if new > old else "looser" if new < old else ""
 
 
 def _condition_direction(old: Any, new: Any) -> Direction:
-    """Of what exempts calls: none of it is tightest."""
+    """Return the direction of a changed condition: none is tightest."""
     if not old or not new:
         return "tighter" if not new else "looser"
     return ""

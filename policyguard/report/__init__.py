@@ -1,1 +1,1 @@
-"""Renderers of findings, figures and policies: text, JSON, SARIF, JUnit, Markdown, HTML, …"""
+"""Renderers of findings, figures and policies: text, JSON, SARIF, JUnit, Markdown and HTML."""

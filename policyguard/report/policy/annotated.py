@@ -1,6 +1,6 @@
-"""A merged policy as text and as JSON, each value with the file and line that it comes from.
+"""Render a merged policy as YAML or JSON, each value with its source file and line.
 
-The text is a policy again: YAML, with the places as comments behind the values.
+In the YAML, the sources are comments after the values.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ _PLAIN = re.compile(
     r"[0-9]+(?:ms|[smhdkM])|[A-Za-z_./][A-Za-z0-9_./-]*(?: [A-Za-z0-9_./(-][A-Za-z0-9_./()-]*)*"
 )
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", ".inf", ".nan"})
-"""What is no text, or was none in an older YAML."""
+"""Scalars that are not strings in YAML 1.2 or 1.1."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 _BLOCK = re.compile(r"\S(?:[^\n]*\n)+ *\S[^\n]*\n?")
-"""Several lines that a block can hold as they are."""
-_BREAK = "\n"
+"""Multi-line text that a YAML block can hold unchanged."""
+_NEWLINE = "\n"
 _COLUMN = 60
-"""Where the places stand, unless the value is longer."""
+"""The column of the comments, unless the value is longer."""
 
 
 @dataclass(frozen=True)
 class AnnotatedValue:
-    """A value, and where it stands: a scalar, a list, or a map.
+    """A scalar, list or map with its source.
 
-    `note` says what else made it what it is. `before` are the values that it has taken the place
-    of, the last one first.
+    `note` names another influence on the value. `overridden` are the values it replaced, latest
+    first.
     """
 
     value: Scalar | list[AnnotatedValue] | dict[str, AnnotatedValue]
@@ -44,140 +44,140 @@ class AnnotatedValue:
 
     @property
     def location(self) -> str:
-        """File and line, as reports show them."""
+        """The file and line, as displayed."""
         return f"{for_terminal(self.file)}:{self.line}"
 
     @property
     def plain(self) -> Any:
-        """The value without places."""
+        """The value without sources."""
         if isinstance(self.value, dict):
-            return {key: below.plain for key, below in self.value.items()}
+            return {key: child.plain for key, child in self.value.items()}
         if isinstance(self.value, list):
-            return [below.plain for below in self.value]
+            return [child.plain for child in self.value]
         return self.value
 
 
 @dataclass(frozen=True)
 class AnnotatedPolicy:
-    """A policy, and what its layers have taken away: ids, each with the reason for it."""
+    """A policy, and the ids of disabled entries with the reasons."""
 
     sections: AnnotatedValue
     disabled: tuple[tuple[str, AnnotatedValue], ...]
 
 
 def render_text(policy: AnnotatedPolicy, *, overridden: bool) -> str:
-    """The policy as YAML; with `overridden`, also what does not hold any more."""
+    """Render the policy as YAML, optionally with overridden and disabled values."""
     sections = policy.sections.value if isinstance(policy.sections.value, dict) else {}
     lines = [
         f"{line:<{_COLUMN}}  # {at}" if at else line
-        for key, shown in sections.items()
-        for line, at in _section(key, shown, overridden=overridden)
+        for key, node in sections.items()
+        for line, at in _section(key, node, overridden=overridden)
     ]
     if overridden:
         lines += [
-            f"# {shown.location} disables {for_terminal(id_)}: {for_terminal(str(shown.value))}"
-            for id_, shown in policy.disabled
+            f"# {node.location} disables {for_terminal(id_)}: {for_terminal(str(node.value))}"
+            for id_, node in policy.disabled
         ]
     return "\n".join(lines)
 
 
 def render_json(policy: AnnotatedPolicy, *, overridden: bool) -> str:
-    """Every scalar with its path, its file and its line."""
+    """Render every scalar with its path, file and line."""
     document: dict[str, Any] = {
-        "settings": [_setting(path, shown) for path, shown in _leaves(policy.sections, ())]
+        "settings": [_setting(path, node) for path, node in _iter_leaves(policy.sections, ())]
     }
     if overridden:
         document["overridden"] = [
-            {"path": list(path), **_located(before)}
-            for path, shown in _walk(policy.sections, ())
-            for before in shown.overridden
+            {"path": list(path), **_located(replaced)}
+            for path, node in _walk(policy.sections, ())
+            for replaced in node.overridden
         ]
         document["disabled"] = [
-            {"id": id_, "reason": shown.value, "file": shown.file, "line": shown.line}
-            for id_, shown in policy.disabled
+            {"id": id_, "reason": node.value, "file": node.file, "line": node.line}
+            for id_, node in policy.disabled
         ]
     return json_document(document)
 
 
-def yaml_lines(section: str, shown: AnnotatedValue) -> Iterator[str]:
-    """A section of a policy as YAML, without places."""
-    yield from (line for line, _ in _section(section, shown, overridden=False))
+def yaml_lines(section: str, node: AnnotatedValue) -> Iterator[str]:
+    """Yield a section of a policy as YAML, without sources."""
+    yield from (line for line, _ in _section(section, node, overridden=False))
 
 
-def _section(key: str, shown: AnnotatedValue, *, overridden: bool) -> Iterator[tuple[str, str]]:
-    """The lines of a section, each with what is said of its place; its entries have their own."""
-    if not isinstance(shown.value, dict) or not shown.value:
-        yield from _entry(f"{key}:", shown, "", overridden=overridden)
+def _section(key: str, node: AnnotatedValue, *, overridden: bool) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a section, each with its comment."""
+    if not isinstance(node.value, dict) or not node.value:
+        yield from _entry(f"{key}:", node, "", overridden=overridden)
         return
     yield f"{key}:", ""
-    for name, below in shown.value.items():
-        yield from _entry(f"  {_scalar(name)}:", below, "  ", overridden=overridden)
+    for name, child in node.value.items():
+        yield from _entry(f"  {_scalar(name)}:", child, "  ", overridden=overridden)
 
 
 def _entry(
-    head: str, shown: AnnotatedValue, indent: str, *, overridden: bool = False
+    head: str, node: AnnotatedValue, indent: str, *, overridden: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """The lines of a value behind `head`, each with what is said of its place."""
-    value = shown.value
-    said = f"{shown.location} ({for_terminal(shown.note)})" if shown.note else shown.location
+    """Yield the lines of a value after `head`, each with its comment."""
+    value = node.value
+    comment = f"{node.location} ({for_terminal(node.note)})" if node.note else node.location
     if isinstance(value, str) and _is_block(value):
-        yield f"{head} {'|' if value.endswith(_BREAK) else '|-'}", said
-        for line in value.removesuffix(_BREAK).split(_BREAK):
+        yield f"{head} {'|' if value.endswith(_NEWLINE) else '|-'}", comment
+        for line in value.removesuffix(_NEWLINE).split(_NEWLINE):
             yield f"{indent}  {line}" if line else "", ""
-    elif _short(shown):
-        yield f"{head} {flow_yaml(shown.plain)}", said
+    elif _fits_on_line(node):
+        yield f"{head} {flow_yaml(node.plain)}", comment
     elif isinstance(value, dict):
-        yield head, said if shown.note else ""
-        for key, below in value.items():
+        yield head, comment if node.note else ""
+        for key, child in value.items():
             inner = f"{indent}  "
-            yield from _entry(f"{inner}{_scalar(key)}:", below, inner, overridden=overridden)
+            yield from _entry(f"{inner}{_scalar(key)}:", child, inner, overridden=overridden)
     elif isinstance(value, list):
         yield head, ""
-        for below in value:
-            yield from _item(below, f"{indent}  ", overridden=overridden)
+        for child in value:
+            yield from _item(child, f"{indent}  ", overridden=overridden)
     if overridden:
-        yield from _before(shown, f"{indent}  ")
+        yield from _overridden_comments(node, f"{indent}  ")
 
 
-def _item(shown: AnnotatedValue, indent: str, *, overridden: bool) -> Iterator[tuple[str, str]]:
-    """An item of a list, behind its dash."""
+def _item(node: AnnotatedValue, indent: str, *, overridden: bool) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a list item, each with its comment."""
     inner = f"{indent}  "
-    if _short(shown) or not isinstance(shown.value, dict):
-        yield f"{indent}- {flow_yaml(shown.plain)}", shown.location
+    if _fits_on_line(node) or not isinstance(node.value, dict):
+        yield f"{indent}- {flow_yaml(node.plain)}", node.location
     else:
         first = f"{indent}- "
-        for key, below in shown.value.items():
-            yield from _entry(f"{first}{_scalar(key)}:", below, inner, overridden=overridden)
+        for key, child in node.value.items():
+            yield from _entry(f"{first}{_scalar(key)}:", child, inner, overridden=overridden)
             first = inner
     if overridden:
-        yield from _before(shown, inner)
+        yield from _overridden_comments(node, inner)
 
 
 def _is_block(text: str) -> bool:
-    shown = all(for_terminal(line) == line for line in text.split(_BREAK))
-    return shown and bool(_BLOCK.fullmatch(text))
+    printable = all(for_terminal(line) == line for line in text.split(_NEWLINE))
+    return printable and bool(_BLOCK.fullmatch(text))
 
 
-def _before(shown: AnnotatedValue, indent: str) -> Iterator[tuple[str, str]]:
-    for before in shown.overridden:
-        yield f"{indent}# was {flow_yaml(before.plain)} in {before.location}", ""
+def _overridden_comments(node: AnnotatedValue, indent: str) -> Iterator[tuple[str, str]]:
+    for replaced in node.overridden:
+        yield f"{indent}# was {flow_yaml(replaced.plain)} in {replaced.location}", ""
 
 
-def _short(shown: AnnotatedValue) -> bool:
-    """Whether a value is shown in one line: a scalar, or what stands in one line and is short."""
-    if not isinstance(shown.value, dict | list):
+def _fits_on_line(node: AnnotatedValue) -> bool:
+    """Return whether a value fits on one line: a scalar, or a short value from one source line."""
+    if not isinstance(node.value, dict | list):
         return True
-    below = [inner for _, inner in _walk(shown, ())]
-    if any(inner.note or inner.overridden for inner in below):
+    descendants = [child for _, child in _walk(node, ())]
+    if any(child.note or child.overridden for child in descendants):
         return False
-    leaves = [inner for inner in below if not isinstance(inner.value, dict | list)]
-    places = {inner.location for inner in leaves}
-    scalars = isinstance(shown.value, list) and len(leaves) == len(below)
-    return len(places) <= 1 and (scalars or len(flow_yaml(shown.plain)) <= _COLUMN)
+    leaves = [child for child in descendants if not isinstance(child.value, dict | list)]
+    locations = {leaf.location for leaf in leaves}
+    only_scalars = isinstance(node.value, list) and len(leaves) == len(descendants)
+    return len(locations) <= 1 and (only_scalars or len(flow_yaml(node.plain)) <= _COLUMN)
 
 
 def flow_yaml(value: Any) -> str:
-    """A value as YAML writes it in one line."""
+    """Return a value as YAML in flow style."""
     if isinstance(value, dict):
         items = (f"{_scalar(key)}: {flow_yaml(child)}" for key, child in value.items())
         return f"{{{', '.join(items)}}}"
@@ -198,36 +198,36 @@ def _scalar(value: Scalar) -> str:
 
 def _escaped(text: str) -> str:
     safe = "".join(_ESCAPES.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in text)
-    return safe.replace("##[", "##\\x5b")  # a command in the log of GitHub Actions
+    return safe.replace("##[", "##\\x5b")  # a GitHub Actions command
 
 
-def _leaves(
-    shown: AnnotatedValue, path: tuple[str | int, ...]
+def _iter_leaves(
+    node: AnnotatedValue, path: tuple[str | int, ...]
 ) -> Iterator[tuple[Any, AnnotatedValue]]:
-    for inner, below in _walk(shown, path):
-        if not isinstance(below.value, dict | list) or not below.value:
-            yield inner, below
+    for child_path, child in _walk(node, path):
+        if not isinstance(child.value, dict | list) or not child.value:
+            yield child_path, child
 
 
 def _walk(
-    shown: AnnotatedValue, path: tuple[str | int, ...]
+    node: AnnotatedValue, path: tuple[str | int, ...]
 ) -> Iterator[tuple[Any, AnnotatedValue]]:
     if path:
-        yield path, shown
-    if isinstance(shown.value, dict):
-        for key, below in shown.value.items():
-            yield from _walk(below, (*path, key))
-    elif isinstance(shown.value, list):
-        for number, below in enumerate(shown.value):
-            yield from _walk(below, (*path, number))
+        yield path, node
+    if isinstance(node.value, dict):
+        for key, child in node.value.items():
+            yield from _walk(child, (*path, key))
+    elif isinstance(node.value, list):
+        for index, child in enumerate(node.value):
+            yield from _walk(child, (*path, index))
 
 
-def _setting(path: tuple[str | int, ...], shown: AnnotatedValue) -> dict[str, Any]:
-    found = {"path": list(path), **_located(shown)}
-    if shown.note:
-        found["note"] = shown.note
+def _setting(path: tuple[str | int, ...], node: AnnotatedValue) -> dict[str, Any]:
+    found = {"path": list(path), **_located(node)}
+    if node.note:
+        found["note"] = node.note
     return found
 
 
-def _located(shown: AnnotatedValue) -> dict[str, Any]:
-    return {"value": shown.plain, "file": shown.file, "line": shown.line}
+def _located(node: AnnotatedValue) -> dict[str, Any]:
+    return {"value": node.plain, "file": node.file, "line": node.line}

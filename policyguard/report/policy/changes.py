@@ -1,4 +1,4 @@
-"""What has changed from one policy to another, as text, as JSON and as Markdown."""
+"""Render the changes between two policies as text, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~", "moved": "~"}
 
 
 class PolicyChange(NamedTuple):
-    """One change of an entry, and where the new value stands (the old one, where it is gone).
+    """A change of an entry, with the location of the new value, or of a removed one.
 
-    `field` is the value in the entry that has changed, empty for the entry as a whole; `old` and
-    `new` are what stood and stands there. A `moved` entry of a first-match list is now asked before
-    or after another one. `direction` is empty where it cannot be told.
+    `field` is the changed value in the entry, empty for the whole entry. A `moved` entry of a
+    first-match list now comes before or after another one. `direction` is empty if undetermined.
     """
 
     entry: str
@@ -31,17 +30,17 @@ class PolicyChange(NamedTuple):
 
 
 def render_text(changes: list[PolicyChange]) -> str:
-    """For a person."""
+    """Render changes as text."""
     return "\n".join(_text(changes)) if changes else NO_CHANGES
 
 
 def render_json(changes: list[PolicyChange]) -> str:
-    """A list of changes."""
+    """Render changes as a JSON list."""
     return json_document([change._asdict() for change in changes])
 
 
 def render_markdown(changes: list[PolicyChange]) -> str:
-    """A table, for a comment on a pull request."""
+    """Render changes as a table, for a pull-request comment."""
     if not changes:
         return f"{NO_CHANGES[0].upper()}{NO_CHANGES[1:]}."
     rows = ["| entry | was | is | |", "|---|---|---|---|"]
@@ -60,24 +59,24 @@ FORMATS: dict[str, Callable[[list[PolicyChange]], str]] = {
 
 
 def summary(changes: list[PolicyChange]) -> str:
-    """How many, and in which direction."""
+    """Summarize the numbers of changes by direction."""
     tighter = sum(change.direction == "tighter" for change in changes)
     looser = sum(change.direction == "looser" for change in changes)
     parts = [f"{tighter} tighter", f"{looser} looser"]
     if rest := len(changes) - tighter - looser:
-        parts.append(f"{rest} of which it cannot be told")
+        parts.append(f"{rest} undetermined")
     noun = "change" if len(changes) == 1 else "changes"
     return f"{len(changes)} {noun} in meaning: {', '.join(parts)}"
 
 
 def _text(changes: list[PolicyChange]) -> Iterator[str]:
-    for (entry, what), group in groupby(changes, key=lambda one: (one.entry, one.what)):
+    for (entry, what), group in groupby(changes, key=lambda change: (change.entry, change.what)):
         yield f"{_SIGNS[what]} {for_terminal(entry)}"
         for change in group:
             name = f"{for_terminal(change.field)}: " if change.field else ""
-            place = f"{for_terminal(change.file)}:{change.line}"
-            said = f"{change.direction}, {place}" if change.direction else place
-            yield f"    {name}{_from_to(change)}  ({said})"
+            location = f"{for_terminal(change.file)}:{change.line}"
+            note = f"{change.direction}, {location}" if change.direction else location
+            yield f"    {name}{_from_to(change)}  ({note})"
     yield ""
     yield summary(changes)
 

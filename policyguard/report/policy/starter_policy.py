@@ -1,4 +1,4 @@
-"""A policy to start from: it extends a pack, and shows as comments what can be changed in it."""
+"""Render a starter policy: it extends a pack, whose entries are comments."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from policyguard.report.policy.annotated import AnnotatedValue, yaml_lines
 
 _SECTIONS = {
     "params": "Named values.",
-    "limits": "Loops, failures and polling. `none` switches a kind off where it stands.",
+    "limits": "Loops, failures and polling. `none` switches a limit off.",
     "budgets": "Totals and rates.",
-    "rules": "What is judged before a call.",
-    "result_rules": "What is judged before the model sees a result.",
-    "learn": "What failures teach.",
-    "radius": "How many targets one call may touch.",
+    "rules": "Checks before a call.",
+    "result_rules": "Checks before the model sees a result.",
+    "learn": "Bans learned from failures.",
+    "radius": "How many targets one call may have.",
 }
-"""What is written out of a pack; the rest of it is vocabulary."""
+"""The sections of a pack to show."""
 
 
 def render_starter_policy(pack: str, shown: AnnotatedValue, *, only_advises: bool) -> str:
-    """The text of a policy that extends `pack`, which is `shown` and may refuse nothing itself."""
+    """Render a policy that extends `pack`, whose merged sections are `shown`."""
     return "\n".join(_lines(pack, shown, only_advises=only_advises)) + "\n"
 
 
 def _lines(pack: str, shown: AnnotatedValue, *, only_advises: bool) -> Iterator[str]:
     yield "# What an agent's tool calls may do. `policyguard lint` checks this file, `policyguard"
-    yield "# policy show` shows it with all that it inherits, and `policyguard simulate` replays"
+    yield "# policy show` prints it with everything it inherits, and `policyguard simulate` replays"
     yield "# recorded runs under it."
     yield "policyguard: 1"
     if only_advises:
-        yield f"# policyguard: ignore[lint/refuses-nothing] {pack} does no more than advise"
+        yield f"# policyguard: ignore[lint/refuses-nothing] {pack} only advises"
     yield "name: my-agent"
-    yield f"description: {pack}, and what this agent needs besides"
+    yield f"description: {pack}, and rules for this agent"
     yield f"extends: [{pack}]"
     yield ""
-    yield "# What this agent's own tools may cost, and must not do. Put in its tools' names:"
+    yield "# Limits for this agent's own tools. Replace the tool names:"
     yield "#"
     yield "# budgets:"
     yield "#   web-searches: {tools: [web_search], calls: 20, per: turn}"
@@ -50,9 +50,9 @@ def _lines(pack: str, shown: AnnotatedValue, *, only_advises: bool) -> Iterator[
     yield "#       match: [process_refund: {amount: 250}]"
     yield "#       no_match: [process_refund: {amount: 20}]"
     yield ""
-    yield f"# What follows is what `{pack}` says."
-    yield "# To change an entry, write it above with other values; to take one away, name it"
-    yield "# with a reason: disable: {limits/default/repeat: our tools never repeat}"
+    yield f"# The entries of `{pack}`."
+    yield "# To change an entry, write it above with other values. To remove one, disable it with"
+    yield "# a reason: disable: {limits/default/repeat: our tools never repeat}"
     sections = shown.value if isinstance(shown.value, dict) else {}
     for section, meaning in _SECTIONS.items():
         if section in sections:

@@ -1,6 +1,6 @@
-"""What `policyguard suggest` has found, in numbers. The shape is the JSON report's.
+"""The figures of `policyguard suggest`, in the shape of its JSON report.
 
-Texts out of recordings (examples, tools) are untrusted and are escaped by the renderer.
+Texts from recordings (examples, tools) are untrusted; each renderer escapes them.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from policyguard.report.replay.figures import PolicyFigures, Share
 
 
 class GroupFigures(msgspec.Struct):
-    """Labelled runs: for finding candidates, or held out for testing them."""
+    """Labelled runs, used to find candidates or held out to test them."""
 
     succeeded: int = 0
     failed: int = 0
 
 
 class SettingChange(msgspec.Struct):
-    """An entry that a candidate sets; `was` is empty where the policy has none."""
+    """An entry that a candidate sets. `old` is empty if the policy lacks it."""
 
     entry: str
     new: dict[str, int | str] = msgspec.field(name="now")
@@ -26,10 +26,9 @@ class SettingChange(msgspec.Struct):
 
 
 class OutcomeFigures(msgspec.Struct):
-    """What a policy refuses of some runs.
+    """A policy's harm and catch over some runs.
 
-    `unknown`: successful runs that count as refused, for the recording has not kept what would
-    tell.
+    `unknown` counts undetermined successful runs, which count as refused.
     """
 
     harm: Share
@@ -38,12 +37,12 @@ class OutcomeFigures(msgspec.Struct):
 
 
 class CandidateFigures(msgspec.Struct):
-    """A policy that was tested, in the order of the tests.
+    """A tested policy, in test order.
 
-    `explored` is over the runs that it was found with, and flatters it; `held_out` over those that
-    had no part in that. `p_value`: how likely so little harm is where the true share is above what
-    is allowed. `bound`: its harm at most, for all candidates at once. `unlabelled`: refused of the
-    sessions whose outcome is not known.
+    `explored` is over the runs it was found with, and so is biased; `held_out` is over the others.
+    `p_value` is the probability of so little harm if the true harm exceeds `max_harm`. `bound` is
+    the upper bound of its harm, for all candidates at once. `unlabelled` are the refused sessions
+    without a known outcome.
     """
 
     changes: list[SettingChange]
@@ -57,7 +56,7 @@ class CandidateFigures(msgspec.Struct):
 
 
 class SweepPoint(msgspec.Struct):
-    """One entry with one setting, by itself, over the runs to explore with."""
+    """One setting of one entry, alone, over the exploration runs."""
 
     entry: str
     setting: dict[str, int | str]
@@ -67,7 +66,7 @@ class SweepPoint(msgspec.Struct):
 
 
 class CurvePoint(msgspec.Struct):
-    """The most that can be caught for that much harm, over the runs to explore with."""
+    """The best catch for a given harm, over the exploration runs."""
 
     harm: Share
     catch: Share
@@ -75,7 +74,7 @@ class CurvePoint(msgspec.Struct):
 
 
 class SignatureProposal(msgspec.Struct):
-    """A signature for errors that none knows. The examples are redacted and cut."""
+    """A signature for unmatched errors. The examples are redacted and truncated."""
 
     id: str
     pattern: str
@@ -86,7 +85,7 @@ class SignatureProposal(msgspec.Struct):
 
 
 class UnproposedFigures(msgspec.Struct):
-    """Errors for which no signature is proposed: why, how many clusters, how many errors."""
+    """Errors without a proposed signature, the reason, and their number of clusters."""
 
     why: str
     clusters: int
@@ -94,7 +93,7 @@ class UnproposedFigures(msgspec.Struct):
 
 
 class ErrorsFigures(msgspec.Struct):
-    """Errors that the policy's signatures know, and that none does."""
+    """Errors that the policy's signatures match, and others."""
 
     known: int = 0
     unknown: int = 0
@@ -102,11 +101,11 @@ class ErrorsFigures(msgspec.Struct):
 
 
 class Suggestion(msgspec.Struct):
-    """All of it. `needed` is how many held-out successful runs a promise takes at the least.
+    """The whole report. `needed` is the least number of held-out successful runs for a guarantee.
 
     `guaranteed`: with a probability of at least `confidence` over the draw of runs like these, at
     most `max_harm` of the successful ones would have a call refused under the chosen candidate.
-    `shared` are entries by which runs bear on each other, so that they are not independent.
+    `shared` are entries that span sessions, so that runs are not independent.
     `yaml` is that candidate as a layer, `signatures_yaml` the signatures as another one; empty
     where there is none.
     """
@@ -133,5 +132,5 @@ class Suggestion(msgspec.Struct):
 
     @property
     def chosen(self) -> CandidateFigures | None:
-        """The candidate that is proposed."""
+        """The proposed candidate."""
         return next((one for one in self.candidates if one.chosen), None)

@@ -1,4 +1,4 @@
-"""Sentences about a suggestion that its reports share. Plain text, nothing is escaped."""
+"""Phrases that the suggestion reports share. The text is not escaped."""
 
 from __future__ import annotations
 
@@ -9,117 +9,117 @@ from policyguard.report.suggest.figures import SettingChange, Suggestion
 
 
 def percent(share: float) -> str:
-    """A share as a reader says it: `1 %`, `0.5 %`."""
+    """Format a share as `1 %` or `0.5 %`."""
     return f"{share * 100:.6g} %"
 
 
-def guarantee(told: Suggestion) -> str:
-    """The sentence that stands, and nothing more."""
+def guarantee(suggestion: Suggestion) -> str:
+    """Return the exact statement of the guarantee."""
     return (
-        f"with probability at least {percent(told.confidence)} over the draw of runs like these, "
-        f"at most {percent(told.max_harm)} of successful runs would have a call refused"
+        f"with probability at least {percent(suggestion.confidence)} over the draw of runs like "
+        f"these, at most {percent(suggestion.max_harm)} of successful runs would have a call "
+        "refused"
     )
 
 
-def guarantee_summary(told: Suggestion) -> Iterator[str]:
-    """What is guaranteed of the proposal; where nothing is, why, and what there is instead."""
-    held, chosen = told.held_out.succeeded, told.chosen
-    if told.guaranteed:
-        yield f"guaranteed: {guarantee(told)}"
+def guarantee_summary(suggestion: Suggestion) -> Iterator[str]:
+    """Yield the guarantee, or why there is none and what was observed."""
+    held_out, chosen = suggestion.held_out.succeeded, suggestion.chosen
+    confidence, max_harm = percent(suggestion.confidence), percent(suggestion.max_harm)
+    if suggestion.guaranteed:
+        yield f"guaranteed: {guarantee(suggestion)}"
         return
-    if held < told.needed:
-        all_of_them = -(-told.needed * 4 // 3)
+    if held_out < suggestion.needed:
+        sufficient = -(-suggestion.needed * 4 // 3)
         yield (
-            f"nothing can be promised: at most {percent(told.max_harm)} with a confidence of "
-            f"{percent(told.confidence)} takes at least {told.needed:,} successful runs to test "
-            f"with, and that none of them is refused a call; here are {held:,}. With "
-            f"{all_of_them:,} successful runs in all there would be enough"
+            f"no guarantee: at most {max_harm} with a confidence of {confidence} takes at least "
+            f"{suggestion.needed:,} held-out successful runs, none of them with a refused call; "
+            f"there are {held_out:,}. {sufficient:,} successful runs in total would be enough"
         )
     else:
         yield (
-            f"nothing can be promised: no candidate passed the test, which {held:,} successful "
-            f"runs are enough for. More is refused than {percent(told.max_harm)} allows, or it "
-            "cannot be told from that"
+            f"no guarantee: no candidate passed the test, although {held_out:,} held-out "
+            f"successful runs are enough for it. Each either refuses more than {max_harm}, or the "
+            "runs cannot rule that out"
         )
     if chosen is None:
-        yield "nothing is proposed: each candidate refuses too much in the runs to test with"
+        yield "no proposal: each candidate refuses too many of the held-out runs"
         return
     yield (
-        f"instead, what was seen: {chosen.held_out.harm.count} of {held} successful runs to test "
-        f"with had a call refused. With a confidence of {percent(told.confidence)} that is at "
-        f"most {percent(round(chosen.bound, 3))}"
+        f"observed instead: {chosen.held_out.harm.count} of {held_out} held-out successful runs "
+        f"had a call refused. With a confidence of {confidence} that is at most "
+        f"{percent(round(chosen.bound, 3))}"
     )
 
 
-def proposal(told: Suggestion) -> str:
-    """What is proposed."""
-    chosen = told.chosen
+def proposal(suggestion: Suggestion) -> str:
+    """Format the proposal."""
+    chosen = suggestion.chosen
     if chosen is None:
         return "nothing"
     if not chosen.changes:
-        return (
-            f"{told.policy.name} as it stands: no change that was tried does better in the runs "
-            "to test with"
-        )
+        return f"{suggestion.policy.name} unchanged: no candidate did better on the held-out runs"
     return changes(chosen.changes)
 
 
-def changes(made: list[SettingChange]) -> str:
-    """What a candidate sets."""
-    if not made:
-        return "as it stands"
-    return "; ".join(f"{one.entry} {_difference(one)}" for one in made)
+def changes(settings: list[SettingChange]) -> str:
+    """Format the settings of a candidate."""
+    if not settings:
+        return "unchanged"
+    return "; ".join(f"{change.entry} {_changed_values(change)}" for change in settings)
 
 
 def setting(values: dict[str, int | str]) -> str:
-    """The values of an entry."""
+    """Format the values of an entry."""
     return ", ".join(f"{key} {value}" for key, value in values.items()) or "none"
 
 
-def _difference(one: SettingChange) -> str:
+def _changed_values(change: SettingChange) -> str:
     parts = [
-        f"{key} {value}" + (f" (was {one.old[key]})" if key in one.old else "")
-        for key, value in one.new.items()
-        if one.old.get(key) != value
+        f"{key} {value}" + (f" (was {change.old[key]})" if key in change.old else "")
+        for key, value in change.new.items()
+        if change.old.get(key) != value
     ]
     return ", ".join(parts)
 
 
-def runs_used(told: Suggestion) -> str:
-    """Which runs it comes from."""
-    good, bad = told.explored, told.held_out
+def runs_used(suggestion: Suggestion) -> str:
+    """Format the numbers of runs by outcome and group."""
+    explored, held_out = suggestion.explored, suggestion.held_out
     return (
-        f"{phrases.count(told.sessions, 'session')}: {good.succeeded + bad.succeeded:,} succeeded, "
-        f"{good.failed + bad.failed:,} failed, of {told.unlabelled:,} it is not known. By lot "
-        f"(seed {told.seed}), {good.succeeded} and {good.failed} of them were explored with, "
-        f"{bad.succeeded} and {bad.failed} held out to test with"
+        f"{phrases.count(suggestion.sessions, 'session')}: "
+        f"{explored.succeeded + held_out.succeeded:,} succeeded, "
+        f"{explored.failed + held_out.failed:,} failed, {suggestion.unlabelled:,} unknown. A "
+        f"random split (seed {suggestion.seed}) explored with {explored.succeeded} and "
+        f"{explored.failed} of them, and held out {held_out.succeeded} and {held_out.failed} for "
+        "the test"
     )
 
 
-def caveats(told: Suggestion) -> Iterator[str]:
-    """What a reader must know before trusting it."""
+def caveats(suggestion: Suggestion) -> Iterator[str]:
+    """Yield what a reader must know before trusting the suggestion."""
     yield (
-        "it holds for runs drawn as these were: independent of each other, the same agent, the "
-        "same kind of work. Runs of one task, or of another model, are not"
+        "it holds for runs drawn like these: independent, of the same agent and the same kind of "
+        "work. Runs of one task, or with another model, are not"
     )
     yield (
-        "a successful run counts as harmed if any call of it would have been refused; it might "
-        "have succeeded nevertheless. In these replays nothing was acted upon, and what an agent "
-        "does after a refusal is not known"
+        "a successful run counts as harmed if any of its calls would have been refused; it might "
+        "have succeeded anyway. These replays only observe: how an agent reacts to a refusal is "
+        "unknown"
     )
-    if told.shared:
+    if suggestion.shared:
         yield (
-            f"{', '.join(told.shared)} reach beyond a session: these runs are not independent, "
-            "and the guarantee does not hold strictly"
+            f"{', '.join(suggestion.shared)} span sessions, so these runs are not independent and "
+            "the guarantee does not hold strictly"
         )
-    unknown = max((one.held_out.unknown for one in told.candidates), default=0)
+    unknown = max((one.held_out.unknown for one in suggestion.candidates), default=0)
     if unknown:
         yield (
-            f"of {phrases.count(unknown, 'successful run')} to test with the recording has not "
-            "kept what would tell; they count as refused"
+            f"{phrases.count(unknown, 'held-out successful run')} undetermined, because the "
+            "recording lacks the necessary data; they count as refused"
         )
-    if told.unlabelled:
+    if suggestion.unlabelled:
         yield (
-            f"{phrases.count(told.unlabelled, 'session')} without a known outcome had no part in "
-            "the choice"
+            f"{phrases.count(suggestion.unlabelled, 'session')} without a known outcome did not "
+            "affect the choice"
         )

@@ -154,10 +154,10 @@ def test_labels_go_before_what_recordings_say(trace: Path, base: Path, tmp_path:
         ([], "--max-harm"),
         (["--max-harm", "0.1", "--delta", "0"], "--delta"),
         (["--max-harm", "0.1", "--labels", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
-        (["--max-harm", "0.1", "-o", "nowhere/x.yaml"], "there is no folder `nowhere`"),
+        (["--max-harm", "0.1", "-o", "nowhere/x.yaml"], "folder `nowhere` does not exist"),
         (["--max-harm", "0.1", "--policy", "./nowhere.yaml"], "no file `nowhere.yaml`"),
         (["--max-harm", "0.1", "--policy", "coer"], "did you mean `core`?"),
-        (["--max-harm", "0.1", "-o", "x.yaml", "--signatures", "x.yaml"], "the same file"),
+        (["--max-harm", "0.1", "-o", "x.yaml", "--signatures", "x.yaml"], "different files"),
     ],
 )
 def test_misuse_ends_with_2(trace: Path, options: list[str], says: str) -> None:
@@ -177,7 +177,7 @@ def test_runs_that_say_nothing_end_with_2(tmp_path: Path) -> None:
         "no sessions of 1 known to have succeeded" in _run(only_failed, "--max-harm", "0.1").stderr
     )
     (tmp_path / "no.txt").write_text("hello")
-    assert "no trace among the files given" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr
+    assert "none of the files is a trace" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr
     assert _run(tmp_path / "nowhere", "--max-harm", "0.1").exit_code == 2
 
 

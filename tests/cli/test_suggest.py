@@ -177,7 +177,7 @@ def test_runs_that_say_nothing_end_with_2(tmp_path: Path) -> None:
         "no sessions of 1 known to have succeeded" in _run(only_failed, "--max-harm", "0.1").stderr
     )
     (tmp_path / "no.txt").write_text("hello")
-    assert "none of the files is a trace" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr
+    assert "no trace among the files given" in _run(tmp_path / "no.txt", "--max-harm", "0.1").stderr
     assert _run(tmp_path / "nowhere", "--max-harm", "0.1").exit_code == 2
 
 
@@ -185,7 +185,7 @@ def test_the_output_may_not_be_one_of_the_traces(trace: Path) -> None:
     before = trace.read_bytes()
     result = _run(trace, "--max-harm", "0.1", "-o", trace)
     assert result.exit_code == 2
-    assert "is among the traces" in result.stderr
+    assert "is also an input" in result.stderr
     assert trace.read_bytes() == before
 
 

@@ -1,4 +1,4 @@
-"""What a command says beside its report, and how it ends where it cannot do what was asked."""
+"""Status messages of commands on standard error, and their exit codes."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import click
 from policyguard.report.escape import for_terminal
 
 EXIT_USAGE, EXIT_INTERRUPTED = 2, 130
-"""Exit codes: of what was asked wrongly or of a broken policy; of Ctrl-C, as shells have it."""
+"""Exit codes: for misuse or a broken policy; for Ctrl-C, as in shells."""
 
 
 def status(text: str) -> None:
-    """To standard error, with the command's name before it. The text may be anybody's."""
+    """Print a message to standard error, after the command's name. Untrusted text is escaped."""
     click.echo(f"policyguard {_command_name()}: {for_terminal(text)}", err=True)
 
 
 def usage_error(reason: object) -> NoReturn:
-    """Say why it cannot be done, and end."""
+    """Print why a command cannot do what was asked, and exit."""
     status(str(reason))
     click.get_current_context().exit(EXIT_USAGE)
 
 
 def policy_error(diagnostics: object) -> NoReturn:
-    """Show what is wrong with a policy, in the words and with the place of its diagnostics."""
+    """Print the diagnostics of a policy, and exit."""
     click.echo(str(diagnostics), err=True)
     click.get_current_context().exit(EXIT_USAGE)
 
 
 def use_color(output_format: str) -> bool:
-    """Whether a report of this form goes to a terminal, and `NO_COLOR` is not set."""
+    """Whether a report in this format goes to a terminal, and `NO_COLOR` is not set."""
     return output_format == "text" and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 

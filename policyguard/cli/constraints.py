@@ -1,4 +1,4 @@
-"""`policyguard constraints`: what has been learned, and taking it back."""
+"""`policyguard constraints`: list, explain, revoke and copy learned constraints."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _store_option = click.option(
     expose_value=False,
     help="The store's file.  [default: the user's own]",
 )
-"""Of the group and of each command: it may stand before the command or after it."""
+"""An option of the group and of each command: it may come before the command or after it."""
 
 
 @click.group()
 @_store_option
 def constraints() -> None:
-    """Look at what failures have taught, and take it back."""
+    """List, explain, revoke and copy learned constraints."""
 
 
 def _report_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose errors are messages."""
+    """Report the errors of a command as messages."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except BrokenPipeError:  # who reads has read enough: click ends in silence
+        except BrokenPipeError:  # the reader has read enough: click exits silently
             raise
         except (StoreError, constraint_records.ConstraintImportError, OSError) as error:
             usage_error(error)
@@ -63,23 +63,23 @@ def _open_store(path: Path, *, write: bool = False) -> SqliteStore:
 
 
 _format_option = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text"
+    "--format", "output_format", type=click.Choice(["text", "json"]), default="text"
 )
 
 
 @constraints.command("list")
-@click.option("--revoked", is_flag=True, help="Also those that were taken back.")
+@click.option("--revoked", is_flag=True, help="List revoked ones, too.")
 @_format_option
 @_store_option
 @click.pass_obj
 @_report_errors
-def list_command(store: Path, form: str, *, revoked: bool) -> None:
+def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
     """List the constraints."""
-    found = list(constraint_records.list_constraints(_open_store(store), include_revoked=revoked))
-    if form == "json":
-        click.echo(json_document([_to_json(one) for one in found]))
+    stored = list(constraint_records.list_constraints(_open_store(store), include_revoked=revoked))
+    if output_format == "json":
+        click.echo(json_document([_to_json(stored) for stored in stored]))
     else:
-        click.echo(render_constraints((one.constraint, one.state) for one in found))
+        click.echo(render_constraints((stored.constraint, stored.state) for stored in stored))
 
 
 @constraints.command("show")
@@ -88,13 +88,13 @@ def list_command(store: Path, form: str, *, revoked: bool) -> None:
 @_store_option
 @click.pass_obj
 @_report_errors
-def show_command(store: Path, id_: str, form: str) -> None:
-    """Show one constraint: what it bans, for whom, and which calls taught it."""
-    found = _get_constraint(_open_store(store), id_)
-    if form == "json":
-        click.echo(json_document(_to_json(found)))
+def show_command(store: Path, id_: str, output_format: str) -> None:
+    """Show a constraint: what it bans, in which scope, and which calls it was learned from."""
+    stored = _get_constraint(_open_store(store), id_)
+    if output_format == "json":
+        click.echo(json_document(_to_json(stored)))
     else:
-        click.echo(render_constraint(found.constraint, found.state, found.revoked_by))
+        click.echo(render_constraint(stored.constraint, stored.state, stored.revoked_by))
 
 
 @constraints.command("explain")
@@ -103,27 +103,27 @@ def show_command(store: Path, id_: str, form: str) -> None:
 @click.pass_obj
 @_report_errors
 def explain_command(store: Path, id_: str) -> None:
-    """Tell which calls taught a constraint, as the journals beside the store have them."""
-    kept = _open_store(store)
-    found = _get_constraint(kept, id_)
-    click.echo(render_constraint(found.constraint, found.state, found.revoked_by))
-    for name in found.constraint.taught_by:
+    """Show the calls that a constraint was learned from, out of the journals beside the store."""
+    opened = _open_store(store)
+    stored = _get_constraint(opened, id_)
+    click.echo(render_constraint(stored.constraint, stored.state, stored.revoked_by))
+    for name in stored.constraint.taught_by:
         session, _, call = name.rpartition("/")
-        journal = journal_folder(kept.path) / file_name(session)
+        journal = journal_folder(opened.path) / file_name(session)
         click.echo(render_observation(name, find_call(journal, call)))
 
 
 @constraints.command("revoke")
 @click.argument("id_", metavar="ID")
-@click.option("--by", default=None, help="Who revokes.  [default: the user]")
+@click.option("--by", default=None, help="The person who revokes it.  [default: the current user]")
 @_store_option
 @click.pass_obj
 @_report_errors
 def revoke_command(store: Path, id_: str, by: str | None) -> None:
-    """Take a constraint back, for every process; it is not learned again."""
-    _get_constraint(_open_store(store), id_)  # nothing is made where no store is
-    kept = _open_store(store, write=True)
-    if kept.constraints.revoke(id_, by=by or getpass.getuser(), at=time.time_ns()) is None:
+    """Revoke a constraint, for every process. It is not learned again."""
+    _get_constraint(_open_store(store), id_)  # do not create a store
+    opened = _open_store(store, write=True)
+    if opened.constraints.revoke(id_, by=by or getpass.getuser(), at=time.time_ns()) is None:
         _fail_unknown(id_)
     click.echo(f"{for_terminal(id_)} is revoked")
 
@@ -133,7 +133,7 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
 @click.pass_obj
 @_report_errors
 def export_command(store: Path) -> None:
-    """Write the constraints that hold to standard output, one JSON object a line."""
+    """Write the active constraints to standard output, one JSON object per line."""
     for line in constraint_records.export_constraints(_open_store(store)):
         click.echo(for_json(line.decode()))
 
@@ -144,23 +144,23 @@ def export_command(store: Path) -> None:
 @click.pass_obj
 @_report_errors
 def import_command(store: Path, file: Any) -> None:
-    """Take over constraints that were exported; what was revoked here stays revoked."""
+    """Import exported constraints. What was revoked here stays revoked."""
     taken, refused = constraint_records.import_constraints(
         _open_store(store, write=True), constraint_records.parse_constraints(file)
     )
-    more = f"; {refused} stay revoked" if refused else ""
-    click.echo(f"{taken} taken{more}")
+    skipped = f"; {refused} stay revoked" if refused else ""
+    click.echo(f"{taken} imported{skipped}")
 
 
 def _get_constraint(store: SqliteStore, id_: str) -> constraint_records.StoredConstraint:
-    found = constraint_records.find_constraint(store, id_)
-    if found is None:
+    stored = constraint_records.find_constraint(store, id_)
+    if stored is None:
         _fail_unknown(id_)
-    return found
+    return stored
 
 
 def _fail_unknown(id_: str) -> NoReturn:
-    usage_error(f"none has the id `{for_terminal(id_, 40)}`")
+    usage_error(f"no constraint has the id `{for_terminal(id_, 40)}`; see `constraints list`")
 
 
 def _to_json(stored: constraint_records.StoredConstraint) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`policyguard explain`: what does this code mean, what does this expression become?"""
+"""`policyguard explain`: explain a diagnostic, or a CEL expression."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from policyguard.model.diagnostic import did_you_mean
 
 @click.command()
 @click.argument("code", required=False)
-@click.option("--cel", "source", metavar="EXPR", help="Show the Python that EXPR is compiled to.")
+@click.option("--cel", "source", metavar="EXPR", help="Show the Python that EXPR compiles to.")
 @click.pass_context
 def explain(context: click.Context, code: str | None, source: str | None) -> None:
     """Explain the CODE of a diagnostic, or (with --cel) a CEL expression.
 
-    In EXPR the variables of the policy language are known, with any fields. Exits with 0, 1 (EXPR
-    is no expression) or 2 (misuse, or no diagnostic has the CODE).
+    EXPR may use the variables of the policy language, with any fields. Exit codes: 0; 1 (EXPR is
+    invalid); 2 (misuse, or an unknown CODE).
     """
     if (code is None) is (source is None):
-        raise click.UsageError("name a CODE or give --cel EXPR: one of them")
+        raise click.UsageError("pass either CODE or --cel EXPR")
     if code is not None:
         _explain_code(code)
     else:
@@ -33,7 +33,7 @@ def _explain_code(code: str) -> None:
     text = explain_code(code)
     if text is None:
         hint = did_you_mean(code, PAGES)
-        usage_error(f"no diagnostic has the code `{code}`{f'; {hint}' if hint else ''}")
+        usage_error(f"unknown code `{code}`{f'; {hint}' if hint else ''}")
     click.echo(text)
 
 

@@ -1,4 +1,4 @@
-"""`policyguard init`: a policy to start from."""
+"""`policyguard init`: write a starter policy."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from policyguard.model.diagnostic import PolicyError
     metavar="FILE",
     default="policyguard.yaml",
     show_default=True,
-    help="Where the policy goes; - for standard output.",
+    help="The policy file to write; - for standard output.",
 )
-@click.option("--force", is_flag=True, help="Overwrite a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(pack: str, output: str, *, force: bool) -> None:
-    """Write a policy that extends PACK, with what can be changed in it as comments.
+    """Write a policy that extends PACK, with its settings as comments.
 
-    Exits with 0, or 2 (no such pack, or there is a file that would be overwritten).
+    Exit codes: 0; 2 (unknown pack, or the file exists).
     """
     try:
         text = starter_policy(pack)
@@ -35,12 +35,12 @@ def init(pack: str, output: str, *, force: bool) -> None:
         click.echo(text, nl=False)
         return
     if Path(output).is_dir():
-        usage_error(f"`{output}` is a folder; name a file in it")
+        usage_error(f"`{output}` is a folder; pass a file name")
     try:
         with Path(output).open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        usage_error(f"`{output}` is there already; overwrite it with --force")
+        usage_error(f"`{output}` exists; use --force to overwrite it")
     except OSError as error:
         usage_error(f"`{output}`: {(error.strerror or 'cannot be written').lower()}")
-    status(f"{output} extends `{pack}`; check it with policyguard lint")
+    status(f"{output} extends `{pack}`; check it with `policyguard lint`")

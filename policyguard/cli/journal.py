@@ -1,4 +1,4 @@
-"""`policyguard journal`: look at journals, and take their anchors elsewhere."""
+"""`policyguard journal`: show and verify journals, and export their anchors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLL_S = 0.2
 
 @click.group()
 def journal() -> None:
-    """Look at journals."""
+    """Show and verify journals, and export their anchors."""
 
 
 journal.add_command(verify_command)
@@ -30,18 +30,18 @@ journal.add_command(verify_command)
 
 @journal.command()
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--follow", is_flag=True, help="Go on with what is being written, until interrupted.")
+@click.option("--follow", is_flag=True, help="Follow the file as it is written, until interrupted.")
 def show(path: Path, *, follow: bool) -> None:
-    """Show a journal or a trace in our own format, one event a line.
+    """Show a journal or a trace in policyguard's format, one event per line.
 
-    Times are UTC. What is hidden is what people cannot read: fingerprints, charges, hashes.
+    Times are UTC. Fingerprints, charges and hashes are left out.
     """
-    told = ""
+    shown = ""
     try:
         for line in _read_lines(path, follow=follow):
             session = format_session(line)
-            if session and session != told:
-                told = session
+            if session and session != shown:
+                shown = session
                 click.echo(f"session {session}")
             click.echo(format_line(line))
     except KeyboardInterrupt:
@@ -56,25 +56,29 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
 
 
 @journal.command()
-@click.option("--store", type=click.Path(path_type=Path), help="The store.  [default: the user's]")
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    help="The store's file.  [default: the user's own]",
+)
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     default=STDOUT,
     metavar="FILE",
-    help="Where they go, whole or not at all.  [default: standard output]",
+    help="The file to write.  [default: standard output]",
 )
 def anchors(store: Path | None, output: Path) -> None:
-    """Write the anchors, one a line: keep them where nobody who runs agents can write.
+    """Write the anchors, one per line. Keep them where agents and their users cannot write.
 
-    `policyguard journal verify --anchor FILE` holds journals against them.
+    `policyguard journal verify --anchor FILE` checks journals against them.
     """
     check_output(output, ())
     try:
-        kept = SqliteStore(store or default_store_path(), caps=None, read_only=True)
+        opened = SqliteStore(store or default_store_path(), caps=None, read_only=True)
         with open_output(output) as file:
-            for line in anchor_lines(kept.anchors.all()):
+            for line in anchor_lines(opened.anchors.all()):
                 file.write(f"{line}\n".encode())
     except StoreError as error:
         usage_error(error)

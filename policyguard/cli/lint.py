@@ -1,4 +1,4 @@
-"""`policyguard lint`: is this policy right?"""
+"""`policyguard lint`: check policy files."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from policyguard.report.findings.formats import FORMATS
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
+@click.option("--format", "output_format", type=click.Choice(list(FORMATS)), default="text")
 @click.option("--strict/--no-strict", default=None, help="Warnings count as errors.")
 @click.option(
     "--select",
     multiple=True,
     metavar="CODES",
-    help="Report only these: codes, phases and globs, separated by commas. Repeat it for more.",
+    help="Report only these codes, phases or globs, separated by commas. Repeatable.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="CODES",
-    help="Do not report these; it wins over --select. What keeps a policy from loading always is.",
+    help="Ignore these codes (overrides --select), except load errors.",
 )
-@click.option("--fix", "mend", is_flag=True, help="Make the changes that are certain.")
+@click.option("--fix", "apply_fixes", is_flag=True, help="Fix what can be fixed safely.")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="A file with settings.  [default: .policyguard.toml, or [tool.policyguard.lint] in "
-    "pyproject.toml, here or above in the repository]",
+    help="The settings file.  [default: .policyguard.toml, or [tool.policyguard.lint] in "
+    "pyproject.toml, here or in a parent folder of the repository]",
 )
 @click.pass_context
 def lint(
     context: click.Context,
     paths: tuple[Path, ...],
-    form: str,
+    output_format: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     config: Path | None,
     *,
     strict: bool | None,
-    mend: bool,
+    apply_fixes: bool,
 ) -> None:
-    """Check policy files: what keeps them from loading, and what is legal and still wrong.
+    """Check policy files for errors that keep them from loading, and for likely mistakes.
 
-    PATHS are files and folders; without any, those of the settings, else policyguard.yaml here,
-    else the policies/ folder. A flag wins over the settings.
+    PATHS are files and folders. The default are the paths in the settings, else policyguard.yaml
+    here, else the policies/ folder. Options override the settings.
 
-    Exits with 0 (clean, or warnings only), 1 (errors; with --strict anything), 2 (misuse, or
-    nothing found to lint).
+    Exit codes: 0 (clean, or warnings only); 1 (errors; with --strict anything); 2 (misuse, or
+    nothing to lint).
     """
     try:
         settings = _load_settings(config)
@@ -66,10 +66,10 @@ def lint(
             "ignore": _split_codes(ignore) or settings.ignore,
         }
         named = paths or settings.paths
-        if mend:
-            mended, files, result = fix(named, **chosen)
-            places = for_terminal(", ".join(map(str, files)) or "no file")
-            click.echo(f"mended: {mended}, in {places}", err=True)
+        if apply_fixes:
+            fixed, files, result = fix(named, **chosen)
+            changed = for_terminal(", ".join(map(str, files)) or "no file")
+            click.echo(f"fixed: {fixed}, in {changed}", err=True)
         else:
             result = lint_paths(named, **chosen)
     except ConfigError as error:
@@ -78,12 +78,14 @@ def lint(
         usage_error(error)
     except OSError as error:
         usage_error(f"`{error.filename}`: {(error.strerror or 'cannot be used').lower()}")
-    told = FORMATS[form](_to_findings(result))
-    if told or form != "text":
-        click.echo(told)
+    report = FORMATS[output_format](_to_findings(result))
+    if report or output_format != "text":
+        click.echo(report)
     click.echo(result.summary, err=True)
     strict = settings.strict if strict is None else strict
-    failing = [found for found in result.diagnostics if strict or found.severity == "error"]
+    failing = [
+        diagnostic for diagnostic in result.diagnostics if strict or diagnostic.severity == "error"
+    ]
     context.exit(1 if failing else 0)
 
 
@@ -92,8 +94,8 @@ def _load_settings(config: Path | None) -> Config:
     return read_config(file) if file is not None else Config()
 
 
-def _split_codes(given: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(code.strip() for codes in given for code in codes.split(",") if code.strip())
+def _split_codes(options: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(code.strip() for codes in options for code in codes.split(",") if code.strip())
 
 
 def _to_findings(result: LintResult) -> Findings:

@@ -1,4 +1,4 @@
-"""Where a command's output goes: a file as a whole, or what is no file, as it comes."""
+"""Output of commands: files are replaced atomically, pipes and devices are written into."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from policyguard.traces import is_input_file
 from policyguard.traces.input_paths import resolve_path
 
 STDOUT = Path("-")
-"""The name of standard output."""
+"""The path that means standard output."""
 _STDOUT_PATHS = (STDOUT, Path("/dev/stdout"))
-"""All its names: where it goes into a file, that has another's lines, too."""
+"""Paths of standard output, which is never replaced: it may contain other output."""
 
 
 def check_output(output: Path, traces: Iterable[Path]) -> None:
-    """Find what is wrong with the place of the output before long work, not after it."""
+    """Check that output can be written, before long work rather than after it."""
     if is_input_file(output, traces):
-        usage_error(f"`{output}` is among the traces to be read")
+        usage_error(f"`{output}` is also an input; write to another file")
     if not output.parent.is_dir():
-        usage_error(f"`{output}` cannot be written: there is no folder `{output.parent}`")
+        usage_error(f"`{output}` cannot be written: folder `{output.parent}` does not exist")
 
 
 @contextmanager
 def open_output(output: Path) -> Iterator[IO[bytes]]:
-    """What to write into; `-` is standard output. Ends the command where it cannot be written.
+    """Open output for writing; `-` is standard output. Exits if it cannot be written.
 
-    A file takes its place at the end, whole, and after an error not at all; a link goes on to
-    point at it. A device or a pipe stays what it is, and is written into.
+    A file is replaced at the end, and not after an error; a link then points at the new file.
+    Devices and pipes are written into.
     """
     try:
         if output in _STDOUT_PATHS:
@@ -47,23 +47,23 @@ def open_output(output: Path) -> Iterator[IO[bytes]]:
         else:
             with _replace_file(Path(resolve_path(output))) as file:
                 yield file
-    except BrokenPipeError:  # a reader that has read enough: no fault of anybody's
+    except BrokenPipeError:  # the reader has read enough: no error
         raise
     except OSError as error:
         usage_error(f"`{output}` cannot be written: {error.strerror or error}")
 
 
 def write(output: Path, text: str) -> None:
-    """Write all of it or nothing."""
+    """Write text completely or not at all."""
     with open_output(output) as file:
         file.write((text.removesuffix("\n") + "\n").encode())
 
 
 def exit_unwritable(error: OSError) -> NoReturn:
-    """End a command whose report standard output does not take; any other error goes on."""
+    """Exit if standard output cannot be written; raise any other error."""
     if error.filename is not None:
         raise error
-    # Python would try again at the end, and say so in words of its own.
+    # Else Python would try again at exit, and print an error of its own.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     reason = error.strerror or error
     click.echo(f"policyguard: standard output cannot be written: {reason}", err=True)
@@ -72,14 +72,14 @@ def exit_unwritable(error: OSError) -> NoReturn:
 
 @contextmanager
 def _replace_file(path: Path) -> Iterator[IO[bytes]]:
-    # Not a file of `tempfile`: a new one is to have the rights that any new file has.
-    new = path.with_name(f".policyguard-{os.urandom(8).hex()}")
+    # Not by `tempfile`: a new file gets the usual permissions.
+    temporary = path.with_name(f".policyguard-{os.urandom(8).hex()}")
     try:
-        with new.open("xb") as file:
+        with temporary.open("xb") as file:
             yield file
         if path.exists():
-            shutil.copymode(path, new)
-        new.replace(path)
+            shutil.copymode(path, temporary)
+        temporary.replace(path)
     except BaseException:
-        new.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

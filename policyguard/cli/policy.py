@@ -1,4 +1,4 @@
-"""`policyguard policy`: what does a policy say, all layers in one, and what has changed in it?"""
+"""`policyguard policy`: show merged policies, and compare them."""
 
 from __future__ import annotations
 
@@ -16,45 +16,48 @@ from policyguard.report.policy import changes as policy_changes
 
 @click.group()
 def policy() -> None:
-    """Look at policies, and compare them."""
+    """Show merged policies, and compare them."""
 
 
 @policy.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@click.option("--overridden", is_flag=True, help="Show what does not hold any more, and why.")
-def show(files: tuple[str, ...], form: str, *, overridden: bool) -> None:
-    """Show the merged policy, each value with the layer and line that it comes from.
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--overridden", is_flag=True, help="Show overridden values, too, with what overrides them."
+)
+def show(files: tuple[str, ...], output_format: str, *, overridden: bool) -> None:
+    """Show the merged policy, with the layer and line of each value.
 
-    FILE is a policy file or a pack's name; of several, a later one wins. The text is a policy
-    again, without `extends`, where the environment changes nothing any more. What no layer gives
-    has its default, and is not shown.
+    FILE is a policy file or a pack's name; later ones override earlier ones. The output is itself a
+    policy, without `extends` and with environment variables resolved. Default values are not
+    shown.
 
-    Exits with 0, or 2 (misuse, or a broken policy).
+    Exit codes: 0; 2 (misuse, or a broken policy).
     """
     compiled = _compile(files)
     found = collect_provenance(compiled.policy, compiled.merged, load_layers(files).layers)
-    render = annotated.render_json if form == "json" else annotated.render_text
+    render = annotated.render_json if output_format == "json" else annotated.render_text
     click.echo(render(found, overridden=overridden))
 
 
 @policy.command()
 @click.argument("old")
 @click.argument("new")
-@click.option("--format", "form", type=click.Choice(list(policy_changes.FORMATS)), default="text")
+@click.option(
+    "--format", "output_format", type=click.Choice(list(policy_changes.FORMATS)), default="text"
+)
 @click.pass_context
-def diff(context: click.Context, old: str, new: str, form: str) -> None:
-    """Show what has changed from OLD to NEW in meaning, not in text.
+def diff(context: click.Context, old: str, new: str, output_format: str) -> None:
+    """Show changes in meaning from OLD to NEW, not changes in text.
 
-    Both are policy files or packs' names. Order where it does not matter, comments, metadata,
-    examples and how values are written make no difference; a value that the environment may change
-    is another one than the value that it has now. Of each change it is said whether it tightens or
-    loosens the policy, where that holds for every call.
+    Both are policy files or packs' names. Comments, metadata, examples, notation and insignificant
+    order make no difference; a value from the environment differs from the same literal value.
+    Each change is marked if it tightens or loosens the policy for every call.
 
-    Exits with 0 (no change in meaning), 1 (changes), 2 (misuse, or a broken policy).
+    Exit codes: 0 (no change in meaning); 1 (changes); 2 (misuse, or a broken policy).
     """
     changes = diff_policies(_compile((old,)), _compile((new,)))
-    click.echo(policy_changes.FORMATS[form](changes))
+    click.echo(policy_changes.FORMATS[output_format](changes))
     context.exit(1 if changes else 0)
 
 

@@ -1,4 +1,4 @@
-"""Whoever waits for a replay sees how far it is, and may interrupt it."""
+"""A progress bar for replays, and their interruption."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from policyguard.simulate.job import ProgressCallback, StoppedError
 
 @contextmanager
 def track_progress(files: Sequence[Path]) -> Iterator[ProgressCallback]:
-    """A watch that stops at the first interrupt, with a progress bar where a person is looking.
+    """Yield a progress callback that stops a replay at the first interrupt.
 
-    The second interrupt is not caught: it ends the process at once.
+    At a terminal there is a progress bar. The second interrupt ends the process at once.
     """
     with _catch_interrupt() as interrupted:
         if not sys.stderr.isatty():
 
-            def heed(done: int, events: int) -> None:
+            def on_progress(done: int, events: int) -> None:
                 if interrupted.is_set():
                     raise StoppedError
 
-            yield heed
+            yield on_progress
         else:
             with _progress_bar(files) as bar:
 
-                def show(done: int, events: int) -> None:
+                def on_progress(done: int, events: int) -> None:
                     bar(done, events)
                     if interrupted.is_set():
                         raise StoppedError
 
-                yield show
+                yield on_progress
 
 
 @contextmanager
 def _catch_interrupt() -> Iterator[threading.Event]:
     interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield interrupted  # only the main thread is interrupted
+        yield interrupted  # interrupts reach the main thread only
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def handle_interrupt(number: int, frame: FrameType | None) -> None:
         interrupted.set()
         signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, handle_interrupt)
     try:
         yield interrupted
     finally:
@@ -59,8 +59,8 @@ def _catch_interrupt() -> Iterator[threading.Event]:
 
 @contextmanager
 def _progress_bar(files: Sequence[Path]) -> Iterator[ProgressCallback]:
-    """How much has been read, how fast, and how long it will take."""
-    # rich takes long to import and is needed here only.
+    """Show how much has been read, how fast, and how long the rest will take."""
+    # rich is slow to import, and needed here only
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -77,11 +77,11 @@ def _progress_bar(files: Sequence[Path]) -> Iterator[ProgressCallback]:
         task = progress.add_task("", total=total, events=0, rate="")
         read = 0
 
-        def show(done: int, events: int) -> None:
+        def on_progress(done: int, events: int) -> None:
             nonlocal read
             read += events
             elapsed = progress.tasks[0].elapsed or 0.0
             rate = f"{read / elapsed:,.0f}/s" if elapsed else ""
             progress.update(task, advance=done, events=read, rate=rate)
 
-        yield show
+        yield on_progress

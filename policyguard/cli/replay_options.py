@@ -1,4 +1,4 @@
-"""The options that the commands over recorded runs have in common."""
+"""Options that commands over recorded runs share."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ policy_option = click.option(
     "policies",
     multiple=True,
     metavar="FILE_OR_PACK",
-    callback=lambda _, __, given: (
-        given or ((DEFAULT_POLICY if Path(DEFAULT_POLICY).is_file() else "core"),)
+    callback=lambda _, __, values: (
+        values or ((DEFAULT_POLICY if Path(DEFAULT_POLICY).is_file() else "core"),)
     ),
-    help=f"A policy file or a pack's name; repeat it to lay one over the other. "
+    help=f"A policy file or a pack's name. Repeatable: later ones override earlier ones. "
     f"[default: {DEFAULT_POLICY} here, else core]",
 )
 labels_option = click.option(

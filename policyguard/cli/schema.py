@@ -1,4 +1,4 @@
-"""`policyguard schema`: the JSON Schemas of what policyguard reads and writes."""
+"""`policyguard schema`: print JSON Schemas."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ SCHEMAS = {
 @click.command()
 @click.argument("name", type=click.Choice(list(SCHEMAS)), default="policy")
 def schema(name: str) -> None:
-    """Print a JSON Schema: of policies (for editors), of their tests, of events, of reports."""
+    """Print the JSON Schema of policies (for editors), policy tests, events or reports."""
     file = resources.files("policyguard.schemas").joinpath(SCHEMAS[name])
     click.echo(file.read_text("utf-8"), nl=False)

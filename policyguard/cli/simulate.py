@@ -1,4 +1,4 @@
-"""`policyguard simulate`: what would a policy have done to recorded runs?"""
+"""`policyguard simulate`: replay recorded runs under a policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policyguard.cli.replay_options import labels_option, policy_option
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.findings.diagnostics import render_text as render_diagnostics
 from policyguard.report.replay.figures import Figures
-from policyguard.report.replay.phrases import gate as told
+from policyguard.report.replay.phrases import gate as describe_gate
 from policyguard.report.replay.renderers import RENDERERS
 from policyguard.report.replay.text import render_text
 from policyguard.report.style import COLOURED
@@ -33,15 +33,15 @@ _EXIT_GATE_FAILED = 1
     "--baseline",
     multiple=True,
     metavar="FILE_OR_PACK",
-    help="The policy that stood before: shows what is newly refused and newly allowed. Repeat it "
-    "to lay one over the other.",
+    help="The policy to compare with: shows what is newly refused and newly allowed. Repeatable: "
+    "later ones override earlier ones.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["enforce", "observe"]),
     default="enforce",
     show_default=True,
-    help="enforce: a refused call's result is not taken into account; observe: it is.",
+    help="enforce: drop results of refused calls; observe: keep them.",
 )
 @labels_option
 @click.option(
@@ -49,37 +49,37 @@ _EXIT_GATE_FAILED = 1
     "conditions",
     multiple=True,
     metavar="EXPR",
-    help="Exit with 1 where this holds: CEL over the report, as 'harm.rate > 0.01' or "
-    "'baseline.newly_refused.succeeded > 0'. Repeat it for more.",
+    help="Exit with 1 if this is true: CEL over the report, such as 'harm.rate > 0.01' or "
+    "'baseline.newly_refused.succeeded > 0'. Repeatable.",
 )
-@click.option("--format", "form", type=click.Choice(list(RENDERERS)), default="text")
+@click.option("--format", "output_format", type=click.Choice(list(RENDERERS)), default="text")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Where the report goes. [default: standard output]",
+    help="The report file. [default: standard output]",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 256),
     default=1,
     show_default=True,
-    help="Processes that share the work. The report is the same.",
+    help="The number of processes. The report stays the same.",
 )
 @click.option(
     "--sessions",
     type=click.IntRange(0),
     default=ReportSize().sessions,
     show_default=True,
-    help="Sessions that the report lists, those that matter most first. All of them are counted.",
+    help="The number of sessions to list, most important first. All sessions are counted.",
 )
 @click.option(
     "--timelines",
     type=click.IntRange(0),
     default=ReportSize().timelines,
     show_default=True,
-    help="Sessions whose calls the report shows one by one.",
+    help="The number of sessions whose calls are shown one by one.",
 )
 @click.pass_context
 def simulate(
@@ -90,7 +90,7 @@ def simulate(
     mode: str,
     labels: Path | None,
     conditions: tuple[str, ...],
-    form: str,
+    output_format: str,
     output: Path | None,
     workers: int,
     sessions: int,
@@ -98,10 +98,10 @@ def simulate(
 ) -> None:
     """Replay recorded runs under a policy, and report what it would have stopped and broken.
 
-    TRACES are files, folders and globs; the format of each file is told by its content.
+    TRACES are files, folders and globs; formats are detected from content.
 
-    Exits with 0, 1 (a --fail-on holds, or cannot be decided), 2 (misuse, a broken policy, or
-    nothing to read), 130 (interrupted: the report covers what was read until then, and says so).
+    Exit codes: 0; 1 (a --fail-on expression is true or cannot be decided); 2 (misuse, a broken
+    policy, or nothing to read); 130 (interrupted: the report covers what was read until then).
     """
     try:
         gate = Gate(conditions, has_baseline=bool(baseline))
@@ -118,7 +118,7 @@ def simulate(
         loaded = JobInputs.load(job)
         with track_progress(job.files) as watch:
             if workers > 1 and (entries := find_sequential_entries(loaded)):
-                status(f"one worker, for {', '.join(entries)} reach beyond a session")
+                status(f"using one worker: {', '.join(entries)} count across sessions")
             figures = run_parallel(workers, job, loaded, watch)
     except PolicyError as error:
         policy_error(error)
@@ -126,27 +126,27 @@ def simulate(
         policy_error(render_diagnostics(error.diagnostics))
     except (LabelError, TraceError, WorkerError) as error:
         usage_error(error)
-    held = gate.evaluate(figures)
+    gate_failed = gate.evaluate(figures)
     if output is None:
-        click.echo(_render(figures, form))
+        click.echo(_render(figures, output_format))
     else:
-        write(output, RENDERERS[form](figures))
-    _exit(context, figures, held=held)
+        write(output, RENDERERS[output_format](figures))
+    _exit(context, figures, gate_failed=gate_failed)
 
 
-def _render(figures: Figures, form: str) -> str:
-    if use_color(form):
+def _render(figures: Figures, output_format: str) -> str:
+    if use_color(output_format):
         return render_text(figures, COLOURED)
-    return RENDERERS[form](figures)
+    return RENDERERS[output_format](figures)
 
 
-def _exit(context: click.Context, figures: Figures, *, held: bool) -> None:
-    for one in figures.gates:
-        if one.triggered is not False:
-            status(f"{OPTION} {one.expression}: {told(one)}")
+def _exit(context: click.Context, figures: Figures, *, gate_failed: bool) -> None:
+    for gate in figures.gates:
+        if gate.triggered is not False:
+            status(f"{OPTION} {gate.expression}: {describe_gate(gate)}")
     if figures.partial:
         status("interrupted: the report covers only what was read until then")
         context.exit(EXIT_INTERRUPTED)
     if not figures.traces.files:
-        usage_error("no trace among the files given")
-    context.exit(_EXIT_GATE_FAILED if held else 0)
+        usage_error("none of the files is a trace")
+    context.exit(_EXIT_GATE_FAILED if gate_failed else 0)

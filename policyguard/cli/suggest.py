@@ -1,4 +1,4 @@
-"""`policyguard suggest`: settings for a policy out of recorded runs, with a guarantee."""
+"""`policyguard suggest`: propose settings of a policy from recorded runs."""
 
 from __future__ import annotations
 
@@ -46,35 +46,35 @@ _FRACTION = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
     "--max-harm",
     type=_FRACTION,
     required=True,
-    help="The share of successful runs that may have a call refused, as 0.01.",
+    help="The share of successful runs that may have a refused call, such as 0.01.",
 )
 @click.option(
     "--delta",
     type=_FRACTION,
     default=Request.__struct_defaults__[0],
     show_default=True,
-    help="The probability with which the promise may fail.",
+    help="The probability that the guarantee fails.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Another lot for which runs are explored with, and which held out.",
+    help="Seed of the exploration/held-out split.",
 )
-@click.option("--format", "form", type=click.Choice(list(_FORMATS)), default="text")
+@click.option("--format", "output_format", type=click.Choice(list(_FORMATS)), default="text")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the overrides, as a layer over the policy.",
+    help="Write the overrides to this file, as a layer over the policy.",
 )
 @click.option(
     "--signatures",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the signatures, as another layer.",
+    help="Write the signatures to this file, as another layer.",
 )
 @click.pass_context
 def suggest(
@@ -85,17 +85,17 @@ def suggest(
     max_harm: float,
     delta: float,
     seed: int,
-    form: str,
+    output_format: str,
     output: Path | None,
     signatures: Path | None,
 ) -> None:
     """Propose thresholds, windows and budgets from recorded runs, and signatures for errors.
 
-    TRACES are files, folders and globs. What is proposed was tested on runs that it was not found
-    with, and the report says what is guaranteed of it, or why nothing can be.
+    TRACES are files, folders and globs. Proposals are tested on held-out runs; the report says what
+    is guaranteed, or why nothing can be.
 
-    Exits with 0 (a proposal with a guarantee), 1 (nothing can be promised), 2 (misuse, a broken
-    policy, or nothing to read), 130 (interrupted).
+    Exit codes: 0 (a proposal with a guarantee); 1 (no guarantee); 2 (misuse, a broken policy, or
+    nothing to read); 130 (interrupted).
     """
     try:
         files = tuple(expand(traces))
@@ -109,19 +109,19 @@ def suggest(
             seed=seed,
             folder=(output or signatures or Path("here")).parent,
         )
-        with _show_status() as told:
-            suggestion = search(request, told)
+        with _show_status() as on_progress:
+            suggestion = search(request, on_progress)
     except PolicyError as error:
         policy_error(error)
     except (LabelError, TraceError, SuggestError) as error:
         usage_error(error)
     except KeyboardInterrupt:
-        status("interrupted: of a part of the runs nothing can be said")
+        status("interrupted: no guarantee can be given for a part of the runs")
         context.exit(EXIT_INTERRUPTED)
-    if use_color(form):
+    if use_color(output_format):
         click.echo(render_text(suggestion, COLOURED))
     else:
-        click.echo(_FORMATS[form](suggestion).removesuffix("\n"))
+        click.echo(_FORMATS[output_format](suggestion).removesuffix("\n"))
     if output is not None and suggestion.yaml:
         write(output, render_yaml(suggestion))
     if signatures is not None and suggestion.signatures_yaml:
@@ -130,24 +130,24 @@ def suggest(
 
 
 def _check_outputs(files: tuple[Path, ...], *outputs: Path | None) -> None:
-    """The places of the layers."""
+    """Check that the layers can be written."""
     wanted = [output for output in outputs if output is not None]
     for output in wanted:
         check_output(output, files)
     if len({resolve_path(output.parent) for output in wanted}) > 1:
-        usage_error("--output and --signatures belong in one folder")
+        usage_error("--output and --signatures must be in the same folder")
     if len({resolve_path(output) for output in wanted}) < len(wanted):
-        usage_error("--output and --signatures are the same file")
+        usage_error("--output and --signatures must be different files")
 
 
 @contextmanager
 def _show_status() -> Iterator[Callable[[str], None]]:
-    """Shows a person at a terminal what is being done."""
+    """Show the current step at a terminal."""
     if not sys.stderr.isatty():
         yield lambda step: None
         return
-    # rich takes long to import and is needed here only.
+    # rich is slow to import, and needed here only
     from rich.console import Console
 
-    with Console(stderr=True).status("") as status:
-        yield status.update
+    with Console(stderr=True).status("") as spinner:
+        yield spinner.update

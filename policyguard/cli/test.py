@@ -1,4 +1,4 @@
-"""`policyguard test`: does a policy do what its tests say?"""
+"""`policyguard test`: run policy tests."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ RENDER = {"text": render_text, "json": render_json, "junit": render_junit}
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(list(RENDER)), default="text")
-@click.option("--coverage", is_flag=True, help="Show which entries of the policy no test reached.")
+@click.option("--format", "output_format", type=click.Choice(list(RENDER)), default="text")
+@click.option("--coverage", is_flag=True, help="Show entries of the policy that no test reached.")
 @click.pass_context
-def test(context: click.Context, paths: tuple[Path, ...], form: str, *, coverage: bool) -> None:
-    """Run policy tests: calls, what comes of them, and what the policy must say.
+def test(
+    context: click.Context, paths: tuple[Path, ...], output_format: str, *, coverage: bool
+) -> None:
+    """Run policy tests: calls, their results, and the expected decisions.
 
-    PATHS are tests files (tests.yaml, *.tests.yaml) and folders; without any, those below the
-    policies/ folder, else below this one. Exits with 0 (all passed), 1 (failures), 2 (misuse, a
-    broken policy or tests file, or nothing found).
+    PATHS are test files (tests.yaml, *.tests.yaml) and folders. The default is the policies/
+    folder, else the current one. Exit codes: 0 (all passed); 1 (failures); 2 (misuse, a broken
+    policy or test file, or no tests).
     """
     try:
         files = find_tests(paths)
     except NothingToTestError as error:
         usage_error(error)
     report = run_files(files, coverage=coverage)
-    click.echo(RENDER[form](report))
+    click.echo(RENDER[output_format](report))
     context.exit(report.exit_code)

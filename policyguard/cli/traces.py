@@ -1,4 +1,4 @@
-"""`policyguard traces`: what recorded runs consist of, and recorded runs as events of our own."""
+"""`policyguard traces`: statistics of recorded runs, and conversion to events."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from policyguard.traces.stats_text import render_text
 
 @click.group(epilog=f"Formats: {', '.join(importer.FORMAT for importer in IMPORTERS)}.")
 def traces() -> None:
-    """Look at recorded runs, and convert them.
+    """Count what is in recorded runs, and convert them.
 
-    PATHS are files, folders and globs; the format of each file is told by its content. Packed
-    files (gz, zst) are read as what is in them, archives (zip, tar) member by member.
+    PATHS are files, folders and globs; formats are detected from content. Compressed files (gz,
+    zst) and archives (zip, tar) are unpacked.
     """
 
 
 @traces.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-def stats(paths: tuple[str, ...], form: str) -> None:
-    """Sessions, calls, results and errors of each format and file, and what was skipped.
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
+def stats(paths: tuple[str, ...], output_format: str) -> None:
+    """Count sessions, calls, results and errors by format and file, and what was skipped.
 
-    Exits with 2 where nothing given is a trace.
+    Exit codes: 0; 2 (none of the files is a trace).
     """
     figures = counted(_read_files(_expand(paths)))
-    if form == "json":
+    if output_format == "json":
         click.echo(for_json(msgspec.json.encode(figures).decode()))
     else:
         click.echo(render_text(figures))
     if not figures.formats:
-        usage_error("no trace among the files given")
+        usage_error("none of the files is a trace")
 
 
 @traces.command()
@@ -55,16 +55,16 @@ def stats(paths: tuple[str, ...], form: str) -> None:
     type=click.Path(path_type=Path),
     required=True,
     metavar="FILE",
-    help="Where the events go, one a line; - for standard output.",
+    help="The event file to write; - for standard output.",
 )
 @click.pass_context
 def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> None:
-    """Write all sessions as events of policyguard's own format, which simulate reads fastest.
+    """Convert all sessions to events in policyguard's format, which `simulate` reads fastest.
 
-    A session whose id an earlier file has had becomes `id#1`. Sub-agents' sessions are put among
-    their parents', in the order of their times. Labels that name a `file` do not match what is
-    converted, but where the output has the name of that file. Where nothing is converted no file
-    is written, one that is there stays, and it exits with 1.
+    A session whose id occurred in an earlier file becomes `id#1`. Sub-agents' events are merged
+    with their parents' by time. Labels with a `file` match only if the output has that name.
+
+    Exit codes: 0; 1 (nothing was converted, and no file is written); 2 (misuse).
     """
     files = _expand(paths)
     check_output(output, files)
@@ -73,10 +73,10 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
         for item in convert_traces(_read_merged(files)):
             if isinstance(item, Skipped):
                 skipped += 1
-                place = item.file if item.line is None else f"{item.file}:{item.line}"
-                status(f"skipped {place}: {item.reason}")
+                location = item.file if item.line is None else f"{item.file}:{item.line}"
+                status(f"skipped {location}: {item.reason}")
             elif isinstance(item, RenamedSession):
-                status(f"session `{item.old_id}` of {item.file} is `{item.new_id}`")
+                status(f"session `{item.old_id}` of {item.file} becomes `{item.new_id}`")
             else:
                 events += 1
                 line = encode(item)
@@ -84,7 +84,7 @@ def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> Non
                     line = for_json(line.decode()).encode()
                 file.write(line + b"\n")
         status(f"{events} events written, {skipped} skipped")
-        if not events:  # ends what is opened as an error does: the output stays what it was
+        if not events:  # leaves the output file as it was
             context.exit(1)
 
 
@@ -102,7 +102,7 @@ def _read_files(paths: list[Path]) -> Iterator[TraceFile]:
 
 
 def _read_merged(files: list[Path]) -> Iterator[TraceFile]:
-    """The files, those of a family as one."""
+    """Yield the traces of files, those of one session tree merged."""
     reader = Reader()
     for family in find_session_trees(files):
         first, *others = family.indices

@@ -1,4 +1,4 @@
-"""`policyguard verify`: has anybody been at the journals?"""
+"""`policyguard journal verify`: check journals for tampering."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from policyguard.store.sqlite.store import SqliteStore
 @click.option(
     "--store",
     type=click.Path(path_type=Path),
-    help="The store with the anchors.  [default: the user's own, where there is one]",
+    help="The store with the anchors.  [default: the user's own, if it exists]",
 )
 @click.option(
     "--anchor",
     type=click.Path(path_type=Path),
-    help="Anchors that were exported before (policyguard journal anchors).",
+    help="A file of exported anchors (policyguard journal anchors).",
 )
 @click.option(
-    "--key", type=click.Path(path_type=Path), help="The file with the key that they are made with."
+    "--key", type=click.Path(path_type=Path), help="The file with the key of the journals."
 )
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
 @click.pass_context
 def verify_command(
     context: click.Context,
@@ -42,19 +42,19 @@ def verify_command(
     store: Path | None,
     anchor: Path | None,
     key: Path | None,
-    form: str,
+    output_format: str,
 ) -> None:
-    """Verify journals: is every line as it was written, and is none missing?
+    """Verify that no journal line was altered, added or removed.
 
-    PATHS are files and folders; without any, the journals beside the store. Of a folder, missing
-    files are found too. Exits with 0 (nothing was altered), 1 (something was, or could not
-    be told), 2 (misuse, or no journal was found).
+    PATHS are files and folders, by default the journals beside the store. In a folder, missing
+    files are found too. Exit codes: 0 (nothing was altered); 1 (something was altered, or that is
+    unknown); 2 (misuse, or no journal was found).
     """
     try:
-        kept = resolve_store_path(store or default_store_path())
-        places = paths or (journal_folder(kept),)
-        known = store is not None or kept.exists()  # the user's own need not be there
-        anchors = SqliteStore(kept, caps=None, read_only=True).anchors if known else None
+        store_path = resolve_store_path(store or default_store_path())
+        places = paths or (journal_folder(store_path),)
+        has_store = store is not None or store_path.exists()  # the user's own need not exist
+        anchors = SqliteStore(store_path, caps=None, read_only=True).anchors if has_store else None
         result = verify(
             places,
             anchors=anchors,
@@ -63,10 +63,12 @@ def verify_command(
         )
     except (JournalError, StoreError, OSError) as error:
         usage_error(error)
-    if not result.files and not result.findings:  # what was not read is not unaltered
+    if not result.files and not result.findings:  # nothing read is not the same as nothing altered
         named = ", ".join(map(str, places))
-        usage_error(f"{named}: no journal is there; name a journal, a folder of them, or the store")
-    if form == "json":
+        usage_error(
+            f"{named}: no journals found; pass a journal, a folder of journals, or the store"
+        )
+    if output_format == "json":
         click.echo(json_document(msgspec.to_builtins(result.findings)))
     else:
         for finding in result.findings:
@@ -82,10 +84,12 @@ def _summary(result: VerifyResult, *, has_anchors: bool) -> str:
     files = f"{result.files} journal{'' if result.files == 1 else 's'}"
     lines = f"{result.lines} line{'' if result.lines == 1 else 's'}"
     errors = {one.code for one in result.findings if one.severity == "error"}
-    said = "nothing was altered"
+    conclusion = "nothing was altered"
     if errors:
-        told = not errors.issubset(UNPROVEN)
-        said = "something was altered" if told else "whether something was altered is not known"
+        is_proven = not errors.issubset(UNPROVEN)
+        conclusion = (
+            "something was altered" if is_proven else "unknown whether something was altered"
+        )
     if not has_anchors:
-        said += "; without a store or --anchor, a cut tail or a missing file is not found"
-    return f"{files}, {lines}: {said}"
+        conclusion += "; a cut tail or a missing file is only found with a store or --anchor"
+    return f"{files}, {lines}: {conclusion}"

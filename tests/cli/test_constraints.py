@@ -113,17 +113,17 @@ def test_to_revoke_makes_no_store(tmp_path: Path) -> None:
 def test_export_then_import_is_the_identity(store: Path, tmp_path: Path) -> None:
     exported = _run(store, "export").stdout
     other = tmp_path / "other" / "store.db"
-    assert _run(other, "import", "-", input=exported).stdout == "2 taken\n"
+    assert _run(other, "import", "-", input=exported).stdout == "2 imported\n"
     assert _run(other, "export").stdout == exported
     _run(other, "revoke", _ids(other)["build"])
-    assert _run(other, "import", "-", input=exported).stdout == "1 taken; 1 stay revoked\n"
+    assert _run(other, "import", "-", input=exported).stdout == "1 imported; 1 stay revoked\n"
 
 
 @pytest.mark.parametrize("args", [["show", "k0"], ["explain", "k0"], ["revoke", "k0"]])
 def test_an_unknown_id_is_misuse(store: Path, args: list[str]) -> None:
     result = _run(store, *args)
     assert result.exit_code == 2
-    assert "none has the id `k0`" in result.stderr
+    assert "no constraint has the id `k0`" in result.stderr
 
 
 def test_what_cannot_be_read_is_named(store: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_nothing_is_overwritten_without_force() -> None:
     Path("policyguard.yaml").write_text("mine")
     refused = run("init")
     assert refused.exit_code == 2
-    assert "`policyguard.yaml` is there already" in refused.stderr
+    assert "`policyguard.yaml` exists" in refused.stderr
     assert Path("policyguard.yaml").read_text() == "mine"
     Path("link.yaml").symlink_to("elsewhere.yaml")
     assert run("init", "--output", "link.yaml").exit_code == 2
@@ -99,7 +99,7 @@ def test_what_cannot_be_done_is_2() -> None:
     assert "no such file or directory" in nowhere.stderr
     folder = run("init", "--output", ".")
     assert folder.exit_code == 2
-    assert "`.` is a folder; name a file in it" in folder.stderr
+    assert "`.` is a folder; pass a file name" in folder.stderr
     assert list(Path().iterdir()) == []
 
 

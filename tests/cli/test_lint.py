@@ -102,11 +102,11 @@ def test_fix_makes_the_changes_that_are_certain(tmp_path: Path) -> None:
     assert "lint/unused-ignore" in _run(file, "--strict").stdout
     result = _run(file, "--strict", "--fix")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert f"mended: 1, in {file}" in result.stderr
+    assert f"fixed: 1, in {file}" in result.stderr
     assert file.read_text() == GOOD
     again = _run(file, "--fix", "--format", "json")
     assert (again.exit_code, json.loads(again.stdout)) == (0, [])
-    assert "mended: 0, in no file" in again.stderr
+    assert "fixed: 0, in no file" in again.stderr
 
 
 def test_what_fix_cannot_mend_is_reported(tmp_path: Path) -> None:

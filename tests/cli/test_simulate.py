@@ -157,7 +157,7 @@ def test_what_is_no_trace_is_named_and_a_path_of_nothing_is_misuse(tmp_path: Pat
     result = _run(tmp_path)
     assert result.exit_code == 2
     assert "notes.txt: not JSON" in result.stdout
-    assert "no trace among the files given" in result.stderr
+    assert "none of the files is a trace" in result.stderr
     missing = _run(tmp_path / "nowhere.jsonl")
     assert missing.exit_code == 2
     assert "nowhere.jsonl" in missing.stderr
@@ -260,7 +260,7 @@ def test_workers_that_have_nothing_to_share_say_so(tmp_path: Path) -> None:
     policy.write_text("policyguard: 1\nname: p\nbudgets: {all: {calls: 9, per: project}}\n")
     result = _run(DEMO / "trace.jsonl", "--policy", policy, "--workers", "2")
     assert result.exit_code == 0
-    assert "one worker, for budgets/all reach beyond a session" in result.stderr
+    assert "using one worker: budgets/all count across sessions" in result.stderr
 
 
 def test_a_worker_that_cannot_work_is_an_error_not_a_traceback(tmp_path: Path) -> None:

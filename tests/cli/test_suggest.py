@@ -154,10 +154,10 @@ def test_labels_go_before_what_recordings_say(trace: Path, base: Path, tmp_path:
         ([], "--max-harm"),
         (["--max-harm", "0.1", "--delta", "0"], "--delta"),
         (["--max-harm", "0.1", "--labels", "nowhere.jsonl"], "nowhere.jsonl: cannot be read"),
-        (["--max-harm", "0.1", "-o", "nowhere/x.yaml"], "there is no folder `nowhere`"),
+        (["--max-harm", "0.1", "-o", "nowhere/x.yaml"], "folder `nowhere` does not exist"),
         (["--max-harm", "0.1", "--policy", "./nowhere.yaml"], "no file `nowhere.yaml`"),
         (["--max-harm", "0.1", "--policy", "coer"], "did you mean `core`?"),
-        (["--max-harm", "0.1", "-o", "x.yaml", "--signatures", "x.yaml"], "the same file"),
+        (["--max-harm", "0.1", "-o", "x.yaml", "--signatures", "x.yaml"], "different files"),
     ],
 )
 def test_misuse_ends_with_2(trace: Path, options: list[str], says: str) -> None:
@@ -186,7 +186,7 @@ def test_the_output_may_not_be_one_of_the_traces(trace: Path) -> None:
     before = trace.read_bytes()
     result = _run(trace, "--max-harm", "0.1", "-o", trace)
     assert result.exit_code == 2
-    assert "is among the traces" in result.stderr
+    assert "is also an input" in result.stderr
     assert trace.read_bytes() == before
 
 

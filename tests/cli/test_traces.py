@@ -139,7 +139,7 @@ def test_long_lists_of_what_is_skipped_are_cut_in_text_only(tmp_path: Path) -> N
     assert result.stdout.count("not JSON") == 20
     assert "and 5 more: --format json lists all" in result.stdout
     assert result.exit_code == 2
-    assert "no trace among the files given" in result.stderr
+    assert "none of the files is a trace" in result.stderr
     listed = run("stats", tmp_path, "--format", "json")
     assert listed.exit_code == 2
     assert len(json.loads(listed.stdout)["skips"]) == 25
@@ -186,7 +186,7 @@ def test_sessions_of_the_same_id_get_their_own(tmp_path: Path) -> None:
     plain = events(CHAT)
     assert [event for event in read if event.session == "chat.json"] == plain
     assert sum(event.session == "chat.json#3" for event in read) == len(plain)
-    assert f"session `chat.json` of {files[2]} is `chat.json#2`" in result.stderr
+    assert f"session `chat.json` of {files[2]} becomes `chat.json#2`" in result.stderr
 
 
 def test_standard_output_has_the_events_alone(tmp_path: Path) -> None:
@@ -202,14 +202,14 @@ def test_an_input_is_not_written_over(tmp_path: Path) -> None:
     path.write_bytes(CHAT.read_bytes())
     result = run("convert", tmp_path, "-o", path)
     assert result.exit_code == 2
-    assert f"`{path}` is among the traces to be read" in result.stderr
+    assert f"`{path}` is also an input" in result.stderr
     assert path.read_bytes() == CHAT.read_bytes()
 
 
 def test_where_nothing_can_be_written_is_named(tmp_path: Path) -> None:
     result = run("convert", CHAT, "-o", tmp_path / "no" / "out.jsonl")
     assert result.exit_code == 2
-    assert "cannot be written: there is no folder" in result.stderr
+    assert "cannot be written: folder" in result.stderr
 
 
 def test_where_nothing_is_converted_the_output_stays_what_it_was(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_links_in_a_circle_are_passed_over_with_a_word(tmp_path: Path) -> None:
         over = [*given, str(tmp_path / "trace.jsonl")]
         result = CliRunner().invoke(main, over, catch_exceptions=False)
         assert result.exit_code == 2
-        assert "is among the traces to be read" in result.output
+        assert "is also an input" in result.output
 
 
 def test_sub_agents_are_put_among_their_parents_under_the_names_these_have(tmp_path: Path) -> None:

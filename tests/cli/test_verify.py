@@ -111,7 +111,7 @@ def test_without_a_store_it_says_what_it_cannot_find(state: Path) -> None:
         file.unlink()
     result = _run()
     assert result.exit_code == 0
-    assert "without a store or --anchor, a cut tail or a missing file is not found" in result.stderr
+    assert "a cut tail or a missing file is only found with a store or --anchor" in result.stderr
     assert not (state / "store.db").exists()
 
 
@@ -151,11 +151,11 @@ def test_nothing_is_not_unaltered(state: Path, tmp_path: Path, form: str) -> Non
     (tmp_path / "things" / "state.db").touch()
     result = _run(tmp_path / "things", "--format", form)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "things: no journal is there; name a journal, a folder of them, or" in result.stderr
+    assert "things: no journals found; pass a journal, a folder of journals, or" in result.stderr
     journal_of(state).unlink()
     result = _run("--format", form)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "journal: no journal is there" in result.stderr
+    assert "journal: no journals found" in result.stderr
 
 
 def test_an_export_without_an_anchor_proves_nothing(state: Path, tmp_path: Path) -> None:

@@ -392,8 +392,8 @@ def test_a_place_where_no_report_can_go_is_named_before_anything_is_read(tmp_pat
     before = trace.read_bytes()
     result = _run(trace, "--policy", "core", "-o", trace)
     assert result.exit_code == 2
-    assert "is among the traces to be read" in result.stderr
+    assert "is also an input" in result.stderr
     assert trace.read_bytes() == before
     result = _run(trace, "--policy", "core", "-o", tmp_path / "missing" / "r.html")
     assert result.exit_code == 2
-    assert "there is no folder" in result.stderr
+    assert "cannot be written: folder" in result.stderr

@@ -214,12 +214,12 @@ class Session:
             score = validate.number("score", score)
         return self._pipeline.complete(
             Completed(
-                session=self.id,
-                at=self.guard._clock() if at is None else validate.integer("at", at),
-                call=decision.id
+                self.id,
+                self.guard._clock() if at is None else validate.integer("at", at),
+                decision.id
                 if type(decision) is Decision and decision.session == self.id
                 else validate.call_id(decision, self.id),
-                ok=False if failed else None,
+                False if failed else None,
                 text=text,
                 error=error,
                 exit_code=exit_code,

@@ -254,12 +254,16 @@ class CallPipeline:
             evaluator, state = guard._evaluator, guard._state
             outcome, charges = evaluator.evaluate_result(attempt, event, at)
             observations = state.observe(attempt, event, outcome)
-            result = (attempt, event, outcome, charges, observations, at)
+            engine_state = state.engine_state
             if not observations or guard._constraint_sync is None:
-                learned = complete_call(evaluator, state.engine_state, *result)
+                learned = complete_call(
+                    evaluator, engine_state, attempt, event, outcome, charges, observations, at
+                )
             else:
                 learned = guard._constraint_sync.complete(
-                    lambda: complete_call(evaluator, state.engine_state, *result),
+                    lambda: complete_call(
+                        evaluator, engine_state, attempt, event, outcome, charges, observations, at
+                    ),
                     attempt,
                     observations,
                     at,

@@ -310,12 +310,12 @@ class Session:
             score = validate.number("score", score)
         return self._pipeline.complete(
             Completed(
-                session=self.id,
-                at=self.guard._clock() if at is None else validate.timestamp("at", at),
-                call=decision.id
+                self.id,
+                self.guard._clock() if at is None else validate.timestamp("at", at),
+                decision.id
                 if type(decision) is Decision and decision.session == self.id
                 else self._find_call(decision),
-                ok=False if failed else None,
+                False if failed else None,
                 text=text,
                 error=error,
                 exit_code=exit_code,

@@ -129,9 +129,9 @@ def _report_types() -> dict[str, Type]:
     figures = inspect.type_info(Figures)
     assert isinstance(figures, inspect.StructType)  # noqa: S101 - it is one
     return {
-        field.name: _to_cel_type(field.type)
+        field.encode_name: _to_cel_type(field.type)
         for field in figures.fields
-        if field.name not in _EXCLUDED_FIELDS
+        if field.encode_name not in _EXCLUDED_FIELDS
     }
 
 
@@ -158,6 +158,6 @@ def _to_cel_type(type_info: inspect.Type) -> Type:
         case inspect.DictType():
             return map_of(_to_cel_type(type_info.key_type), _to_cel_type(type_info.value_type))
         case inspect.StructType():
-            fields = {field.name: _to_cel_type(field.type) for field in type_info.fields}
+            fields = {field.encode_name: _to_cel_type(field.type) for field in type_info.fields}
             return record(fields, name=type_info.cls.__name__)
     raise TypeError(f"a report has no fields of {type_info}")

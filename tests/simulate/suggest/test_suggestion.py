@@ -96,8 +96,8 @@ def test_too_few_runs_promise_nothing_and_say_how_many_it_takes(tmp_path: Path) 
     assert (told.guaranteed, told.needed, told.held_out.succeeded) == (False, 230, 20)
     assert not any(one.certified for one in told.candidates)
     header = " ".join(line.removeprefix("# ") for line in render_yaml(told).splitlines())
-    assert "nothing can be promised" in header
-    assert "takes at least 230 successful runs" in header
+    assert "no guarantee" in header
+    assert "takes at least 230 held-out successful runs" in header
     assert "guaranteed" not in header
     assert told.chosen is not None  # what was seen is shown instead
 

@@ -46,7 +46,7 @@ def find_unsupported(root: Node) -> Iterator[Diagnostic]:
                         f"`{key.text}` is part of the language but not alive in this version "
                         f"(step {unsupported_keys()[key.text]})"
                     )
-                    yield key.source.diagnostic("schema/not-alive", message, key.span)
+                    yield key.source.diagnostic("schema/unsupported", message, key.span)
 
 
 def _map_items(node: Node | None) -> Iterator[MappingNode]:

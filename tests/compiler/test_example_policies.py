@@ -58,7 +58,7 @@ def test_every_part_that_is_not_alive_is_named(name):
 
     made = read_policy(file, environ={})
     here = [found for found in made.diagnostics if found.span.file == str(file)]
-    refused = [found for found in here if found.code == "schema/not-alive"]
+    refused = [found for found in here if found.code == "schema/unsupported"]
     assert refused == [found for _, found in parts]
     # Nothing else is wrong with it, but that the pack which it extends may not exist yet.
-    assert {found.code for found in here} - {"schema/not-alive"} <= {"load/not-found"}
+    assert {found.code for found in here} - {"schema/unsupported"} <= {"load/not-found"}

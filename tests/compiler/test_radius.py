@@ -25,11 +25,11 @@ RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
     [
         (TARGETS + "radius: {shrink_after: 2}\n", []),
         (TARGETS + "radius: {}\nlearn: {}\n", []),
-        (TARGETS + "radius: [{shrink_after: 2}, {shrink_after: 1}]\n", ["reference/idle 4:29"]),
+        (TARGETS + "radius: [{shrink_after: 2}, {shrink_after: 1}]\n", ["reference/no-effect 4:29"]),
         (TARGETS + "radius: [{shrink_after: 2, when: 'true'}, {shrink_after: 1}]\n", []),
         (
             TARGETS + "radius:\n  - {shrink_after: 2}\n  - {shrink_after: 1, when: 'true'}\n",
-            ["reference/idle 6:5"],
+            ["reference/no-effect 6:5"],
         ),
         ("radius: {shrink_after: 2}\n", ["reference/no-targets 3:1"]),
         (TARGETS + "radius: {}\n", ["reference/never-shrinks 4:9"]),
@@ -77,4 +77,4 @@ def test_before_its_step_progress_is_not_alive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(language_version, "STEP", 1)
-    assert codes(tmp_path, RULE.replace("WORD", "plateau")) == ["cel/not-alive 3:28"]
+    assert codes(tmp_path, RULE.replace("WORD", "plateau")) == ["cel/unsupported 3:28"]

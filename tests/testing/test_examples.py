@@ -20,7 +20,7 @@ from tests.testing.world import ROOT
 
 FOLDER = Path(os.environ.get("POLICYGUARD_EXAMPLES", ROOT.parent / "shared" / "example-policies"))
 FILES = sorted((FOLDER / "tests").glob("*.tests.yaml"))
-NOT_ALIVE = {"schema/not-alive", "cel/not-alive"}
+NOT_ALIVE = {"schema/unsupported", "cel/unsupported"}
 
 pytestmark = pytest.mark.skipif(
     not FOLDER.is_dir(), reason=f"no example policies in {FOLDER} (POLICYGUARD_EXAMPLES)"

@@ -243,7 +243,7 @@ def _to_diagnostic(problem: Problem, place: ExpressionSpec, layered: MergedPolic
     )
     waiting = _unsupported_message(problem)
     return Diagnostic(
-        code="cel/not-alive" if waiting else f"cel/{problem.code}",
+        code="cel/unsupported" if waiting else f"cel/{problem.code}",
         severity=problem.severity,
         message=waiting or problem.message,
         span=span,

@@ -82,7 +82,7 @@ def check_learning(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic
     for learn, path in learn_sections(policy):
         if "harness" in (learn.blame or ()):
             yield layered.diagnostic(
-                "reference/idle",
+                "reference/no-effect",
                 "the harness's fault never teaches anything",
                 layered.span_of((*path, "blame")),
                 hint="name whose failures teach: `agent`, `unknown`, or leave `blame` out",
@@ -90,7 +90,7 @@ def check_learning(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic
         whole = not layered.broken_names(str(path[0]))
         if whole and layered.is_complete and learn.except_ and not _bans_targets(learn, policy):
             yield layered.diagnostic(
-                "reference/idle",
+                "reference/no-effect",
                 "`except` names classes that a ban of a target leaves alone: there is none",
                 layered.span_of((*path, "except"), key=True),
                 hint="write `ban: target`, or `except: []`",
@@ -98,7 +98,7 @@ def check_learning(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic
         weaken = learn.weaken if whole else None
         if weaken is not None and weaken.probation is not None and weaken.half_life is None:
             yield layered.diagnostic(
-                "reference/idle",
+                "reference/no-effect",
                 "`probation` is a confidence, and without `half_life` it stays at 1",
                 layered.span_of((*path, "weaken", "probation"), key=True),
                 hint="say in what time a ban is half as sure: `half_life: 7d`",
@@ -113,7 +113,7 @@ def check_learning(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic
             )
         if ban == "class" and not policy.classify.classes and not layered.broken_names("classes"):
             yield layered.diagnostic(
-                "reference/idle",
+                "reference/no-effect",
                 "`ban: class` is about a call's class, and no call of this policy has one",
                 layered.span_of((*path, "ban")),
                 hint="define classes in `classify.classes`, or inherit them: `extends: [core]`",

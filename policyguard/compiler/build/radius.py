@@ -63,7 +63,7 @@ def check_radius(policy: Policy, layered: MergedPolicy) -> Iterator[Diagnostic]:
     last = next((place for place, one in enumerate(policy.radius) if one.when is None), None)
     if last is not None and last + 1 < len(policy.radius):
         yield layered.diagnostic(
-            "reference/idle",
+            "reference/no-effect",
             "the schedule before this one has no `when`: it is for every call that comes to it",
             layered.span_of(("radius", last + 1)),
             hint="put the one without `when` last",

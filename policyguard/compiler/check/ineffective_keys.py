@@ -17,7 +17,7 @@ def check_ineffective_keys(policy: Policy, layered: MergedPolicy) -> Iterator[Di
     """What is given beside keys that leave it without effect."""
     for path, message, hint in _find_ineffective_keys(policy):
         yield layered.diagnostic(
-            "reference/idle", message, layered.span_of(path, key=True), hint=hint
+            "reference/no-effect", message, layered.span_of(path, key=True), hint=hint
         )
 
 

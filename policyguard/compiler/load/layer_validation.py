@@ -121,7 +121,7 @@ def find_unsupported(node: Node) -> Iterator[tuple[Path, Diagnostic]]:
                 f"`{key.text}` is part of the language but not alive in this version "
                 f"(step {shape['x-step']})"
             )
-            yield path, key.source.diagnostic("schema/not-alive", message, key.span)
+            yield path, key.source.diagnostic("schema/unsupported", message, key.span)
 
 
 def find_deprecated(node: Node) -> Iterator[Diagnostic]:

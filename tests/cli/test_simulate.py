@@ -205,7 +205,11 @@ def test_a_baseline_shows_what_a_change_newly_refuses() -> None:
     [
         (["catch.rate > 0.9"], 1, "--fail-on catch.rate > 0.9: FAILED: catch.rate = 1"),
         (["harm.rate > 0.01"], 0, ""),
-        (["harm.rate > 0.01", "effects.block > 0"], 1, "effects.block > 0: FAILED: effects.block ="),
+        (
+            ["harm.rate > 0.01", "effects.block > 0"],
+            1,
+            "effects.block > 0: FAILED: effects.block =",
+        ),
         (["baseline.earlier > 0"], 2, "name the policy to compare with: --baseline"),
         (["harm.rat > 0.01"], 2, "did you mean `rate`?"),
         (["sessions[9].calls > 0"], 1, "FAILED: cannot be decided"),

@@ -25,7 +25,10 @@ RULE = "rules: {a: {when: \"session.progress == 'WORD'\"}}\n"
     [
         (TARGETS + "radius: {shrink_after: 2}\n", []),
         (TARGETS + "radius: {}\nlearn: {}\n", []),
-        (TARGETS + "radius: [{shrink_after: 2}, {shrink_after: 1}]\n", ["reference/no-effect 4:29"]),
+        (
+            TARGETS + "radius: [{shrink_after: 2}, {shrink_after: 1}]\n",
+            ["reference/no-effect 4:29"],
+        ),
         (TARGETS + "radius: [{shrink_after: 2, when: 'true'}, {shrink_after: 1}]\n", []),
         (
             TARGETS + "radius:\n  - {shrink_after: 2}\n  - {shrink_after: 1, when: 'true'}\n",

@@ -63,7 +63,7 @@ def test_every_section_in_the_comments_can_be_taken_in(pack: str) -> None:
 
 
 def _paragraphs(lines: list[str]) -> list[list[str]]:
-    text = "\n".join(lines).partition("# What follows is")[2]
+    text = "\n".join(lines).partition("# The entries of")[2]
     return [part.splitlines() for part in text.split("\n\n")[1:]]
 
 

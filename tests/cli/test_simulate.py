@@ -81,9 +81,9 @@ def test_text_names_the_harm_first(tmp_path: Path) -> None:
     result = _run(DEMO / "trace.jsonl", "--policy", DEMO / "policy.yaml", "--labels", labels)
     assert result.exit_code == 0
     refused = result.stdout.split("refused (")[1].splitlines()
-    assert "forgetful-reader in trace.jsonl (succeeded)" in refused[2]
+    assert "forgetful-reader in trace.jsonl (succeeded)" in refused[1]
     assert "1 of 3 successful sessions had a call refused: 33.3%" in result.stdout
-    assert "1 against the recording's own outcome" in result.stdout
+    assert "1 contradicted the recording" in result.stdout
 
 
 def test_labels_by_file_alone_need_a_file_of_one_session(tmp_path: Path) -> None:
@@ -203,12 +203,16 @@ def test_a_baseline_shows_what_a_change_newly_refuses() -> None:
 @pytest.mark.parametrize(
     ("conditions", "code", "says"),
     [
-        (["catch.rate > 0.9"], 1, "--fail-on catch.rate > 0.9: held: catch.rate = 1"),
+        (["catch.rate > 0.9"], 1, "--fail-on catch.rate > 0.9: FAILED: catch.rate = 1"),
         (["harm.rate > 0.01"], 0, ""),
-        (["harm.rate > 0.01", "effects.block > 0"], 1, "effects.block > 0: held: effects.block ="),
+        (
+            ["harm.rate > 0.01", "effects.block > 0"],
+            1,
+            "effects.block > 0: FAILED: effects.block =",
+        ),
         (["baseline.earlier > 0"], 2, "pass the policy to compare with: --baseline"),
         (["harm.rat > 0.01"], 2, "did you mean `rate`?"),
-        (["sessions[9].calls > 0"], 1, "cannot be decided, which counts as held"),
+        (["sessions[9].calls > 0"], 1, "FAILED: cannot be decided"),
     ],
 )
 def test_fail_on_decides_the_exit_code(conditions: list[str], code: int, says: str) -> None:

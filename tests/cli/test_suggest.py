@@ -85,9 +85,9 @@ def test_too_few_runs_end_with_1_and_say_what_it_takes(trace: Path, base: Path) 
     result = _run(trace, "--policy", base, "--max-harm", "0.01")
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
-    assert "nothing can be promised: at most 1 % with a confidence of 90 %" in text
-    assert "takes at least 230 successful runs to test with" in text
-    assert "0 of 50 successful runs to test with had a call refused" in text
+    assert "no guarantee: at most 1 % with a confidence of 90 %" in text
+    assert "takes at least 230 held-out successful runs" in text
+    assert "0 of 50 held-out successful runs had a call refused" in text
     assert "guaranteed:" not in text
 
 
@@ -215,7 +215,7 @@ def test_what_reaches_beyond_a_session_is_named(trace: Path, tmp_path: Path) -> 
     shared = policy(tmp_path / "s.yaml", "budgets: {all: {calls: 9000, per: global}}")
     result = _run(trace, "--policy", shared, "--max-harm", "0.05")
     text = " ".join(result.stdout.split())
-    assert "budgets/all reach beyond a session" in text
+    assert "budgets/all span sessions" in text
     assert "the guarantee does not hold strictly" in text
 
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from policyguard.cli import main
 from policyguard.lint import NothingToLintError, UnknownCodeError, lint_paths
+from policyguard.lint.catalog import ALIASES
+from policyguard.lint.codes import expand_codes
+from policyguard.lint.config import read_config
 
 BASE = """policyguard: 1
 name: base
@@ -120,3 +125,30 @@ def test_where_classes_are_keys_all_of_them_are_used(folder):
         USES + "budgets: {each: {calls: 9, per: [turn, call.class]}}\n"
     )
     assert _codes(folder) == [("lint/unused-definition", "base.yaml", 4)]
+
+
+@pytest.mark.parametrize("code", ["lint/packs-at-odds", "lint/packs-*", "lint/conflicting-packs"])
+def test_a_former_code_selects_and_ignores(tmp_path, code):
+    (tmp_path / "x.yaml").write_text("policyguard: 1\nname: x\nextends: [core, sentinel]\n")
+    found = [("lint/conflicting-packs", "x.yaml", 3)]
+    assert _codes(tmp_path, select=[code]) == found
+    assert _codes(tmp_path) == found
+    assert _codes(tmp_path, ignore=[code]) == []
+
+
+@pytest.mark.parametrize("code", ALIASES)
+def test_each_former_code_stands_for_a_current_one(tmp_path, code):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.policyguard.lint]\nignore = ['{code}']\n")
+    assert read_config(tmp_path / "pyproject.toml").ignore == (code,)
+    assert expand_codes([code]) == {ALIASES[code]}
+    shown = CliRunner().invoke(main, ["explain", code])
+    assert shown.stdout.startswith(f"{ALIASES[code]}\n\n")
+
+
+def test_a_comment_may_name_a_former_code(tmp_path):
+    ignore = "# policyguard: ignore[lint/packs-at-odds] the last one wins"
+    text = f"policyguard: 1\nname: x\n{ignore}\nextends: [core, sentinel]\n"
+    (tmp_path / "x.yaml").write_text(text)
+    assert _codes(tmp_path) == []
+    (tmp_path / "x.yaml").write_text(text.replace(", sentinel", ""))
+    assert _codes(tmp_path) == [("lint/unused-ignore", "x.yaml", 3)]

@@ -73,8 +73,8 @@ def _part(page: str, id_: str) -> str:
 @pytest.mark.parametrize(
     ("harm", "kind", "says"),
     [
-        (Harm(), "unknown", ["cannot be told", "no session is known to have succeeded"]),
-        (Harm(5, 0, None, None, 5), "unknown", ["cannot be told", "what was not recorded"]),
+        (Harm(), "unknown", ["is unknown", "No session is known to have succeeded"]),
+        (Harm(5, 0, None, None, 5), "unknown", ["is unknown", "The recording lacks the data"]),
         (
             Harm(91, 0, 0.0, (0.0, 0.0405)),
             "spared",
@@ -83,19 +83,19 @@ def _part(page: str, id_: str) -> str:
         (
             Harm(45, 3, 0.075, (0.026, 0.199), 5),
             "hit",
-            ["in 3 of 40 successful sessions. Of 5 more it is not", "between 2.6% and 19.9%"],
+            ["in 3 of 40 successful sessions. 5 more are undetermined", "between 2.6% and 19.9%"],
         ),
     ],
 )
 def test_the_first_sentences_say_what_would_have_broken_and_how_sure_that_is(
     harm: Harm, kind: str, says: list[str]
 ) -> None:
-    judgement = assess_harm(harm)
-    assert judgement.kind == kind
+    assessment = assess_harm(harm)
+    assert assessment.kind == kind
     for words in says:
-        assert words in f"{judgement.sentence} {judgement.confidence}"
+        assert words in f"{assessment.sentence} {assessment.confidence}"
     page = render_html(Figures(PolicyFigures("p", "d" * 64, "enforce"), harm=harm))
-    assert _part(page, "summary").startswith(f"Summary {judgement.sentence}")
+    assert _part(page, "summary").startswith(f"Summary {assessment.sentence}")
 
 
 def test_shares_come_with_their_intervals_now_and_before(plain: Figures) -> None:
@@ -115,7 +115,7 @@ def test_a_share_says_of_how_many_it_is_not_known(plain: Figures) -> None:
     told.harm, told.catch = Harm(9, 1, 0.5, (0.1, 0.9), 7), Catch(10, 0, 0.0, (0.0, 0.6), unknown=8)
     summary = _part(render_html(told), "summary")
     for more, of in ((7, "1 of 2 succ"), (8, "0 of 2 failed"), (9, "5 of 6 sessions")):
-        assert re.search(rf"{of}[^0-9]*of {more} more it is not known", summary)
+        assert re.search(rf"{of}[^0-9]*{more} more undetermined", summary)
     assert "came after the first refusal" not in summary
 
 
@@ -159,7 +159,7 @@ def test_sessions_that_succeeded_are_apart_from_those_that_failed(plain: Figures
             "harmed plain in runs.jsonl",
             "released in runs.jsonl",
         ],
-        "Refused and failed, or not known to have succeeded: 3 sessions": [
+        "Refused and failed, or of unknown outcome: 3 sessions": [
             "caught in runs.jsonl",
             "long in runs.jsonl",
             "unlabelled in runs.jsonl",
@@ -176,9 +176,9 @@ def test_a_timeline_divides_what_is_certain_from_what_is_counterfactual(plain: F
         run = runs[_text(details.find(".//h3/bdi")).split(" in ")[0]]
         lists = details.findall(".//ol")
         shown = [
-            ("counterfactual" in (list_.get("class") or ""), int(_text(place)) - 1)
+            ("counterfactual" in (list_.get("class") or ""), int(_text(index)) - 1)
             for list_ in lists
-            for place in list_.findall("./li//*[@class='place']")
+            for index in list_.findall("./li//*[@class='index']")
         ]
         assert shown == [(call.counterfactual, call.index) for call in run.timeline]
         marks = details.findall(".//*[@class='strip']/span")
@@ -208,18 +208,18 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
 
 def test_errors_that_no_signature_knows_come_with_tool_and_place(plain: Figures) -> None:
     coverage = _part(render_html(plain), "coverage")
-    assert "Known by a signature: 0 of 2: 0.0% (95 % interval" in coverage
+    assert "Matched by a signature: 0 of 2: 0.0% (95 % interval" in coverage
     assert "no such file or directory: /x 1 50.0% run caught in runs.jsonl" in coverage
     told = msgspec.structs.replace(plain)
     told.signatures = msgspec.structs.replace(
         plain.signatures,
         matched=Share(1, 40, 0.025, (0.0, 0.1)),
-        hidden=7,
+        redacted=7,
         kinds=30,
         unmatched=[UnmatchedFigures(" ", 30, "t", "s", "f")],
     )
     coverage = _part(render_html(told), "coverage")
-    assert "Of 7 more errors the text was not kept" in coverage
+    assert "7 more errors without text" in coverage
     assert "an empty text 30 75.0%" in coverage
     assert "29 kinds more" in coverage
 
@@ -245,11 +245,11 @@ def test_what_was_not_kept_or_not_read_is_said(plain: Figures) -> None:
     far = msgspec.structs.replace(call, at=2**80)
     told.sessions = [run, msgspec.structs.replace(run, id="t", timeline=[far])]
     page = render_html(told)
-    assert "Interrupted: this page covers only what was read until then." in _part(page, "summary")
-    assert "Not known whether a call is refused: 2 sessions" in _part(page, "sessions")
+    assert "Interrupted: this report is incomplete." in _part(page, "summary")
+    assert "Undetermined: 2 sessions" in _part(page, "sessions")
     session = _part(page, "session-1")
     assert "unknown bash +0:00 recorded: failed (inferred from its text)" in session
-    assert "arguments not kept" in session
+    assert "arguments not recorded" in session
     assert "error e (no signature)" in session
     assert "ns since 1970" in _part(page, "session-2")  # no calendar goes that far
 
@@ -260,18 +260,18 @@ def test_what_was_read_is_counted_and_what_was_skipped_is_named(plain: Figures) 
     assert "Failed results 2 recorded as such, 0 inferred from text" in read
     assert "Skipped places: 1" in read
     assert "runs.jsonl:369 JSON is malformed" in read
-    traces = msgspec.structs.replace(plain.traces, files=40, given=2, skipped=140)
+    traces = msgspec.structs.replace(plain.traces, files=40, named_files=2, skipped=140)
     labels = LabelFigures(3, 2, 1)
     read = _part(render_html(msgspec.structs.replace(plain, traces=traces, labels=labels)), "read")
     assert "Files 40 (in 2 named)" in read
-    assert "Labels 3 matched, 2 matched no session, 1 against the recording" in read
-    assert "139 skipped places more: only the first are kept" in read
+    assert "Labels 3 matched, 2 matched no session, 1 contradicted the recording" in read
+    assert "139 skipped places more: only the first are listed" in read
 
 
 def test_a_replay_of_nothing_makes_a_page(plain: Figures) -> None:
     page = render_html(Figures(PolicyFigures("p", "d" * 64, "observe")))
-    assert "No entry of the policy had anything to say" in _part(page, "rules")
-    assert "every call counts as it was recorded" in _text(_parsed(page))
+    assert "No entry of the policy fired" in _part(page, "rules")
+    assert "results of refused calls are kept" in _text(_parsed(page))
 
 
 # What it is made of.

@@ -37,7 +37,7 @@ class Share(msgspec.Struct):
 class CallFigures(msgspec.Struct, omit_defaults=True):
     """One call in the timeline of a session.
 
-    `index` is its position in the session, from 0; a gap means that calls were left out. `at` is in
+    Its index in the session counts from 0; a gap means that calls were left out. `at` is in
     nanoseconds since 1970 (UTC), None if not recorded. `args` (as JSON, None if not recorded) and
     `error` are excerpts. `rule` is the entry with the strongest effect, `message` its text.
     `counterfactual`: under the policy or the baseline, an earlier call of the session ended
@@ -128,8 +128,8 @@ class RuleFigures(msgspec.Struct):
 class UnfiredEntry(msgspec.Struct):
     """An own entry of the policy (not a pack's) that never fired.
 
-    `absent_tools` are the tools it names, if these runs have no call of any: the names may be
-    misspelt, or another system's.
+    The tools it names are listed if these runs have no call of any: the names may be misspelt, or
+    another system's.
     """
 
     id: str
@@ -187,12 +187,12 @@ class EffectFigures(msgspec.Struct):
 class TraceFigures(msgspec.Struct):
     """The input of a replay.
 
-    `named_files` counts the named files, `files` those read, with members of archives. `untimed`
-    counts calls without a time, for which time rules are not evaluated; `unknown` undetermined
-    calls. `without_calls` counts sessions without calls, which no share includes; `orphans`
-    sub-agents without a running parent, which are replayed alone. `unlabelled` are the sessions
-    with calls but without a known outcome, which count in neither harm nor catch. `skips` lists the
-    first skipped places.
+    `files` counts the files read, with members of archives; the named ones are counted apart.
+    `untimed` counts calls without a time, for which time rules are not evaluated; `unknown`
+    undetermined calls. `without_calls` counts sessions without calls, which no share includes;
+    `orphans` sub-agents without a running parent, which are replayed alone. `unlabelled` are the
+    sessions with calls but without a known outcome, which count in neither harm nor catch. `skips`
+    lists the first skipped places.
     """
 
     files: int = 0
@@ -280,7 +280,7 @@ class UnmatchedFigures(msgspec.Struct):
 class SignatureCoverage(msgspec.Struct):
     """How many failed results a signature matches.
 
-    `redacted` counts results without text, which are not included. `unmatched` are the most
+    Results without text are counted apart. `unmatched` are the most
     frequent of the `kinds` of errors that no signature matches.
     """
 
@@ -348,7 +348,7 @@ class BaselineFigures(msgspec.Struct):
 class GateFigures(msgspec.Struct):
     """One `--fail-on` condition, whether it was true, and the values it read, as text.
 
-    `triggered` is None if the condition could not be decided, for the reason in `error`; the gate
+    The result is null if the condition could not be decided, for the reason in `error`; the gate
     then fails.
     """
 
@@ -364,8 +364,8 @@ class Figures(msgspec.Struct):
     `refused` is the share of sessions with a refused call, without undetermined ones; `undecided`
     that of undetermined sessions. `sessions` lists sessions in the order read, up to the requested
     number: first those refused although they succeeded, then those changed against the baseline,
-    then other refused ones. `left_out` counts the rest, which all other figures include. `unfired`
-    are the policy's own rules, limits and budgets that never fired. `partial`: the replay was
+    then other refused ones. `left_out` counts the rest, which all other figures include. Own rules,
+    limits and budgets of the policy that never fired are listed apart. `partial`: the replay was
     interrupted. `elapsed_s` is always null, so that equal replays give equal reports.
     """
 

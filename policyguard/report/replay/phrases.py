@@ -169,7 +169,7 @@ def caveats(figures: Figures) -> Iterator[str]:
         yield f"{count(traces.untimed, 'call')} without a time: time rules were not evaluated"
     if traces.orphans:
         yield (
-            f"{count(traces.orphans, 'sub-agent')} without a running parent in these files: no "
+            f"{count(traces.orphans, 'sub-agent')} without a parent running in these files: no "
             "parent's budget counts their calls"
         )
     if traces.redacted.args or traces.redacted.results:

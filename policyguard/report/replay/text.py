@@ -203,7 +203,7 @@ def _skipped(figures: Figures) -> Iterator[str]:
     left = traces.skipped - len(traces.skips[:MAX_ITEMS])
     if left:
         which = "all" if traces.skipped == len(traces.skips) else f"the first {len(traces.skips)}"
-        yield f"  … and {left:,} more ({which} in --format json)"
+        yield f"  … and {left:,} more ({which} are in --format json)"
 
 
 def _gates(figures: Figures, style: Style) -> Iterator[str]:

@@ -107,8 +107,8 @@ def test_too_few_runs_give_no_guarantee_and_say_how_many_are_needed(tmp_path: Pa
     )
     assert not any(one.certified for one in suggestion.candidates)
     header = " ".join(line.removeprefix("# ") for line in render_yaml(suggestion).splitlines())
-    assert "nothing can be promised" in header
-    assert "takes at least 230 successful runs" in header
+    assert "no guarantee" in header
+    assert "takes at least 230 held-out successful runs" in header
     assert "guaranteed" not in header
     assert suggestion.chosen is not None  # the observation is shown instead
 

@@ -196,7 +196,7 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
     for state in (live, folded):
         for session in state["sessions"].values():
             for name in ("running", "elapsed"):  # made when an expression looks
-                session["facts"].pop(name, None)
+                session["cel_session"].pop(name, None)
             del session["known"]  # found when a call is judged
             for flight in session["flights"].values():
                 for name in _LIVE:
@@ -218,7 +218,7 @@ def test_a_session_is_calm_just_when_nothing_stands_against_its_calls(
             stirring = set()
             plans.update(dict.fromkeys(state._bound_plans))
             for plan in plans:
-                stirring |= {one.id for one in plan.limits if one.stirs(state.get_tracker(one))}
+                stirring |= {one.id for one in plan.limits if one.is_active(state.get_tracker(one))}
                 if plan.refusals is not None and state.get_tracker(plan.refusals).count:
                     stirring.add(plan.refusals.id)
             assert set(state.active_limits) == stirring

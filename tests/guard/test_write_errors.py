@@ -110,7 +110,7 @@ def test_what_is_written_and_not_anchored_has_happened_once(
     session = guard.session("s")
     with locked(tmp_path):
         session.turn()
-    assert "is written, and not anchored" in caplog.text
+    assert "is written, but not anchored" in caplog.text
     assert kinds(guard) == [Started, TurnStarted]
     assert session._state.turn == 1
 
@@ -118,7 +118,7 @@ def test_what_is_written_and_not_anchored_has_happened_once(
 def test_an_admission_that_is_written_and_refused_all_the_same_is_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("policyguard.journal.journal_file._ANCHOR_EVERY", 0)
+    monkeypatch.setattr("policyguard.journal.journal_file._ANCHOR_INTERVAL", 0)
     with load(tmp_path) as guard:
         session = guard.session("s")
         with locked(tmp_path):

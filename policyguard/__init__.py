@@ -2,12 +2,12 @@
 
     from policyguard import Guard
 
-    session = Guard.load("core").session("run-1")
-    decision = session.check("read_file", {"path": "a.txt"})
-    if decision.allowed:
-        session.record(decision, result=...)
+    with Guard.load("core").session("run-1") as session:
+        decision = session.check("read_file", {"path": "a.txt"})
+        if decision.allowed:
+            session.record(decision, result=...)
 
-The names are loaded when they are first used, so that importing the package costs nothing.
+Names are imported when they are first used: importing the package costs nothing.
 """
 
 from __future__ import annotations

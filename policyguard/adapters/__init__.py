@@ -1,1 +1,1 @@
-"""To be written."""
+"""Integrations: one module for each framework or host that runs agents."""

@@ -1,6 +1,6 @@
-"""Check a call, run the tool, record what came of it.
+"""Guards and sessions: check a call, run the tool, record its result.
 
-The one room where evaluator, state and the outside (a clock, callers' threads, a listener) meet.
+Here the pure evaluator meets clocks, threads, stores, journals and the host's functions.
 """
 
 from policyguard.guard.guard import Guard

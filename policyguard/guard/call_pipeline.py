@@ -54,7 +54,7 @@ _CALL_ID = re.compile("c([1-9][0-9]{0,14})")
 
 
 def parse_call_number(call: str) -> int:
-    """Which call of its session has this id; 0 for an id that somebody else has given."""
+    """Return the number in a call's id; 0 for an id of another kind."""
     found = _CALL_ID.fullmatch(call)
     return int(found[1]) if found is not None else 0
 
@@ -95,9 +95,9 @@ class CallPipeline:
         invalid_reason: str = "",
         mode: GuardMode | None = None,
     ) -> Decision:
-        """Answer an attempt; with `admit` an allowed one is counted, a refused one noted.
+        """Decide on an attempt; with `admit`, count it if allowed, and record it if refused.
 
-        `invalid_reason` says why its arguments cannot be judged, if that is known. `mode` is by
+        `invalid_reason` says why its arguments cannot be checked, if that is known. `mode` is by
         default the guard's.
         """
         guard, state = self._guard, self._state
@@ -180,7 +180,7 @@ class CallPipeline:
 
     @property
     def _allow_on_error(self) -> bool:
-        """Whether what policyguard itself fails on runs."""
+        """Whether calls run on which policyguard itself fails."""
         return self._guard._mode.observe or self._guard._evaluator.allow_on_internal_error
 
     def _handle_write_error(
@@ -190,9 +190,9 @@ class CallPipeline:
         error: Exception,
         emitted: list[ChildCharged] | None,
     ) -> Decision:
-        """The answer where an event could not be written down: as `on_internal_error` says.
+        """Decide as `on_internal_error` says, since an event could not be written.
 
-        `above` is what those above have been told, None where the call itself was not.
+        `emitted` are the events of ancestors that were written, None if the call's was not.
         """
         fault = EvalError("journal", str(error))
         if decision.allowed and not self._allow_on_error:
@@ -208,9 +208,9 @@ class CallPipeline:
         return replace(decision, errors=(*decision.errors, fault))
 
     def _journal_reversal(self, events: Iterable[Event]) -> None:
-        """What was written of an admission that is none is taken back in the journals, too."""
+        """Write the reversal of an admission into the journals."""
         for event in events:
-            with suppress(JournalError, StoreError):  # the caller hears of the first
+            with suppress(JournalError, StoreError):  # the first error is reported
                 self._guard._events.emit(event)
 
     def find_host_call(self, host_call: str) -> str | None:
@@ -285,7 +285,7 @@ class CallPipeline:
         return Recorded(outcome, advice, tuple(learned), attempt.errors)
 
     def spend(self, event: Spent) -> None:
-        """Count what the model used between calls. Raises as `fold`."""
+        """Count what the model used between calls. Raises what `fold` raises."""
         with self._guard._lock:
             charges = self._guard._evaluator.charges_for_spend(
                 self._state, event.tokens, event.cost
@@ -293,9 +293,9 @@ class CallPipeline:
             self.fold(replace(event, session=self._state.id, charges=charges))
 
     def fold(self, event: Event) -> None:
-        """Take in anything else that happened. `RuntimeError` where the session is over.
+        """Apply any other event. `RuntimeError` if the session is closed.
 
-        Raises `JournalError` as `Guard.take`, and `StoreError` where a grant cannot be kept.
+        Raises `JournalError` as `Guard._apply` does, and `StoreError` if a grant cannot be stored.
         """
         guard = self._guard
         with guard._lock:
@@ -305,11 +305,11 @@ class CallPipeline:
             guard._apply(event)
             try:
                 self._notify_ancestors(event, attempt)
-            except (JournalError, StoreError) as error:  # it has happened, and stands in its own
-                warn(f"what session {self._state.id!r} drew is not told above: {error}")
+            except (JournalError, StoreError) as error:  # its own journal has it
+                warn(f"charges of {self._state.id!r} are missing in its parents' journals: {error}")
 
     def _notify_ancestors(self, event: Event, released: Attempt | None) -> None:
-        """Tell those above what an event means for their budgets."""
+        """Charge ancestors for an event."""
         if isinstance(event, Spent):
             self._charge_ancestors(event.charges, event.at)
         elif isinstance(event, Granted):
@@ -322,7 +322,7 @@ class CallPipeline:
     def _settle_ancestors(
         self, charges: Iterable[Charge], at: int | None, attempt: Attempt
     ) -> None:
-        """The same of a result: what was reserved too much was drawn at admission."""
+        """Charge ancestors for a result; what was reserved too much is refunded as of admission."""
         self._charge_ancestors([charge for charge in charges if charge.amount > 0], at)
         self._charge_ancestors([charge for charge in charges if charge.amount < 0], attempt.at)
 
@@ -333,9 +333,9 @@ class CallPipeline:
         raised_limits: Iterable[Charge] = (),
         emitted: list[ChildCharged] | None = None,
     ) -> None:
-        """Tell those above what was drawn from their budgets: their own journals say it, too.
+        """Write charges of ancestors' budgets into their own journals.
 
-        What has been written by then is added to `told`, also where this raises.
+        Events that were written are added to `emitted`, even if this raises.
         """
         guard, state = self._guard, self._state
         emitted = [] if emitted is None else emitted
@@ -395,6 +395,6 @@ class CallPipeline:
 
 
 def _reverse(drawn: ChildCharged) -> ChildCharged:
-    """The opposite of what was drawn."""
+    """Return the event that undoes charges."""
     back = tuple([replace(charge, amount=-charge.amount) for charge in drawn.charges])
     return replace(drawn, charges=back)

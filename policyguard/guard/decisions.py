@@ -1,4 +1,4 @@
-"""What a session is asked and answers, and the events that say what it did."""
+"""Builds decisions, and the events of calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def set_context(
     estimate: Mapping[str, float] | None,
     host_call: str | None,
 ) -> None:
-    """Say what else the caller knows of a call. Raises as `given` does, and for wrong tags."""
+    """Set what else the host says of a call. Raises as `validate` does, and for wrong tags."""
     attempt.batch = validate.optional_text("batch", batch)
     attempt.host_call = validate.identifier("call", host_call)
     attempt.server = validate.optional_text("server", server)
@@ -38,29 +38,29 @@ def set_context(
 
 
 def build_decision(
-    session: str, verdict: Evaluation, attempt: Attempt, *, observe: bool
+    session: str, evaluation: Evaluation, attempt: Attempt, *, observe: bool
 ) -> Decision:
-    """A verdict as the caller gets it. With `observe` no time is set for the call either."""
-    allowed = verdict.allowed
+    """Return an evaluation as a decision. With `observe` it has no timeout."""
+    allowed = evaluation.allowed
     timeout = attempt.timeout if allowed and not observe else None
     return Decision(
         attempt.id,
         session,
         attempt.tool,
-        verdict.effect,
+        evaluation.effect,
         allowed,
         attempt.approval_fingerprint,
-        verdict.violations,
-        verdict.errors,
-        verdict.would,
+        evaluation.violations,
+        evaluation.errors,
+        evaluation.would,
         timeout / 1e9 if timeout is not None else None,
         attempt.timeout_by if timeout is not None else "",
-        verdict.remaining,
+        evaluation.remaining,
     )
 
 
-def _block(violation: Violation, *faults: EvalError) -> Evaluation:
-    return Evaluation(Effect.BLOCK, (violation,), (), faults)
+def _block(violation: Violation, *errors: EvalError) -> Evaluation:
+    return Evaluation(Effect.BLOCK, (violation,), (), errors)
 
 
 def _block_closed(text: str, instead: str) -> Evaluation:
@@ -73,27 +73,27 @@ GUARD_CLOSED = _block_closed("the guard is closed", "load another guard, and ope
 
 
 def invalid_arguments(attempt: Attempt, reason: str, *, observe: bool) -> Evaluation:
-    """To a call with arguments that cannot be judged.
+    """Refuse a call whose arguments are not plain JSON, or too large.
 
-    With `observe` it runs, and is counted nowhere: which call it was cannot be told.
+    With `observe` it runs and counts nowhere, since it cannot be identified.
     """
     violation = Violation(
         "bounds/arguments",
         Effect.BLOCK,
         "arguments",
-        f"the arguments cannot be judged: {attempt.sanitize_reason(reason)}",
+        f"the arguments cannot be checked: {attempt.sanitize_reason(reason)}",
         "call the tool with plain JSON arguments of ordinary size",
     )
     return Evaluation(Effect.ALLOW, (), (violation,), ()) if observe else _block(violation)
 
 
 def internal_error(attempt: Attempt, error: Exception, *, allow: bool) -> Evaluation:
-    """To a call that policyguard itself failed on."""
-    fault = EvalError("internal", attempt.sanitize_reason(f"{type(error).__name__}: {error}"))
+    """Refuse or allow a call on which policyguard itself failed."""
+    internal = EvalError("internal", attempt.sanitize_reason(f"{type(error).__name__}: {error}"))
     if allow:
-        return Evaluation(Effect.ALLOW, (), (), (fault,))
-    text = "policyguard could not judge this call"
-    return _block(Violation("internal", Effect.BLOCK, "internal_error", text), fault)
+        return Evaluation(Effect.ALLOW, (), (), (internal,))
+    text = "policyguard failed to check this call"
+    return _block(Violation("internal", Effect.BLOCK, "internal_error", text), internal)
 
 
 def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:

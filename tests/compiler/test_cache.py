@@ -146,7 +146,8 @@ def same(fresh: CompiledPolicy, known: CompiledPolicy) -> None:
     assert programs.keys() == dict(fresh.expressions).keys()
     for path, program in fresh.expressions:
         told = programs[path]
-        for part in ("source", "code", "parameters", "reads", "parameter_types", "type", "warnings"):
+        parts = ("source", "code", "parameters", "reads", "parameter_types", "type", "warnings")
+        for part in parts:
             assert getattr(told, part) == getattr(program, part), (path, part)
         assert known.expressions.reads(*path) == fresh.expressions.reads(*path)
         assert known.merged.span_of(path) == fresh.merged.span_of(path)

@@ -78,8 +78,8 @@ class Measurements:
 
 def interleave(contenders: Mapping[str, Block], rounds: int, *, warm: int = 3) -> Measurements:
     """Let each contender run a block per turn, in an order that changes with each turn.
-     The order matters to the processor's caches. The first `warm` turns do not count: plans are built
-    then, and caches filled.
+    The order affects the processor's caches. The first `warm` turns do not count: they build plans
+    and fill caches.
     """
     names = list(contenders)
     turns = warm + rounds

@@ -14,7 +14,6 @@ import msgspec
 
 from policyguard.model.errors import ExpressionError
 
-
 _MAX_QUOTED_LENGTH = 80
 
 

@@ -78,6 +78,7 @@ class Measurements:
 
 def interleave(contenders: Mapping[str, Block], rounds: int, *, warm: int = 3) -> Measurements:
     """Let each contender run a block per turn, in an order that changes with each turn.
+
     The order affects the processor's caches. The first `warm` turns do not count: they build plans
     and fill caches.
     """

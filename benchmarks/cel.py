@@ -2,15 +2,14 @@
 
     python benchmarks/cel.py [--rounds N] [--json]
 
-All engines run in one process and take turns, expression by expression, so that whatever else the
-machine does hits them alike; each figure is the median of its rounds. What is timed is evaluation
-alone: programs are compiled and activations built before (for the C++ binding also with an
-activation built for each evaluation, since a call's arguments are new each time). Look at the
-ratios, not at the microseconds.
+All engines run in one process and take turns, expression by expression, so that other load affects
+them alike; each figure is the median of its rounds. Only evaluation is timed: programs and
+activations are built before (for the C++ binding also with a new activation per evaluation, because
+a call's arguments are new each time). Compare the ratios, not the microseconds.
 
 The expressions: `CEL_BENCH` (default: `../shared/cel-bench/expressions.json` beside the project),
-and our own in `cel_expressions.json`, taken from policies. Those that use functions which only
-policyguard has are timed there alone.
+and our own in `cel_expressions.json`, taken from policies. Expressions with functions that only
+policyguard has are timed for it alone.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Evaluate = Callable[[], object]
 
 @dataclass
 class Case:
-    """One expression: how each engine evaluates it, and what that took."""
+    """One expression, its engines, and their times."""
 
     name: str
     source: str
@@ -117,7 +116,7 @@ class Engines:
 
 
 def cases() -> list[Case]:
-    """Every expression, ready for its engines."""
+    """Compile every expression for its engines."""
     result = []
     sets = [json.loads((HERE / "cel_expressions.json").read_text("utf-8"))]
     if BENCH.exists():

@@ -1,10 +1,10 @@
-"""How many successful runs a policy would have refused a call in, on recorded runs with labels.
+"""False alarms: labelled successful runs in which a policy would have refused a call.
 
     python -m benchmarks.false_alarms [--traces TRACES] [POLICY ...]
 
-With one policy (by default `core`) a row for each set, which is a folder directly below TRACES
-(POLICYGUARD_TRACES, ../shared/traces); with several a row for each policy, over all sets. Labels
-are those of `labels.jsonl` there. Prints a Markdown table for docs/false-alarms.md.
+With one policy (by default `core`) prints a row per set, which is a folder directly below TRACES
+(POLICYGUARD_TRACES, ../shared/traces); with several a row per policy, over all sets. Labels come
+from `labels.jsonl` there. Prints a Markdown table for docs/false-alarms.md.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def main() -> None:
     labels = options.traces / "labels.jsonl"
     if len(options.policies) == 1:
         (policy,) = options.policies
-        sets = ((folder.name, measured(policy, [folder], labels)) for folder in folders)
+        sets = ((folder.name, measure_policy(policy, [folder], labels)) for folder in folders)
         table(BY_SET, (row for name, figures in sets for row in by_set(name, figures)))
     else:
-        all_of = ((name, measured(name, folders, labels)) for name in options.policies)
+        all_of = ((name, measure_policy(name, folders, labels)) for name in options.policies)
         table(BY_POLICY, (by_policy(name, figures) for name, figures in all_of))
 
 
-def measured(policy: str, folders: Iterable[Path], labels: Path) -> Figures:
-    """What a policy does to the runs in some folders; a folder without any is passed over."""
+def measure_policy(policy: str, folders: Iterable[Path], labels: Path) -> Figures:
+    """Replay the runs in some folders under a policy; skip a folder without any."""
     replay = Replay(compile_policy(policy), observe=True, labels=Labels.read(labels))
     reader = Reader()
     for folder in folders:
@@ -55,7 +55,7 @@ def measured(policy: str, folders: Iterable[Path], labels: Path) -> Figures:
 
 
 def by_set(name: str, figures: Figures) -> Iterator[Iterable[object]]:
-    """The row of a set; none where it has no call."""
+    """Yield the row of a set; none if it has no call."""
     harm, catch, traces = figures.harm, figures.catch, figures.traces
     if traces.calls:
         harmed = (harm.succeeded, harm.refused, interval(figures))
@@ -63,7 +63,7 @@ def by_set(name: str, figures: Figures) -> Iterator[Iterable[object]]:
 
 
 def by_policy(name: str, figures: Figures) -> Iterable[object]:
-    """The row of a policy: by which entries successful runs are refused, and how many are noted."""
+    """Return the row of a policy, with the entries that refuse successful runs."""
     harm, catch = figures.harm, figures.catch
     hit = [rule for rule in figures.rules if rule.succeeded and rule.effect != "advise"]
     ids = ", ".join(f"`{rule.id}` {rule.succeeded}" for rule in hit) or "–"
@@ -73,7 +73,7 @@ def by_policy(name: str, figures: Figures) -> Iterable[object]:
 
 
 def interval(figures: Figures) -> str:
-    """The 95 % interval of the share of successful runs that are refused."""
+    """Return the 95 % interval of the share of refused successful runs."""
     ends = figures.harm.ci95
     return f"{ends[0]:.1%} – {ends[1]:.1%}" if ends else "–"
 

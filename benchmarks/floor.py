@@ -1,8 +1,8 @@
-"""The floor: the least that a guard of this kind must do in Python, and nothing else.
+"""The floor: the minimum work of such a guard in Python, which policyguard is measured against.
 
-A fingerprint of the call, a budget, a look-up of constraints, a window with its counts, the time,
-and the set of signatures on failures; what has failed twice in the same way is banned. No policy,
-no classes, no reasons, no threads, no errors. policyguard is measured against it.
+A fingerprint of the call, a budget, a constraint lookup, a window with its counts, the time, and
+the set of signatures on failures; a call that failed twice the same way is banned. No policy,
+classes, reasons, threads or error handling.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SIGNATURES = (
 
 
 class Decision:
-    """The answer to a call."""
+    """The result of a check."""
 
     __slots__ = ("allowed", "fingerprint", "reason", "tool")
 
@@ -48,9 +48,9 @@ class Decision:
 
 
 class Floor:
-    """A session. With `write` events become lines, each chained to the one before.
+    """A session. With `write`, events become lines, each chained to the previous one.
 
-    Two a call, as policyguard's journal has them, or with `twice` false one, at its end.
+    Two a call, like policyguard's journal, or without `twice` one, at its end.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Floor:
 
 
 def appending(path: str) -> Callable[[bytes], object]:
-    """Appends to a file, one write(2) each."""
+    """Return a function that appends a line to a file with one write(2)."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     return lambda line: os.write(file, line)
 
@@ -149,4 +149,4 @@ def _signatures() -> Any:
 
 
 def nowhere(line: bytes) -> None:
-    """Takes a line, and keeps nothing."""
+    """Discard a line."""

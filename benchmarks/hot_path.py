@@ -1,9 +1,9 @@
-"""What check and record cost, and how many times the floor that is.
+"""The cost of check and record, and its ratio to the floor.
 
     python -m benchmarks.hot_path [--quick]
 
-All contenders stand in one process and take turns in blocks of 100 calls, each call with arguments
-of its own. The floor (`floor.py`) is the least that such a guard must do in Python.
+All contenders run in one process and take turns in blocks of 100 calls with different arguments.
+The floor (`floor.py`) is the minimum work of such a guard in Python.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import gc
 import tempfile
 from pathlib import Path
 
-from benchmarks.calls import call, mixed, stuck
 from benchmarks.floor import Floor, appending, nowhere
-from benchmarks.guarded import Blocks, Threads, Work, through, through_floor
-from benchmarks.measure import Block, Report, Taken, interleave, table
+from benchmarks.measure import Block, Measurements, Report, interleave, table
 from benchmarks.rules import policy
+from benchmarks.timing import ThreadedBlocks, TimedBlocks, Work, time_floor, time_session
+from benchmarks.workload import call, mixed, stuck
 from policyguard import Guard
 from policyguard.model.constraint import Constraint
 
 SIZE = 100
 THREADED = 250
-"""Calls a thread makes in a block: long enough for threads to get into each other's way."""
+"""Calls of a thread in a block: enough for threads to contend."""
 FEW: Work = functools.partial(call, failing=2)
 ALL: Work = functools.partial(call, failing=100)
 FLOOR, FLOOR_ALL, FLOOR_LINES = "floor", "floor, all fail", "floor, chain and lines"
@@ -34,9 +34,9 @@ CORE = "core"
 
 
 class Contenders:
-    """Everything that is measured, by name, with the floor that it is compared with.
+    """Everything that is measured, by name, with the floor to compare with.
 
-    Only what `wanted` is part of the name of is made; floors are always there.
+    Only contenders whose name contains `wanted` are built, and all floors.
     """
 
     def __init__(self, folder: Path, *, quick: bool, wanted: str) -> None:
@@ -71,7 +71,7 @@ class Contenders:
             (FLOOR_LINES, Floor(lines), FEW),
             (FLOOR_LINES_ALL, Floor(lines), ALL),
         ):
-            self.blocks[name] = Blocks(through_floor(floor), work, SIZE)
+            self.blocks[name] = TimedBlocks(time_floor(floor), work, SIZE)
             self.floors[name] = FLOOR
 
     def _guard(self, text: str = "", durability: str = "") -> Guard:
@@ -102,9 +102,9 @@ class Contenders:
             text = policy(0, bounds=f"constraints: {constraints}")
         guard = self._guard(text, durability)
         for number in range(constraints):
-            guard._state.constraint_set.put(banned(number))
+            guard._state.constraint_set.put(make_ban(number))
         assert len(guard.constraints()) == constraints
-        made = Blocks(through(guard.session("s")), work, SIZE)
+        made = TimedBlocks(time_session(guard.session("s")), work, SIZE)
         made.ahead(events // 2)
         self.blocks[name] = made
         self.floors[name] = floor
@@ -113,11 +113,11 @@ class Contenders:
         if self._wanted in name:
             guard = self._guard()
             sessions = [guard.session(f"t{place}") for place in range(threads)]
-            self.blocks[name] = Threads(sessions, FEW, THREADED)
+            self.blocks[name] = ThreadedBlocks(sessions, FEW, THREADED)
 
 
-def banned(number: int) -> Constraint:
-    """A ban of some other call of the same tool, in the same session."""
+def make_ban(number: int) -> Constraint:
+    """Return a ban of another call of the same tool, in the same session."""
     return Constraint(
         id=f"k{number}",
         kind="banned_strategy",
@@ -130,20 +130,20 @@ def banned(number: int) -> Constraint:
     )
 
 
-def told(taken: Taken, contenders: Contenders) -> str:
-    """One row a contender."""
+def format_table(results: Measurements, contenders: Contenders) -> str:
+    """Return a table with a row per contender."""
     rows = []
     for name in contenders.blocks:
         floor = contenders.floors.get(name, "")
         row: list[object] = [name]
-        row += [taken.spread(name, figure) for figure in ("check", "record", "pair")]
+        row += [results.spread(name, figure) for figure in ("check", "record", "pair")]
         if floor and name != floor:
-            row += [taken.ratio(name, floor, figure) for figure in ("check", "record", "pair")]
+            row += [results.ratio(name, floor, figure) for figure in ("check", "record", "pair")]
         else:
             row += ["–"] * 3
         alike = floor in (FLOOR, FLOOR_ALL) and name != FLOOR_CHAIN
-        row.append(taken.ratio(name, FLOOR_CHAIN, "pair") if alike else "–")
-        row.append(f"{100 * taken.spread(name, 'admitted').median:.0f} %")
+        row.append(results.ratio(name, FLOOR_CHAIN, "pair") if alike else "–")
+        row.append(f"{100 * results.spread(name, 'admitted').median:.0f} %")
         rows.append(row)
     floors = ["check ÷ floor", "record ÷ floor", "both ÷ floor", "both ÷ floor with a chained line"]
     heads = ["contender", "check µs", "record µs", "both µs", *floors, "admitted"]
@@ -153,23 +153,25 @@ def told(taken: Taken, contenders: Contenders) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds, smaller sizes")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only what this is part of")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="only contenders whose name contains TEXT"
+    )
     options = parser.parse_args()
     rounds = 60 if options.quick else 200
     report = Report("hot_path", "Check and record")
     with tempfile.TemporaryDirectory() as folder:
         contenders = Contenders(Path(folder), quick=options.quick, wanted=options.only)
         gc.collect()
-        gc.freeze()  # one contender's million objects are no other's to walk through
-        taken = interleave(contenders.blocks, rounds)
+        gc.freeze()  # so that the collector skips other contenders' objects
+        results = interleave(contenders.blocks, rounds)
     report.add(
         f"Medians over {rounds} blocks of {SIZE} calls, quartiles in brackets; {call(7, 2).args} "
-        "and 2 % failures where nothing else is said. Threads: µs a pair, all threads together."
+        "and 2 % failures unless stated. Threads: µs a pair, all threads together."
     )
-    report.add(told(taken, contenders))
-    report.spreads(taken)
+    report.add(format_table(results, contenders))
+    report.spreads(results)
     report.figures["ratios"] = {
-        name: {f: taken.ratio(name, floor, f).median for f in ("check", "record", "pair")}
+        name: {f: results.ratio(name, floor, f).median for f in ("check", "record", "pair")}
         for name, floor in contenders.floors.items()
     }
     report.write()

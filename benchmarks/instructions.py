@@ -1,12 +1,11 @@
-"""Instructions of a check and a record, ours and the floor's, counted by callgrind.
+"""Instructions of a check and a record, of policyguard and the floor, counted by callgrind.
 
     python -m benchmarks.instructions
 
-Time is noise on a shared machine; instructions are nearly not. A process starts, takes `core` out
-of the cache and makes a number of calls; the difference between two numbers of calls is what the
-calls between them cost. The start varies by some millions of instructions, so that difference must
-be long.
-A test holds the ratio to the floor below the bound in `instructions.json`.
+Time is noisy on a shared machine; instruction counts hardly are. A process starts, loads `core`
+from the cache and makes a number of calls; the cost of a call is the difference between two such
+runs over that of their calls. The start varies by some millions of instructions, so the difference
+must be large. A test keeps the ratio to the floor below the limit in `instructions.json`.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.calls import Call, call
+from benchmarks.workload import Call, call
 
 SHORT, LONG = 1_000, 5_000
 FAILING = 2
 """Of a hundred calls."""
 NOTHING = "nothing"
-"""Makes the calls, and puts them to nobody: what that costs is taken off."""
+"""Only builds the calls; its cost is subtracted."""
 CHAINED = "floor, one chained line a call"
 LINES = "floor, chain and lines"
 JOURNALLED = "core, SQLite and journal"
 OURS = {"floor": "core", CHAINED: "core", LINES: JOURNALLED}
-"""What is held against a floor."""
+"""The contender to compare with each floor."""
 CONTENDERS = ("core", JOURNALLED, *OURS)
 BOUNDS = Path(__file__).with_suffix(".json")
 ROOT = Path(__file__).resolve().parents[1]
 
 
 class CannotCountError(Exception):
-    """There is nothing here to count with; the message says why."""
+    """Instructions cannot be counted; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -50,31 +49,31 @@ class Counted:
     calls: dict[str, float]
 
     def ratio(self, floor: str) -> float:
-        """How many times a floor's instructions ours are."""
+        """Return our instructions over a floor's."""
         return self.calls[OURS[floor]] / self.calls[floor]
 
 
 def bounds() -> dict[str, float]:
-    """How many times a floor's instructions ours may be, by floor."""
+    """Return the maximum ratio by floor."""
     read: dict[str, float] = json.loads(BOUNDS.read_text("utf-8"))["at_most"]
     return read
 
 
 def count() -> Counted:
-    """Count. Raises `CannotCountError` where valgrind is absent or fails."""
+    """Count instructions. Raises `CannotCountError` if valgrind is missing or fails."""
     if shutil.which("valgrind") is None:
         raise CannotCountError("valgrind is not installed")
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "PYTHONHASHSEED": "0", "POLICYGUARD_CACHE": cache}
-        # Every module, and `core`, are compiled before: that would be counted too.
+        # Compile every module and `core` first, so that it is not counted.
         for contender in CONTENDERS:
             subprocess.run(_command(contender, 10), cwd=ROOT, env=environment, check=True)
         short, long = (
             {one: _instructions(one, calls, environment) for one in (NOTHING, *CONTENDERS)}
             for calls in (SHORT, LONG)
         )
-    taken = {one: (long[one] - short[one]) / (LONG - SHORT) for one in long}
-    return Counted({one: taken[one] - taken[NOTHING] for one in CONTENDERS})
+    per_call = {one: (long[one] - short[one]) / (LONG - SHORT) for one in long}
+    return Counted({one: per_call[one] - per_call[NOTHING] for one in CONTENDERS})
 
 
 def _command(contender: str, calls: int) -> list[str]:
@@ -95,22 +94,22 @@ def _instructions(contender: str, calls: int, environment: dict[str, str]) -> in
     return int(found[1])
 
 
-def _make(contender: str, calls: int) -> None:
-    """What is counted: so many checks and records."""
-    made = [call(number, FAILING) for number in range(calls)]
+def _run_calls(contender: str, calls: int) -> None:
+    """Make the calls that are counted."""
+    calls_made = [call(number, FAILING) for number in range(calls)]
     with tempfile.TemporaryDirectory() as folder:
         if contender in OURS.values():
-            _through_ours(made, Path(folder) / "store.db" if contender == JOURNALLED else None)
+            _call_guard(calls_made, Path(folder) / "store.db" if contender == JOURNALLED else None)
         elif contender in OURS:
-            _through_floor(made, contender, Path(folder) / "lines")
+            _call_floor(calls_made, contender, Path(folder) / "lines")
 
 
-def _through_ours(made: list[Call], store: Path | None) -> None:
+def _call_guard(calls_made: list[Call], store: Path | None) -> None:
     from policyguard import Guard
 
     with Guard.load("core", store=store, cache=True) as guard:
         session = guard.session("s")
-        for one in made:
+        for one in calls_made:
             decision = session.check(one.tool, one.args)
             if one.error is None:
                 session.record(decision, result=one.result)
@@ -118,14 +117,14 @@ def _through_ours(made: list[Call], store: Path | None) -> None:
                 session.record(decision, error=one.error)
 
 
-def _through_floor(made: list[Call], contender: str, lines: Path) -> None:
+def _call_floor(calls_made: list[Call], contender: str, lines: Path) -> None:
     from benchmarks.floor import Floor, appending, nowhere
 
     write = nowhere if contender == CHAINED else None
     if contender == LINES:
         write = appending(str(lines))
     floor = Floor(write, twice=contender == LINES)
-    for one in made:
+    for one in calls_made:
         floor.record(floor.check(one.tool, one.args), one.error)
 
 
@@ -135,7 +134,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.make:
         contender, calls = options.make
-        _make(contender, int(calls))
+        _run_calls(contender, int(calls))
         return
     from benchmarks.measure import Report, table
 
@@ -146,11 +145,11 @@ def main() -> None:
         report.add(f"Not counted: {error}.")
         report.write()
         return
-    most = bounds()
+    max_ratios = bounds()
     rows = []
     for one, calls in counted.calls.items():
-        ratio = f"{counted.ratio(one):.2f}" if one in most else "–"
-        rows.append((one, f"{calls:,.0f}", ratio, most.get(one, "–")))
+        ratio = f"{counted.ratio(one):.2f}" if one in max_ratios else "–"
+        rows.append((one, f"{calls:,.0f}", ratio, max_ratios.get(one, "–")))
     report.add(table(["contender", "instructions", "ours ÷ this", "at most"], rows))
     report.figures = dict(counted.calls)
     report.write()

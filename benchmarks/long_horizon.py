@@ -2,14 +2,13 @@
 
     python -m benchmarks.long_horizon [--format text|json]
 
-A simulated agent works on six files, remembers its last `window` outcomes, and replays a failure
-that it has forgotten in 30 % of its proposals (Mulberry32, deterministic). The facts are those of
+A simulated agent works on six files, remembers its last `window` outcomes, and repeats a forgotten
+failure in 30 % of its proposals (Mulberry32, deterministic). The facts are those of
 "narrowing", §4.5; the guards are policies: `none`, `narrowing` (as published), `core` and `strict`.
 
 The simulated world never changes, so every policy is run with `reset_on: none`, at one instant,
-with no cap on constraints but narrowing's own, and with every limit switched off: what is measured
-is learning. Beside the published figures stands the one that was not: blocked calls that would have
-succeeded (`false_blocks`).
+with no cap on constraints but narrowing's own, and with every limit off: only learning is measured.
+`false_blocks`, which the paper does not report, counts blocked calls that would have succeeded.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ TEXTS = {
 }
 COST_OF_A_FAILURE = 0.003
 COST_OF_A_BLOCK = 0.1 * COST_OF_A_FAILURE
-REPLAYED = 0.30
-PROPOSALS = 5
+REPLAY_SHARE = 0.30
+MAX_PROPOSALS = 5
 INSTANT = 1_767_225_600 * 10**9
 
 POLICIES = {
@@ -102,7 +101,7 @@ def mulberry32(seed: int) -> Callable[[], float]:
 
 
 def execute(tool: str, args: dict[str, str]) -> str | None:
-    """The simulated world: the kind of failure, or None for a success."""
+    """Return the kind of failure in the simulated world, or None for success."""
     file = args.get("file") or args.get("path")
     there = file in FILES
     if tool in ("read_file", "edit_file") and not there:
@@ -119,7 +118,7 @@ def execute(tool: str, args: dict[str, str]) -> str | None:
 
 
 class Agent:
-    """Proposes calls out of what it remembers: (tool, args, succeeded), the latest last."""
+    """Proposes calls from its memory: (tool, args, succeeded), the latest last."""
 
     def __init__(self, seed: int, window: int) -> None:
         self._draw = mulberry32(seed)
@@ -127,18 +126,18 @@ class Agent:
         self.outcomes: list[tuple[str, dict[str, str], bool]] = []
 
     def propose(self) -> tuple[str, dict[str, str]]:
-        """The next call: a forgotten failure again, or something not just seen to fail."""
+        """Return a forgotten failure again, or a call that did not just fail."""
         remembered = self.outcomes[-self._window :]
         forgotten = [
             outcome for outcome in self.outcomes[: -self._window or None] if not outcome[2]
         ]
         if len(self.outcomes) <= self._window:
             forgotten = []
-        if forgotten and self._draw() < REPLAYED:
+        if forgotten and self._draw() < REPLAY_SHARE:
             tool, args, _ = forgotten[int(self._draw() * len(forgotten))]
             return tool, args
         failed = [(tool, args) for tool, args, ok in remembered if not ok]
-        for _ in range(PROPOSALS):
+        for _ in range(MAX_PROPOSALS):
             call = self._invent()
             if call not in failed:
                 break
@@ -161,7 +160,7 @@ class Agent:
 
 
 def run(name: str, compiled: CompiledPolicy | None, seed: int, window: int, calls: int) -> Run:
-    """One agent under one guard."""
+    """Run one agent under one guard."""
     figures = Run(name, seed, window, calls)
     agent = Agent(seed, window)
     session = None
@@ -186,7 +185,7 @@ def run(name: str, compiled: CompiledPolicy | None, seed: int, window: int, call
         else:
             figures.failed += 1
             figures.cost += COST_OF_A_FAILURE
-            # What the paper counts as a repeat: the same failure on the same target.
+            # The paper counts the same failure on the same target as a repeat.
             same = f"{failure}:{args.get('file') or args.get('command') or 'none'}"
             figures.repeats += same in failed_before
             failed_before.add(same)
@@ -198,7 +197,7 @@ def run(name: str, compiled: CompiledPolicy | None, seed: int, window: int, call
 
 
 def policies() -> dict[str, CompiledPolicy | None]:
-    """The guards, compiled under the conditions of the benchmark."""
+    """Compile the guards under the conditions of the benchmark."""
     made: dict[str, CompiledPolicy | None] = {"none": None}
     with tempfile.TemporaryDirectory() as folder:
         for name, text in POLICIES.items():
@@ -209,7 +208,7 @@ def policies() -> dict[str, CompiledPolicy | None]:
 
 
 def measure() -> list[Run]:
-    """Every published combination, and the means' seeds."""
+    """Run every published combination, and the seeds of the means."""
     guards = policies()
     runs = []
     for name, compiled in guards.items():

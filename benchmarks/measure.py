@@ -1,12 +1,11 @@
-"""How benchmarks measure and tell: blocks in turn, medians with quartiles, JSON and Markdown.
+"""Measurement and reports: blocks in turn, medians with quartiles, JSON and Markdown.
 
-Contenders take turns in small blocks, so that whatever else the machine does hits all alike. A
-block's figure is the mean of its calls; a block that was interrupted is measured again. What is
-reported is the median over blocks, with the quartiles, and ratios block by block. On a busy machine
-trust the ratios.
+Contenders take turns in small blocks, so that other load on the machine affects all alike. A
+block's figure is the mean of its calls; an interrupted block is measured again. Reports show the
+median over blocks with its quartiles, and ratios block by block. On a busy machine trust the
+ratios.
 
-Only the standard library is used here: what stands beside policyguard in a comparison measures in
-the same way, in an environment of its own.
+Only the standard library is used: peers measure the same way in their own environments.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BUSY = 1.0
-"""Runnable processes a core, over the last minute, above which a run counts as under load."""
-TRIES = 5
-"""How often a block is measured anew where the system takes the processor away."""
+"""Load per core, over the last minute, above which a run counts as under load."""
+MAX_TRIES = 5
+"""Attempts to measure a block without an interruption."""
 
 Figures = Mapping[str, float]
-"""What one block gave, by name; microseconds a call unless the name says otherwise."""
+"""The figures of one block by name; microseconds a call unless the name says otherwise."""
 Block = Callable[[int], Figures]
-"""Runs the calls of one block; the number is how many blocks there were before."""
+"""Runs the calls of one block; the number counts earlier blocks."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A median, its quartiles, and how many values they are of."""
+    """A median, its quartiles, and the number of values."""
 
     median: float
     low: float
@@ -61,8 +60,8 @@ class Spread:
 
 
 @dataclass
-class Taken:
-    """What each contender's blocks gave, in turn."""
+class Measurements:
+    """The figures of each contender's blocks, in turn."""
 
     blocks: dict[str, list[Figures]]
 
@@ -70,37 +69,37 @@ class Taken:
         return Spread.of(one[figure] for one in self.blocks[contender] if figure in one)
 
     def ratio(self, contender: str, other: str, figure: str) -> Spread:
-        """How many times the other's, block by block of the same turn."""
+        """Return the ratio to another contender, block by block of the same turn."""
         pairs = zip(self.blocks[contender], self.blocks[other], strict=True)
         return Spread.of(
             one[figure] / two[figure] for one, two in pairs if figure in one and two.get(figure)
         )
 
 
-def interleave(contenders: Mapping[str, Block], rounds: int, *, warm: int = 3) -> Taken:
-    """Let each run a block in turn, so many times, in an order that changes with each turn.
+def interleave(contenders: Mapping[str, Block], rounds: int, *, warm: int = 3) -> Measurements:
+    """Let each contender run a block per turn, in an order that changes with each turn.
 
-    What comes before leaves its traces in the processor's caches. The first `warm` turns count for
-    nobody: plans are made then, and caches filled.
+    The order affects the processor's caches. The first `warm` turns do not count: they build plans
+    and fill caches.
     """
     names = list(contenders)
     turns = warm + rounds
     order = random.Random(turns)
-    taken = Taken({name: [] for name in names})
+    results = Measurements({name: [] for name in names})
     for turn in range(turns):
         for name in order.sample(names, len(names)):
-            figures = undisturbed(contenders[name], turn)
+            figures = run_uninterrupted(contenders[name], turn)
             if turn >= warm:
-                taken.blocks[name].append(figures)
-    return taken
+                results.blocks[name].append(figures)
+    return results
 
 
-def undisturbed(block: Block, turn: int) -> Figures:
-    """What a block gives; again where the system took the processor away meanwhile.
+def run_uninterrupted(block: Block, turn: int) -> Figures:
+    """Run a block, again if the system interrupted it.
 
-    After some tries the last one stands, disturbed as it is: `interrupted` says so.
+    After `MAX_TRIES` the last run counts, and `interrupted` is set.
     """
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
         figures = block(turn)
         interrupted = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before
@@ -110,19 +109,19 @@ def undisturbed(block: Block, turn: int) -> Figures:
 
 
 def clock_cost() -> float:
-    """What asking for the time costs, in nanoseconds; it is taken off what is timed."""
+    """Return the cost of reading the clock in nanoseconds; timings subtract it."""
     clock = time.perf_counter_ns
     gaps = []
     for _ in range(2000):
-        begun = clock()
-        gaps.append(clock() - begun)
+        start = clock()
+        gaps.append(clock() - start)
     return statistics.median(gaps)
 
 
-def kept(what: str) -> float:
-    """KiB of memory that this process has (`VmRSS`) or had at most (`VmHWM`).
+def process_memory(what: str) -> float:
+    """Return the current (`VmRSS`) or peak (`VmHWM`) memory of this process in KiB.
 
-    Not from getrusage: there a new process begins with its parent's peak.
+    Not from getrusage: there a new process starts with its parent's peak.
     """
     try:
         for line in Path("/proc/self/status").read_text("ascii").splitlines():
@@ -134,7 +133,7 @@ def kept(what: str) -> float:
 
 
 def number(value: float) -> str:
-    """A figure with three digits that matter."""
+    """Format a figure with three significant digits."""
     if value != value:
         return "–"
     if abs(value) >= 100:
@@ -143,7 +142,7 @@ def number(value: float) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Markdown."""
+    """Format a Markdown table."""
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
     return "\n".join(lines)
@@ -151,7 +150,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 @dataclass
 class Report:
-    """One benchmark's figures and tables, on the machine that it ran on."""
+    """The figures and tables of one benchmark, with the machine."""
 
     name: str
     title: str
@@ -162,23 +161,23 @@ class Report:
     def add(self, text: str) -> None:
         self.parts.append(text)
 
-    def spreads(self, taken: Taken) -> None:
-        """Put every figure of a run into the JSON."""
-        for name, blocks in taken.blocks.items():
+    def spreads(self, results: Measurements) -> None:
+        """Add every figure of a run to the JSON."""
+        for name, blocks in results.blocks.items():
             keys = dict.fromkeys(key for one in blocks for key in one)
-            self.figures[name] = {key: asdict(taken.spread(name, key)) for key in keys}
+            self.figures[name] = {key: asdict(results.spread(name, key)) for key in keys}
 
     def write(self) -> None:
-        """Print the Markdown, and put it with the JSON into the results' folder."""
+        """Print the Markdown, and write it and the JSON to the results folder."""
         machine = {**_machine(), "load_before": self.load, "load_after": os.getloadavg()[0]}
         busy = max(self.load, machine["load_after"]) > BUSY * (os.cpu_count() or 1)
-        told = (
+        description = (
             f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
             f"Python {machine['python']}, policyguard {machine['policyguard']}; "
             f"load {self.load:.1f} → {machine['load_after']:.1f}"
             + (" (**under load**)" if busy else "")
         )
-        text = "\n\n".join([f"## {self.title}", told, *self.parts]) + "\n"
+        text = "\n\n".join([f"## {self.title}", description, *self.parts]) + "\n"
         RESULTS.mkdir(exist_ok=True)
         whole = {"benchmark": self.name, "machine": machine, "figures": self.figures}
         (RESULTS / f"{self.name}.json").write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
@@ -187,7 +186,7 @@ class Report:
 
 
 def _machine() -> dict[str, Any]:
-    """The kind of machine, and the versions that matter; no name of either."""
+    """Return the kind of machine and the relevant versions."""
     named = ("policyguard-engine", "msgspec", "google-re2", "cel-python")
     versions = {name: importlib.metadata.version(name) for name in named}
     return {

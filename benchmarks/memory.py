@@ -1,10 +1,10 @@
-"""What a session takes in memory, and whether caps hold.
+"""The memory of a session, and whether caps hold.
 
     python -m benchmarks.memory [--quick]
 
-Bytes a session: what Python has allocated (tracemalloc) after so many sessions of 1,000 varied
-calls each under `core`, over their number; what all sessions share (the policy, the plans) was
-there before. Live sessions: what the process takes (resident), in a process of its own for each.
+Bytes a session: Python's allocations (tracemalloc) per session of 1,000 varied calls under `core`,
+without what all sessions share (the policy, the plans). Live sessions: resident memory, measured in
+separate processes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.calls import Call, call, mixed
-from benchmarks.guarded import through
-from benchmarks.measure import Report, kept, table
+from benchmarks.measure import Report, process_memory, table
 from benchmarks.rules import policy
+from benchmarks.timing import time_session
+from benchmarks.workload import Call, call, mixed
 from policyguard import Guard
 from policyguard.guard import Session
 
@@ -33,12 +33,12 @@ SESSIONS = 20
 LIVE = 100_000
 TARGET = 16 * 1024
 Varied = Callable[[int, int], Call]
-"""The call of a number, where so many of a hundred fail."""
+"""Returns the call with a number; the second argument is the failures of a hundred."""
 _WORKS: dict[str, Varied] = {"one tool": call, "five tools": mixed}
 
 
 def bytes_a_session(work: Varied, failing: int) -> float:
-    """What one session more takes after its calls."""
+    """Return the memory of one more session after its calls."""
     guard = Guard.load("core")
     _calls(guard, "before", work, failing, CALLS)
     gc.collect()
@@ -47,38 +47,38 @@ def bytes_a_session(work: Varied, failing: int) -> float:
     for number in range(SESSIONS):
         _calls(guard, f"s{number}", work, failing, CALLS)
     gc.collect()
-    taken = tracemalloc.get_traced_memory()[0] - before
+    grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    return taken / SESSIONS
+    return grown / SESSIONS
 
 
 def live(cap: int, opened: int, calls: int) -> dict[str, float]:
-    """What the process takes with so many sessions opened, in KiB, and how many are still open."""
+    """Return the memory of the process in KiB with sessions opened, and how many are still open."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
         file.write_text(policy(0, bounds=f"sessions: {cap}"), "utf-8")
         guard = Guard.load(file)
     _calls(guard, "before", call, 2, CALLS)
-    before = kept("VmRSS")
+    before = process_memory("VmRSS")
     sessions = [
         weakref.ref(_calls(guard, f"s{number}", call, 2, calls)) for number in range(opened)
     ]
     gc.collect()
     found = [session() for session in sessions]
     still = sum(session is not None and not session.closed for session in found)
-    return {"resident": kept("VmRSS"), "before": before, "open": still}
+    return {"resident": process_memory("VmRSS"), "before": before, "open": still}
 
 
 def _calls(guard: Guard, name: str, work: Varied, failing: int, calls: int) -> Session:
     session = guard.session(name)
-    timed = through(session)
+    timed = time_session(session)
     first = zlib.crc32(name.encode()) % 10**6
     for number in range(first, first + calls):
         timed(work(number, failing))
     return session
 
 
-def _apart(cap: int, opened: int, calls: int) -> dict[str, float]:
+def _run_isolated(cap: int, opened: int, calls: int) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.memory", "--live", *map(str, (cap, opened, calls))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figures: dict[str, float] = json.loads(done.stdout)
@@ -97,17 +97,17 @@ def main() -> None:
     rows: list[tuple[object, ...]] = []
     for name, work in _WORKS.items():
         for failing in (0, 2, 100):
-            taken = bytes_a_session(work, failing)
-            report.figures[f"bytes a session, {name}, {failing} % fail"] = taken
-            verdict = "met" if taken <= TARGET else "missed"
-            rows.append((name, f"{failing} %", f"{taken / 1024:.1f} KiB", verdict))
+            grown = bytes_a_session(work, failing)
+            report.figures[f"bytes a session, {name}, {failing} % fail"] = grown
+            verdict = "met" if grown <= TARGET else "missed"
+            rows.append((name, f"{failing} %", f"{grown / 1024:.1f} KiB", verdict))
     report.add(f"After {CALLS:,} varied calls under `core`, {SESSIONS} sessions:")
     report.add(table(["calls of", "failures", "a session", "16 KiB"], rows))
     opened = LIVE // 10 if options.quick else LIVE
     rows = []
     for cap in (opened, opened // 100):
         for calls in (1, 10):
-            figures = _apart(cap, opened, calls)
+            figures = _run_isolated(cap, opened, calls)
             grown = figures["resident"] - figures["before"]
             report.figures[f"{opened} opened, cap {cap}, {calls} calls each"] = figures
             a_session = grown / figures["open"]

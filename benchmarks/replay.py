@@ -1,10 +1,10 @@
-"""How fast `simulate` replays recorded runs, and whether its memory grows with them.
+"""The speed of `simulate` on recorded runs, and whether its memory grows with them.
 
     python -m benchmarks.replay [--quick]
 
-Own JSONL is made here: sessions of 200 varied calls, two lines a call. Other formats are read from
-recorded runs (`POLICYGUARD_TRACES`, by default `../shared/traces` beside the project). Each replay
-is a process of its own; what is timed begins when the policy is loaded.
+Traces in our own format are generated: sessions of 200 varied calls, two lines a call. Other
+formats are recorded runs (`POLICYGUARD_TRACES`, by default `../shared/traces` beside the project).
+Each replay is a separate process, timed from when the policy is loaded.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.calls import Call, mixed
-from benchmarks.measure import Report, Spread, kept, table
+from benchmarks.measure import Report, Spread, process_memory, table
+from benchmarks.workload import Call, mixed
 from policyguard import Guard
 from policyguard.guard import Session
 from policyguard.journal.format import encode
@@ -35,8 +35,8 @@ TRACES = Path(
 )
 
 
-def written(file: Path, lines: int) -> int:
-    """Write so many lines, or a few more, of our own format; returns how many."""
+def write_trace(file: Path, lines: int) -> int:
+    """Write at least `lines` lines of our own format; return their number."""
     count = 0
     with file.open("wb") as out:
 
@@ -50,36 +50,36 @@ def written(file: Path, lines: int) -> int:
         while count < lines:
             session = guard.session(f"{file.stem}-{number}")
             for place in range(number * 200, number * 200 + 200):
-                _made(session, mixed(place, 5))
+                _run_call(session, mixed(place, 5))
             session.end()
             number += 1
     return count
 
 
-def _made(session: Session, call: Call) -> None:
+def _run_call(session: Session, call: Call) -> None:
     decision = session.check(call.tool, call.args)
     if decision.allowed:
         session.record(decision, result=None if call.error else call.result, error=call.error)
 
 
 def replay(workers: int, files: Iterable[str]) -> dict[str, float]:
-    """Replay files in this process: seconds, events, and the most memory it had (MiB)."""
+    """Replay files in this process; return seconds, events, and peak memory (MiB)."""
     job = Job(policies=("core",), files=tuple(map(Path, files)))
     loaded = JobInputs.load(job)
-    met = 0
+    event_count = 0
 
     def watch(done: int, events: int) -> None:
-        nonlocal met
-        met += events
+        nonlocal event_count
+        event_count += events
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     run_parallel(workers, job, loaded, watch)
-    seconds = time.perf_counter() - begun
-    return {"seconds": seconds, "events": met, "rss": kept("VmHWM") / 1024}
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "events": event_count, "rss": process_memory("VmHWM") / 1024}
 
 
-def apart(workers: int, files: list[Path]) -> dict[str, float]:
-    """The same in a process of its own."""
+def run_isolated(workers: int, files: list[Path]) -> dict[str, float]:
+    """Replay files in a separate process."""
     command = [sys.executable, "-m", "benchmarks.replay", "--replay", str(workers)]
     done = subprocess.run([*command, *map(str, files)], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -89,7 +89,7 @@ def apart(workers: int, files: list[Path]) -> dict[str, float]:
 
 
 def formats() -> dict[str, list[Path]]:
-    """The recorded files of each format."""
+    """Return the recorded files of each format."""
     found: dict[str, list[Path]] = defaultdict(list)
     try:
         for file in expand([TRACES]):
@@ -102,13 +102,13 @@ def formats() -> dict[str, list[Path]]:
     return {name: list(dict.fromkeys(files)) for name, files in sorted(found.items())}
 
 
-def own(report: Report, folder: Path, lines: int, rounds: int) -> None:
-    """Lines a second, memory at two sizes, workers."""
+def measure_own_format(report: Report, folder: Path, lines: int, rounds: int) -> None:
+    """Measure lines a second, memory at two sizes, and workers."""
     small, large = folder / "small.jsonl", folder / "large.jsonl"
-    counts = {small: written(small, lines // 8), large: written(large, lines)}
+    counts = {small: write_trace(small, lines // 8), large: write_trace(large, lines)}
     halves = [folder / "one.jsonl", folder / "two.jsonl"]
     for half in halves:
-        counts[half] = written(half, lines // 2)
+        counts[half] = write_trace(half, lines // 2)
     contenders = {
         "one file, an eighth": (1, [small]),
         "one file": (1, [large]),
@@ -116,37 +116,37 @@ def own(report: Report, folder: Path, lines: int, rounds: int) -> None:
         "two files of half, two workers": (2, halves),
         "one file, two workers": (2, [large]),
     }
-    taken: dict[str, list[dict[str, float]]] = defaultdict(list)
+    results: dict[str, list[dict[str, float]]] = defaultdict(list)
     for _ in range(rounds):
         for name, (workers, files) in contenders.items():
-            taken[name].append(apart(workers, files))
+            results[name].append(run_isolated(workers, files))
     rows = []
     for name, (_, files) in contenders.items():
         whole = sum(counts[file] for file in files)
-        speed = Spread.of(whole / one["seconds"] for one in taken[name])
-        memory = Spread.of(one["rss"] for one in taken[name])
+        speed = Spread.of(whole / one["seconds"] for one in results[name])
+        memory = Spread.of(one["rss"] for one in results[name])
         rows.append((name, f"{whole:,}", speed, f"{memory.median:.0f} MiB"))
         report.figures[name] = {"lines": whole, "lines/s": speed.median, "rss": memory.median}
     report.add(f"Own JSONL, {rounds} rounds (with workers: the peak of the process that waits):")
     report.add(table(["replayed", "lines", "lines/s", "peak memory"], rows))
 
 
-def recorded(report: Report, rounds: int) -> None:
-    """Events a second of each importer."""
+def measure_other_formats(report: Report, rounds: int) -> None:
+    """Measure events a second of each importer."""
     known = formats()
     if not known:
-        report.add(f"Other formats: left out, for there are no traces at `{TRACES.name}`.")
+        report.add(f"Other formats: skipped, no traces at `{TRACES.name}`.")
         return
-    taken: dict[str, list[dict[str, float]]] = defaultdict(list)
+    results: dict[str, list[dict[str, float]]] = defaultdict(list)
     for _ in range(rounds):
         for name, files in known.items():
-            taken[name].append(apart(1, files))
+            results[name].append(run_isolated(1, files))
     rows = []
     for name, files in known.items():
         size = sum(file.stat().st_size for file in files) / 1e6
-        events = taken[name][0]["events"]
-        speed = Spread.of(one["events"] / one["seconds"] for one in taken[name])
-        bulk = Spread.of(size / one["seconds"] for one in taken[name])
+        events = results[name][0]["events"]
+        speed = Spread.of(one["events"] / one["seconds"] for one in results[name])
+        bulk = Spread.of(size / one["seconds"] for one in results[name])
         rows.append((name, len(files), f"{size:.2f}", f"{events:,.0f}", speed, bulk))
         report.figures[name] = {"events": events, "events/s": speed.median, "MB/s": bulk.median}
     report.add("Recorded runs of other formats, each format's files in one process:")
@@ -164,8 +164,8 @@ def main() -> None:
         return
     report = Report("replay", "Replay")
     with tempfile.TemporaryDirectory() as folder:
-        own(report, Path(folder), 60_000 if options.quick else 400_000, 3)
-    recorded(report, 1 if options.quick else 3)
+        measure_own_format(report, Path(folder), 60_000 if options.quick else 400_000, 3)
+    measure_other_formats(report, 1 if options.quick else 3)
     report.write()
 
 

@@ -1,7 +1,7 @@
-"""Rules that every rule engine can say: none of them matches the calls of `calls.call`.
+"""Rules that every rule engine supports; none matches the calls of `workload.call`.
 
-Each looks at one argument: equal to a text, containing it, beginning with it, or above a number.
-Only the standard library is used here, as in `calls`.
+Each tests one argument: equal to a text, containing it, beginning with it, or above a number. Only
+the standard library is used, as in `workload`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _WORDS = ("password", "secret", "token", "credential", "salary", "passport", "in
 
 
 class Rule(NamedTuple):
-    """Blocks a call where `op` holds between an argument and a value."""
+    """Blocks a call if `op` holds between an argument and a value."""
 
     id: str
     argument: str
@@ -36,7 +36,7 @@ class Rule(NamedTuple):
 
 
 def rules(count: int) -> list[Rule]:
-    """So many rules, a quarter of each kind."""
+    """Return `count` rules, a quarter of each kind."""
     made = []
     for place in range(count):
         word = f"{_WORDS[place % len(_WORDS)]} {place}"
@@ -54,7 +54,7 @@ def rules(count: int) -> list[Rule]:
 
 
 def policy(count: int, *, core: bool = True, bounds: str = "") -> str:
-    """A policy with so many of these rules, over `core` or alone with every limit off."""
+    """Return a policy with `count` rules, over `core` or alone."""
     lines = ["policyguard: 1", f"name: with-{count}-rules"]
     if core:
         lines.append("extends: [core]")

@@ -2,21 +2,20 @@
 
     python -m benchmarks.search_boundary [--format text|json]
 
-Five search runs of 25 trials look for the best network that one GPU can train. Each run begins
-without a memory of its own, and shares what its guard has learned with the runs after it: one
-Guard, one session a run, scope project. "narrowing" (§3) reports what such runs do: the second
-proposal is near the boundary and runs out of memory, the third is a similar one and does so too,
-then the optimiser stays below what it has seen fail, explores around its best, and sometimes tries
-again what failed.
+Five search runs of 25 trials look for the best network that one GPU can train. Each run starts
+without memory, and shares what its guard has learned with later runs: one Guard, one session a run,
+scope project. "narrowing" (§3) reports the behavior of such runs: the second proposal is near the
+boundary and runs out of memory, a similar third one does too, then the optimiser stays below known
+failures, explores around its best, and sometimes retries a failure.
 
 The guards are policies: `none`; `exact` bans the configuration that ran out of memory; `classes`
-bans, as narrowing does, the class of change (deeper, wider …) after two failures in it, where the
-host says how a proposal differs from the one before; `regions` is the pack `ml-training`.
+bans, as narrowing does, the class of change (deeper, wider …) after two failures in it, if the host
+says how a proposal differs from the previous one; `regions` is the pack `ml-training`.
 
-As in the paper a refused proposal takes up its trial. `lost` are refused proposals that would have
-fitted, `known` those that ran out of memory although a configuration no larger in any parameter had
-done so before; `wasted` trials ran out of memory, or lost a configuration that fits (the paper adds
-to the former all that was refused: `oom` + `blocked`).
+As in the paper a refused proposal uses up its trial. `lost` counts refused proposals that would
+have fitted, `known` those that ran out of memory although a configuration no larger in any
+parameter had done so before. `wasted` trials ran out of memory, or lost a configuration that fits
+(the paper adds all refused ones to the former: `oom` + `blocked`).
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ DEPTHS = tuple(range(2, 17))
 WIDTHS = tuple(range(128, 1025, 64))
 BATCHES = (16, 32, 48, 64)
 RATES = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08)
-AMBITIOUS = 0.08
-"""How often the optimiser wants to go much larger, and forgets what it knows of the boundary."""
-AGAIN = 0.04
-"""How often it proposes once more what has failed."""
-SIMILAR = 0.9
-"""How often the first failure is answered by a slightly smaller configuration."""
-ATTEMPTS = 20
+AMBITIOUS_SHARE = 0.08
+"""How often the optimiser tries a much larger configuration, ignoring known failures."""
+RETRY_SHARE = 0.04
+"""How often it retries a failure."""
+SIMILAR_SHARE = 0.9
+"""How often it reacts to the first failure with a slightly smaller configuration."""
+MAX_ATTEMPTS = 20
 
 OOM = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate {:.2f} GiB"
 SIGNATURE = "{id: oom_gpu, pattern: CUDA out of memory, blame: agent}"
@@ -87,7 +86,7 @@ POLICIES = {
 
 
 class Config(NamedTuple):
-    """What a trial trains with."""
+    """The configuration of a trial."""
 
     depth: int
     width: int
@@ -95,7 +94,7 @@ class Config(NamedTuple):
     matrix_lr: float
 
     def exceeds(self, other: Config) -> bool:
-        """Whether it is at least as large in each parameter that needs memory."""
+        """Whether each parameter that needs memory is at least as large."""
         return (
             self.depth >= other.depth
             and self.width >= other.width
@@ -124,7 +123,7 @@ class Run:
 
 
 def memory(config: Config) -> float:
-    """Bytes that training needs; grows with depth, width and batch size."""
+    """Return the bytes that training needs; they grow with depth, width and batch size."""
     weights = 12 * config.depth * config.width**2
     kept = config.batch_size * SEQUENCE * config.depth * config.width
     return BYTES_OF_A_WEIGHT * weights + BYTES_OF_AN_ACTIVATION * kept
@@ -136,14 +135,14 @@ def fits(config: Config) -> bool:
 
 
 def score(config: Config) -> float:
-    """Bits per byte after training: larger networks are better, at a good learning rate."""
+    """Return bits per byte after training: larger networks are better, at a good learning rate."""
     weights = 12 * config.depth * config.width**2
     off = math.log(config.matrix_lr / GOOD_RATE)
     return 0.9 + 6.0 * math.pow(weights, -0.12) + 0.05 * off * off - 0.0005 * config.batch_size
 
 
 def action(config: Config, before: Config | None) -> str:
-    """How a proposal differs from the one before: narrowing's class of it, or empty."""
+    """Return narrowing's class of the change from the previous proposal, or empty."""
     if before is None:
         return ""
     changes = (
@@ -158,7 +157,7 @@ def action(config: Config, before: Config | None) -> str:
 
 
 class Optimiser:
-    """Proposes configurations out of what one run has shown it."""
+    """Proposes configurations from the results of one run."""
 
     def __init__(self, seed: int) -> None:
         self._draw = mulberry32(seed)
@@ -167,7 +166,7 @@ class Optimiser:
         self._failed: list[Config] = []
 
     def learn(self, config: Config, result: float | None) -> None:
-        """A trial has its score; None: it ran out of memory, or was refused for that."""
+        """Record the score of a trial; None if it ran out of memory or was refused."""
         if result is None:
             self._failed.append(config)
         elif self._best is None or result < self._best[0]:
@@ -180,15 +179,15 @@ class Optimiser:
             return BASELINE
         if self._proposed == 2:
             return Config(self._of((8, 10, 12)), self._of((512, 576, 640)), 32, 0.02)
-        if self._proposed == 3 and self._failed and self._draw() < SIMILAR:
+        if self._proposed == 3 and self._failed and self._draw() < SIMILAR_SHARE:
             return self._smaller(self._failed[-1])
-        if self._failed and self._draw() < AGAIN:
+        if self._failed and self._draw() < RETRY_SHARE:
             return self._of(self._failed)
-        ambitious = self._draw() < AMBITIOUS
+        ambitious = self._draw() < AMBITIOUS_SHARE
         base = self._best[1] if self._best is not None else BASELINE
         config = self._near(base, far=ambitious)
-        for _ in range(ATTEMPTS):
-            # What it has seen fail in this run it does not exceed, unless it is ambitious.
+        for _ in range(MAX_ATTEMPTS):
+            # Stay below known failures of this run, unless ambitious.
             if ambitious or not any(map(config.exceeds, self._failed)):
                 break
             config = self._near(base, far=False)
@@ -228,14 +227,14 @@ def _step(scale: tuple[T, ...], value: T, by: int) -> T:
 
 
 def search(name: str, compiled: CompiledPolicy | None, experiment: int) -> list[Run]:
-    """Five runs, one after the other, under one guard."""
+    """Run five searches in sequence under one guard."""
     guard = Guard(compiled, clock=lambda: INSTANT) if compiled is not None else None
     failed: list[Config] = []
     return [_run(Run(name, experiment, number), guard, failed) for number in range(1, RUNS + 1)]
 
 
 def _run(figures: Run, guard: Guard | None, failed: list[Config]) -> Run:
-    """One run. `failed` holds what has run out of memory in this experiment so far."""
+    """Run one search. `failed` holds the failures of this experiment so far."""
     optimiser = Optimiser(figures.experiment * 1000 + figures.run)
     session = guard.session(f"run {figures.run}", project="search") if guard is not None else None
     before: Config | None = None
@@ -244,7 +243,7 @@ def _run(figures: Run, guard: Guard | None, failed: list[Config]) -> Run:
         figures.trials += 1
         decision = None
         if session is not None:
-            # Of the action only that policy knows which speaks of it.
+            # Only this policy has the tag.
             tags = {"action": action(config, before)} if figures.guard == "classes" else {}
             decision = session.check("train", config._asdict(), tags=tags)
         if decision is not None and not decision.allowed:
@@ -253,11 +252,11 @@ def _run(figures: Run, guard: Guard | None, failed: list[Config]) -> Run:
             optimiser.learn(config, None)
             continue
         before = config
-        good = fits(config)
+        has_fit = fits(config)
         if session is not None and decision is not None:
-            error = None if good else OOM.format((memory(config) - MEMORY) / 2**30)
+            error = None if has_fit else OOM.format((memory(config) - MEMORY) / 2**30)
             session.record(decision, result="trained", error=error)
-        if good:
+        if has_fit:
             figures.ok += 1
             figures.best = min(figures.best, score(config))
             optimiser.learn(config, score(config))
@@ -272,7 +271,7 @@ def _run(figures: Run, guard: Guard | None, failed: list[Config]) -> Run:
 
 
 def policies() -> dict[str, CompiledPolicy | None]:
-    """The guards, compiled."""
+    """Compile the guards."""
     made: dict[str, CompiledPolicy | None] = {"none": None}
     with tempfile.TemporaryDirectory() as folder:
         for name, text in POLICIES.items():
@@ -283,7 +282,7 @@ def policies() -> dict[str, CompiledPolicy | None]:
 
 
 def measure() -> list[Run]:
-    """Every guard in every experiment. The first is the one that is shown run by run."""
+    """Run every guard in every experiment. The first is shown run by run."""
     return [
         run
         for name, compiled in policies().items()

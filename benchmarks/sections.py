@@ -1,4 +1,4 @@
-"""What each part of `core` adds to a check and a record.
+"""The cost that each part of `core` adds to a check and a record.
 
     python -m benchmarks.sections [--quick]
 
@@ -12,10 +12,10 @@ import gc
 import tempfile
 from pathlib import Path
 
-from benchmarks.calls import call
 from benchmarks.floor import Floor
-from benchmarks.guarded import Blocks, through, through_floor
 from benchmarks.measure import Block, Report, interleave, table
+from benchmarks.timing import TimedBlocks, time_floor, time_session
+from benchmarks.workload import call
 from policyguard import Guard
 
 SIZE = 100
@@ -25,7 +25,7 @@ _PARTS = ("classes", "limits", "learning")
 
 
 def policies() -> dict[str, str]:
-    """Texts of policies, by what they are."""
+    """Return policy texts by name."""
     parts = Path(__file__).resolve().parents[1] / "policies" / "core"
     texts = {EMPTY: ""}
     for part in _PARTS:
@@ -45,25 +45,25 @@ def main() -> None:
     options = parser.parse_args()
     rounds = 60 if options.quick else 200
     blocks: dict[str, Block] = {
-        FLOOR: Blocks(through_floor(Floor()), lambda number: call(number, 2), SIZE)
+        FLOOR: TimedBlocks(time_floor(Floor()), lambda number: call(number, 2), SIZE)
     }
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
         for name, text in policies().items():
             file.write_text(f"policyguard: 1\nname: sections\n{text}\n", "utf-8")
             session = Guard.load(file).session("s")
-            blocks[name] = Blocks(through(session), lambda number: call(number, 2), SIZE)
+            blocks[name] = TimedBlocks(time_session(session), lambda number: call(number, 2), SIZE)
     gc.collect()
     gc.freeze()
-    taken = interleave(blocks, rounds)
+    results = interleave(blocks, rounds)
     rows = []
     for name in blocks:
-        figures = [taken.spread(name, figure) for figure in ("check", "record", "pair")]
-        rows.append([name, *figures, taken.ratio(name, CORE, "pair")])
+        figures = [results.spread(name, figure) for figure in ("check", "record", "pair")]
+        rows.append([name, *figures, results.ratio(name, CORE, "pair")])
     report = Report("sections", "What the parts of core cost")
     report.add(f"Medians over {rounds} blocks of {SIZE} calls, quartiles in brackets.")
     report.add(table(["policy", "check µs", "record µs", "both µs", "both ÷ core"], rows))
-    report.spreads(taken)
+    report.spreads(results)
     report.write()
 
 

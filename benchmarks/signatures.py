@@ -1,11 +1,11 @@
-"""What signatures match: failed results (they should) and all others (they should not).
+"""Signature matches on failed results (wanted) and all others (unwanted).
 
     python -m benchmarks.signatures [TRACES]
 
-A set is a folder directly below TRACES (POLICYGUARD_TRACES, ../shared/traces). Signatures look at
-failures only; what they would find in results that nobody calls failed shows how easily they
-misfire on code, documentation and data. `core` stands beside the twelve of "narrowing" as
-published. Prints Markdown for docs/signatures.md.
+A set is a folder directly below TRACES (POLICYGUARD_TRACES, ../shared/traces). Signatures apply to
+failures only; matches in other results show how easily they misfire on code, documentation and
+data. Compares `core` with the twelve published signatures of "narrowing". Prints Markdown for
+docs/signatures.md.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ DEFAULT = os.environ.get("POLICYGUARD_TRACES", "../shared/traces")
 TWELVE = 12
 """The signatures of narrowing's tool-call adapter; its pack lists universal ones after them."""
 FIRST_ERROR_STATUS = 400
-SHOWN = 60
-MOST = 5
+MAX_TEXT = 60
+MAX_UNMATCHED = 5
 
 Match = Callable[[str], str]
 
 
 @dataclass
-class Found:
-    """What one policy's signatures make of one set's results, each counted by signature."""
+class SignatureCounts:
+    """The matches of one policy in one set's results, counted by signature."""
 
     failed: Counter[str] = field(default_factory=Counter)
     other: Counter[str] = field(default_factory=Counter)
@@ -43,17 +43,17 @@ class Found:
 
 
 @dataclass
-class Measured:
-    """One set of recorded runs: how many results, and what each policy found in them."""
+class TraceSet:
+    """One set of recorded runs: the number of results, and the matches of each policy."""
 
     name: str
     failed: int
     other: int
-    found: dict[str, Found]
+    found: dict[str, SignatureCounts]
 
 
 def matchers() -> dict[str, Match]:
-    """For each policy: a text → the id of its signature, or empty; as for a failure."""
+    """Return for each policy a function from a failure's text to a signature id, or empty."""
     core, narrowing = compile_policy("core"), compile_policy("packs/narrowing")
     return {
         "core": _match(core, len(core.policy.signatures)),
@@ -71,10 +71,10 @@ def _match(compiled: CompiledPolicy, first: int) -> Match:
     return match
 
 
-def measure(traces: Path, matchers: dict[str, Match]) -> Iterator[Measured]:
-    """Every set that has results."""
+def measure(traces: Path, matchers: dict[str, Match]) -> Iterator[TraceSet]:
+    """Yield every set with results."""
     for folder in sorted(path for path in traces.iterdir() if path.is_dir()):
-        measured = Measured(folder.name, 0, 0, {name: Found() for name in matchers})
+        measured = TraceSet(folder.name, 0, 0, {name: SignatureCounts() for name in matchers})
         for failed, text in _results(folder):
             measured.failed += failed
             measured.other += not failed
@@ -84,7 +84,7 @@ def measure(traces: Path, matchers: dict[str, Match]) -> Iterator[Measured]:
                 if signature:
                     (found.failed if failed else found.other)[signature] += 1
                 elif failed:
-                    found.unmatched[_masked(text)] += 1
+                    found.unmatched[_mask_numbers(text)] += 1
         if measured.failed or measured.other:
             yield measured
 
@@ -104,14 +104,14 @@ def _results(folder: Path) -> Iterator[tuple[bool, str]]:
                 yield failed, item.text if item.error is None else item.error
 
 
-def _masked(text: str) -> str:
-    """The beginning of an error on one line, numbers masked, fit for a cell of a table."""
-    line = re.sub(r"\d+", "#", " ".join(text.split()))[:SHOWN]
+def _mask_numbers(text: str) -> str:
+    """Return the start of an error as a table cell, with numbers masked."""
+    line = re.sub(r"\d+", "#", " ".join(text.split()))[:MAX_TEXT]
     return line.replace("|", "/").replace("`", "'") or "(no text)"
 
 
-def tables(sets: list[Measured], names: list[str]) -> str:
-    """Sets by policies, then signatures by policies, then what nothing matched."""
+def tables(sets: list[TraceSet], names: list[str]) -> str:
+    """Format sets by policy, then signatures by policy, then unmatched failures."""
     heads = " | ".join(f"{name}: matched | {name}: fires" for name in names)
     lines = [f"| set | failed | other | {heads} |", "|---" * (3 + 2 * len(names)) + "|"]
     for one in sets:
@@ -135,7 +135,7 @@ def tables(sets: list[Measured], names: list[str]) -> str:
         unmatched = _sum(one.found[name].unmatched for one in sets)
         often = ", most often:" if unmatched else ""
         lines += ["", f"Unmatched: {unmatched.total()}{often}"]
-        lines += [f"- {count} × `{text}`" for text, count in unmatched.most_common(MOST)]
+        lines += [f"- {count} × `{text}`" for text, count in unmatched.most_common(MAX_UNMATCHED)]
     return "\n".join(lines)
 
 

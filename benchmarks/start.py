@@ -1,11 +1,11 @@
-"""What it takes to begin: processes that import, load, check once, or lint.
+"""Startup time of processes that import, load, check once, or lint.
 
     python -m benchmarks.start [--quick]
 
-Each process runs in an environment made for the purpose: policyguard and what it needs, put there
-as an installation puts it, bytecode included. Processes take turns, bare `python -c pass` among
-them. What counts is processor time over bare Python's; the wall clock stands beside it. *Known* is
-what came out of the cache of compiled policies, *new* what was compiled without it.
+Each process runs in a separate environment with policyguard and its dependencies as installed,
+bytecode included. Processes take turns, bare `python -c pass` among them. The result is processor
+time beyond bare Python's, and wall-clock time. *Known* policies come from the cache of compiled
+policies, *new* ones are compiled without it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,16 @@ import venv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.measure import Block, Figures, Report, Spread, Taken, interleave, number, table
+from benchmarks.measure import (
+    Block,
+    Figures,
+    Measurements,
+    Report,
+    Spread,
+    interleave,
+    number,
+    table,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES = 500
@@ -44,11 +53,11 @@ TARGETS = {
     "lint, known": 150,
     "lint, new": 500,
 }
-"""Milliseconds over bare Python's own start."""
+"""Milliseconds beyond bare Python."""
 
 
 def policy(lines: int) -> str:
-    """A policy of so many lines, most of them rules with conditions, messages and examples."""
+    """Return a policy of `lines` lines, mostly rules with conditions, messages and examples."""
     made = [
         "policyguard: 1",
         "name: five-hundred-lines",
@@ -85,7 +94,7 @@ def policy(lines: int) -> str:
 
 
 class Environment:
-    """A virtual environment with policyguard and its dependencies, and the folders of a user."""
+    """A virtual environment with policyguard and its dependencies, and a home folder."""
 
     def __init__(self, folder: Path) -> None:
         venv.create(folder / "venv", with_pip=False, symlinks=True)
@@ -108,9 +117,9 @@ class Environment:
         }
 
     def run(self, code: str, variables: Mapping[str, str]) -> Figures:
-        """Run a process: its processor time and its time by the clock, in milliseconds."""
+        """Run a process; return its processor and wall-clock time in milliseconds."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         done = subprocess.run(
             [self.python, "-c", code],
             cwd=self._folder,
@@ -119,7 +128,7 @@ class Environment:
             text=True,
             check=False,
         )
-        wall = time.perf_counter() - begun
+        wall = time.perf_counter() - start
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
             sys.exit(f"{code}\n{done.stdout}{done.stderr}")
@@ -131,23 +140,23 @@ class Environment:
 
 
 def contenders(folder: Path) -> dict[str, Block]:
-    """Every process to be measured, by name."""
+    """Return the processes to measure, by name."""
     environment = Environment(folder)
     long = folder / "policy.yaml"
     long.write_text(policy(LINES), "utf-8")
     core = CHECK.format(policy="core", store=None)
-    kept = CHECK.format(policy="core", store=str(folder / "state" / "store.db"))
-    written = CHECK.format(policy=str(long), store=None)
+    with_store = CHECK.format(policy="core", store=str(folder / "state" / "store.db"))
+    long_policy = CHECK.format(policy=str(long), store=None)
     lint = LINT.format(policy=str(long))
-    given: dict[str, tuple[str, Mapping[str, str]]] = {
+    processes: dict[str, tuple[str, Mapping[str, str]]] = {
         "bare Python": ("pass", {}),
         "import policyguard": ("import policyguard", {}),
         "import Guard": ("from policyguard import Guard", {}),
         "check, core, known": (core, {}),
-        "check, core, known, with a store": (kept, {}),
+        "check, core, known, with a store": (with_store, {}),
         "check, core, new": (core, OFF),
-        "check, 500 lines, known": (written, {}),
-        "check, 500 lines, new": (written, OFF),
+        "check, 500 lines, known": (long_policy, {}),
+        "check, 500 lines, new": (long_policy, OFF),
         "lint, known": (lint, {}),
         "lint, new": (lint, OFF),
     }
@@ -155,23 +164,25 @@ def contenders(folder: Path) -> dict[str, Block]:
     def block(code: str, variables: Mapping[str, str]) -> Block:
         return lambda turn: environment.run(code, variables)
 
-    return {name: block(*how) for name, how in given.items()}
+    return {name: block(*how) for name, how in processes.items()}
 
 
-def over(taken: Taken, name: str, figure: str) -> Spread:
-    """Milliseconds over bare Python's, turn by turn."""
-    pairs = zip(taken.blocks[name], taken.blocks["bare Python"], strict=True)
+def excess(results: Measurements, name: str, figure: str) -> Spread:
+    """Return milliseconds beyond bare Python, turn by turn."""
+    pairs = zip(results.blocks[name], results.blocks["bare Python"], strict=True)
     return Spread.of(one[figure] - bare[figure] for one, bare in pairs)
 
 
-def told(taken: Taken) -> Iterator[list[object]]:
-    for name in taken.blocks:
-        first = taken.spread(name, "first check, µs")
+def format_rows(results: Measurements) -> Iterator[list[object]]:
+    for name in results.blocks:
+        first = results.spread(name, "first check, µs")
         yield [
             name,
-            over(taken, name, "cpu") if name != "bare Python" else taken.spread(name, "cpu"),
-            taken.ratio(name, "bare Python", "cpu"),
-            over(taken, name, "wall") if name != "bare Python" else taken.spread(name, "wall"),
+            excess(results, name, "cpu") if name != "bare Python" else results.spread(name, "cpu"),
+            results.ratio(name, "bare Python", "cpu"),
+            excess(results, name, "wall")
+            if name != "bare Python"
+            else results.spread(name, "wall"),
             TARGETS.get(name, ""),
             number(first.median) if first.count else "",
         ]
@@ -183,16 +194,16 @@ def main() -> None:
     rounds = 5 if parser.parse_args().quick else 25
     report = Report("start", "Start")
     with tempfile.TemporaryDirectory() as folder:
-        taken = interleave(contenders(Path(folder)), rounds, warm=1)
+        results = interleave(contenders(Path(folder)), rounds, warm=1)
     report.add(
         f"Medians (quartiles) over {rounds} processes each, ms over bare Python's own start (of "
         f"bare Python: in all). The policy that is linted has {LINES} lines over `core`."
     )
     heads = "process|processor time|ratio to bare Python|wall clock|target|first check, µs"
-    report.add(table(heads.split("|"), told(taken)))
-    report.spreads(taken)
+    report.add(table(heads.split("|"), format_rows(results)))
+    report.spreads(results)
     report.figures["over bare Python, ms"] = {
-        name: over(taken, name, "cpu").median for name in taken.blocks
+        name: excess(results, name, "cpu").median for name in results.blocks
     }
     report.write()
 

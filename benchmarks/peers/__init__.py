@@ -1,1 +1,1 @@
-"""Peers, installed side by side and called in turn: one module each, `catalog` lists them."""
+"""Peers, installed side by side and called in turn; `catalog` lists their modules."""

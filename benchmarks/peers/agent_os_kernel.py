@@ -5,9 +5,9 @@ from __future__ import annotations
 from agent_os.policies.evaluator import PolicyEvaluator
 from agent_os.policies.schema import PolicyDocument
 
-from benchmarks.calls import Call
-from benchmarks.peers.speak import Run, each, serve
+from benchmarks.peers.protocol import Run, serve, time_each
 from benchmarks.rules import Rule, rules
+from benchmarks.workload import Call
 
 _OPERATORS = {"equals": "eq", "contains": "contains", "prefix": "matches", "above": "gt"}
 
@@ -18,7 +18,7 @@ def run() -> Run:
     )
     evaluator = PolicyEvaluator([document])
     assert not evaluator.evaluate({"tool_name": "search", "query": "a password 0 b"}).allowed
-    return each(lambda call: evaluator.evaluate(_context(call)).allowed)
+    return time_each(lambda call: evaluator.evaluate(_context(call)).allowed)
 
 
 def _rule(rule: Rule) -> dict[str, object]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aura_guard import AgentGuard
 
-from benchmarks.calls import Call
-from benchmarks.peers.speak import Run, each, serve
+from benchmarks.peers.protocol import Run, serve, time_each
+from benchmarks.workload import Call
 
 
 def run() -> Run:
@@ -20,7 +20,7 @@ def run() -> Run:
         else:  # its documentation asks for a coarse code here, not for a message
             guard.record_result(ok=False, error_code=call.error.partition(" ")[0])
 
-    return each(check, record)
+    return time_each(check, record)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The peers that policyguard is measured against, and what each of them does.
+"""The peers that policyguard is compared with, and their features.
 
-The work is the same for all: a search with three small arguments, 2 % of which fail. `rules` is how
-many of the 15 rules of `benchmarks.rules` it is given: all where it has rules over arguments.
+All get the same calls: a search with three small arguments, 2 % of which fail. `rules` is how many
+of the 15 rules of `benchmarks.rules` a peer gets: all if it supports rules over arguments.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 
 class Peer(NamedTuple):
-    """One contender: the module that runs it, and what is to be installed for it.
+    """One contender: the module that runs it, and its requirements.
 
-    `requirements` (names, with a space between) are empty for what runs in this project's own
-    environment.
+    `requirements` (names separated by spaces) are empty for this project's own environment.
     """
 
     name: str
@@ -28,9 +27,17 @@ class Peer(NamedTuple):
 _ALL = "loops, failures, learning, budgets, rules"
 
 PEERS = (
-    Peer("policyguard, `core`", "ours", "", ("core", "0"), 0, _ALL, "–"),
-    Peer("policyguard, `core` and rules", "ours", "", ("core", "15"), 15, _ALL, "–"),
-    Peer("policyguard, rules alone", "ours", "", ("alone", "15"), 15, "rules", "what `core` has"),
+    Peer("policyguard, `core`", "policyguard_peer", "", ("core", "0"), 0, _ALL, "–"),
+    Peer("policyguard, `core` and rules", "policyguard_peer", "", ("core", "15"), 15, _ALL, "–"),
+    Peer(
+        "policyguard, rules alone",
+        "policyguard_peer",
+        "",
+        ("alone", "15"),
+        15,
+        "rules",
+        "what `core` has",
+    ),
     Peer(
         "aura-guard",
         "aura",
@@ -89,4 +96,4 @@ PEERS = (
         "rules, loops, failures",
     ),
 )
-"""In the order of the table. Ours come first: the others' ratios are to the second of them."""
+"""In the order of the table. Ratios are to the second one."""

@@ -6,9 +6,9 @@ import json
 
 import cedarpy
 
-from benchmarks.calls import Call
-from benchmarks.peers.speak import Run, each, serve
+from benchmarks.peers.protocol import Run, serve, time_each
 from benchmarks.rules import Rule, rules
+from benchmarks.workload import Call
 
 
 def run() -> Run:
@@ -28,7 +28,7 @@ def run() -> Run:
 
     refused = {"query": "a password 0", "limit": 1, "page": 1}
     assert not check(Call("search", refused, "", None))
-    return each(check)
+    return time_each(check)
 
 
 def _policy(rule: Rule) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cel_expr_python import cel
 
-from benchmarks.calls import Call
-from benchmarks.peers.speak import Run, each, serve
+from benchmarks.peers.protocol import Run, serve, time_each
 from benchmarks.rules import rules
+from benchmarks.workload import Call
 
 
 def run() -> Run:
@@ -18,7 +18,7 @@ def run() -> Run:
         return not any(program.eval(activation).value() for program in programs)
 
     assert not check(Call("search", {"query": "a password 0", "limit": 1, "page": 1}, "", None))
-    return each(check)
+    return time_each(check)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ import time
 
 from edictum import Edictum, EdictumDenied, OperationLimits
 
-from benchmarks.calls import Call
-from benchmarks.peers.speak import Run, Times, each, serve
+from benchmarks.peers.protocol import Run, Times, serve, time_each
 from benchmarks.rules import Rule, rules
+from benchmarks.workload import Call
 
 _OPERATORS = {"equals": "equals", "contains": "contains", "prefix": "starts_with", "above": "gt"}
 
@@ -22,22 +22,22 @@ def run(how: str) -> Run:
         "allow"
     )
     if how == "evaluate":
-        return each(lambda call: guard.evaluate(call.tool, call.args).decision == "allow")
+        return time_each(lambda call: guard.evaluate(call.tool, call.args).decision == "allow")
     guard.limits = OperationLimits(max_attempts=10**9, max_tool_calls=10**9)  # 500 and 200 else
     loop = asyncio.new_event_loop()
 
     async def calls(made: list[Call]) -> Times:
         clock = time.perf_counter_ns
-        taken = admitted = 0
+        elapsed = admitted = 0
         for call in made:
-            begun = clock()
+            start = clock()
             try:
                 await guard.run(call.tool, call.args, lambda call=call, **_: call.result)
                 admitted += 1
             except EdictumDenied:
                 pass
-            taken += clock() - begun
-        return Times(taken, None, admitted)
+            elapsed += clock() - start
+        return Times(elapsed, None, admitted)
 
     return lambda made: loop.run_until_complete(calls(made))
 

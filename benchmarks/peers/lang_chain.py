@@ -8,8 +8,8 @@ from typing import Any
 from langchain.agents.middleware import ToolCallLimitMiddleware
 from langchain_core.messages import AIMessage
 
-from benchmarks.calls import Call
-from benchmarks.peers.speak import Run, Times, serve
+from benchmarks.peers.protocol import Run, Times, serve
+from benchmarks.workload import Call
 
 _MOST = 10**9
 
@@ -23,19 +23,19 @@ def run() -> Run:
     clock = time.perf_counter_ns
 
     def block(calls: list[Call]) -> Times:
-        taken = admitted = 0
+        elapsed = admitted = 0
         for call in calls:
             asked = {"name": call.tool, "args": call.args, "id": call.result}
             state["messages"] = [AIMessage("", tool_calls=[asked])]  # the model's, not the guard's
-            begun = clock()
+            start = clock()
             refused = False
             for limit in limits:
                 update = limit.after_model(state, None)
                 state.update(update or {})
                 refused = refused or "jump_to" in (update or {}) or "messages" in (update or {})
-            taken += clock() - begun
+            elapsed += clock() - start
             admitted += not refused
-        return Times(taken, None, admitted)
+        return Times(elapsed, None, admitted)
 
     return block
 

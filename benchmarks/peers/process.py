@@ -15,17 +15,17 @@ from benchmarks.peers.catalog import Peer
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "benchmarks" / ".peers"
-"""An environment each; remove the folder to have them made anew."""
-PATIENCE = 300
-"""Seconds that an installation may take."""
+"""One environment per peer; remove the folder to rebuild them."""
+INSTALL_TIMEOUT = 300
+"""Seconds."""
 
 
-class AbsentError(Exception):
-    """A peer cannot be had; the message says why."""
+class UnavailableError(Exception):
+    """A peer cannot run; the message says why."""
 
 
 def python(peer: Peer) -> Path:
-    """The interpreter of a peer's environment, made where there is none. Raises `AbsentError`."""
+    """Return the interpreter of a peer's environment, which is created if necessary."""
     if not peer.requirements:
         return Path(sys.executable)
     folder = CACHE / peer.module
@@ -35,17 +35,17 @@ def python(peer: Peer) -> Path:
         command = [str(interpreter), "-m", "pip", "install", "--quiet"]
         command += ["--disable-pip-version-check", *peer.requirements.split()]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT)
         except subprocess.TimeoutExpired:
-            raise AbsentError(f"not installed within {PATIENCE} s") from None
+            raise UnavailableError(f"not installed within {INSTALL_TIMEOUT} s") from None
         if done.returncode:
-            raise AbsentError(_last(done.stderr, "cannot be installed"))
+            raise UnavailableError(_last(done.stderr, "cannot be installed"))
         ready.touch()
     return interpreter
 
 
 class Process:
-    """A peer at work: each line that it is sent is a block's number. Raises `AbsentError`."""
+    """A running peer; it receives the number of each block. Raises `UnavailableError`."""
 
     def __init__(self, peer: Peer) -> None:
         command = [str(python(peer)), "-m", f"benchmarks.peers.{peer.module}", *peer.arguments]
@@ -59,23 +59,23 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.version = str(self._heard())
+        self.version = str(self._receive())
 
     def __call__(self, turn: int) -> Figures:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{turn}\n")
         self._process.stdin.flush()
-        return cast("Figures", self._heard())
+        return cast("Figures", self._receive())
 
     def close(self) -> None:
         self._process.communicate()
 
-    def _heard(self) -> object:
+    def _receive(self) -> object:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            _, told = self._process.communicate()
-            raise AbsentError(_last(told, "stopped without a word"))
+            _, errors = self._process.communicate()
+            raise UnavailableError(_last(errors, "stopped without a message"))
         return json.loads(line)
 
 

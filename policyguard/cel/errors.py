@@ -14,16 +14,6 @@ import msgspec
 
 from policyguard.model.errors import ExpressionError, PolicyguardError
 
-__all__ = [
-    "CelError",
-    "CelEvaluationError",
-    "CelLimitError",
-    "OperationError",
-    "Problem",
-    "quote_short",
-]
-
-
 _MAX_QUOTED_LENGTH = 80
 
 

@@ -1,4 +1,4 @@
-"""What benchmarks measure with: spreads, slopes, turns, and calls that are all different."""
+"""The tools of benchmarks: spreads, slopes, turns, and distinct calls."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.calls import Call, call, mixed, name, stuck
 from benchmarks.floor import Floor
 from benchmarks.growth import slope
-from benchmarks.guarded import Blocks, through, through_floor
-from benchmarks.measure import Figures, Spread, Taken, interleave, kept, table
+from benchmarks.measure import Figures, Measurements, Spread, interleave, process_memory, table
 from benchmarks.rules import policy, rules
+from benchmarks.timing import TimedBlocks, time_floor, time_session
+from benchmarks.workload import Call, call, mixed, name, stuck
 from policyguard import Guard
 
 
@@ -25,28 +25,28 @@ def test_quartiles_lie_around_the_median() -> None:
 
 
 def test_a_ratio_is_taken_block_by_block() -> None:
-    """Both were slow in the second block: the ratio does not see it."""
+    """Both were slow in the second block, which does not change the ratio."""
     blocks: dict[str, list[Figures]] = {
         "a": [{"check": 2.0}, {"check": 20.0}],
         "b": [{"check": 1.0}, {"check": 10.0}],
     }
-    assert Taken(blocks).ratio("a", "b", "check") == Spread(2.0, 2.0, 2.0, 2)
+    assert Measurements(blocks).ratio("a", "b", "check") == Spread(2.0, 2.0, 2.0, 2)
 
 
-def test_everybody_has_as_many_turns_and_not_always_the_same_place() -> None:
-    met: list[str] = []
+def test_contenders_take_equal_turns_in_varying_order() -> None:
+    order: list[str] = []
 
     def contender(one: str) -> Figures:
-        met.append(one)
+        order.append(one)
         return {"check": 1.0}
 
     contenders = {one: (lambda turn, one=one: contender(one)) for one in "abc"}
-    taken = interleave(contenders, 20, warm=2)
-    assert {len(blocks) for blocks in taken.blocks.values()} == {20}
-    assert len({"".join(met[at : at + 3]) for at in range(0, len(met), 3)}) > 1
+    results = interleave(contenders, 20, warm=2)
+    assert {len(blocks) for blocks in results.blocks.values()} == {20}
+    assert len({"".join(order[at : at + 3]) for at in range(0, len(order), 3)}) > 1
 
 
-def test_a_slope_tells_flat_from_linear_from_worse() -> None:
+def test_slopes_of_flat_linear_and_worse_growth() -> None:
     sizes = (10, 100, 1000)
     assert slope(sizes, [5.0, 5.0, 5.0]) == pytest.approx(0)
     assert slope(sizes, [1.0, 10.0, 100.0]) == pytest.approx(1)
@@ -60,20 +60,22 @@ def test_all_calls_and_all_errors_differ() -> None:
 
 
 @pytest.mark.parametrize("failing", [0, 2, 100])
-def test_as_many_fail_as_are_asked_for(failing: int) -> None:
+def test_the_requested_share_fails(failing: int) -> None:
     assert sum(call(number, failing).error is not None for number in range(1000)) == 10 * failing
 
 
 @pytest.mark.parametrize(("work", "share"), [(call, 1.0), (mixed, 1.0), (stuck, 0.5)])
-def test_core_admits_varied_calls_and_refuses_the_one_that_fails_again(work, share) -> None:
-    blocks = Blocks(through(Guard.load("core").session("s")), lambda number: work(number, 2), 500)
+def test_core_admits_varied_calls_and_refuses_a_repeated_failure(work, share) -> None:
+    blocks = TimedBlocks(
+        time_session(Guard.load("core").session("s")), lambda number: work(number, 2), 500
+    )
     blocks(0)
     assert blocks(1)["admitted"] == share
 
 
-def test_the_floor_bans_what_has_failed_twice() -> None:
+def test_the_floor_bans_a_call_that_failed_twice() -> None:
     again = Call("search", {"query": "q"}, "", "user not found")
-    timed = through_floor(Floor())
+    timed = time_floor(Floor())
     assert [timed(again)[2] is not None for _ in range(3)] == [True, True, False]
 
 
@@ -88,7 +90,7 @@ def test_the_floor_chains_its_lines() -> None:
         assert b'"prev":"%s"' % digest in line
 
 
-def test_each_rule_blocks_what_it_names_and_no_call_of_the_work(tmp_path) -> None:
+def test_each_rule_blocks_its_argument_and_no_call_of_the_workload(tmp_path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(policy(15, core=False))
     session = Guard.load(file).session("s")
@@ -101,8 +103,8 @@ def test_each_rule_blocks_what_it_names_and_no_call_of_the_work(tmp_path) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def test_memory_that_was_had_at_most_is_no_less_than_what_there_is() -> None:
-    assert 0 < kept("VmRSS") <= kept("VmHWM") + 1024
+def test_peak_memory_is_at_least_current_memory() -> None:
+    assert 0 < process_memory("VmRSS") <= process_memory("VmHWM") + 1024
 
 
 def test_a_table_is_markdown() -> None:

@@ -1,4 +1,4 @@
-"""A check and a record take no more instructions, measured by the floor's, than they did."""
+"""The instructions of a check and a record stay within their ratio to the floor."""
 
 from __future__ import annotations
 

@@ -146,15 +146,8 @@ def assert_same(fresh: CompiledPolicy, known: CompiledPolicy) -> None:
     assert programs.keys() == dict(fresh.expressions).keys()
     for path, program in fresh.expressions:
         cached = programs[path]
-        for part in (
-            "source",
-            "code",
-            "parameters",
-            "reads",
-            "parameter_types",
-            "type",
-            "warnings",
-        ):
+        parts = ("source", "code", "parameters", "reads", "parameter_types", "type", "warnings")
+        for part in parts:
             assert getattr(cached, part) == getattr(program, part), (path, part)
         assert known.expressions.reads(*path) == fresh.expressions.reads(*path)
         assert known.merged.span_of(path) == fresh.merged.span_of(path)

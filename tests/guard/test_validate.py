@@ -325,7 +325,7 @@ def test_a_call_is_what_it_was_when_it_was_checked(tmp_path: Path, place: str) -
         ({"deep": {"cost": Decimal(1)}}, "`deep.cost` is a Python `Decimal`, not JSON"),
         ({"in": {3: "x"}}, "a key is a Python `int`, not a string"),
         ({10**5000: "x"}, "a key is a Python `int`, not a string"),
-        ({"x" * 81: math.nan}, "judged: a value is nan"),
+        ({"x" * 81: math.nan}, "checked: a value is nan"),
         ({"n": Ratio(math.nan)}, "`n` is nan, which is not JSON"),
         ({"n": Fraction(10**400)}, "`n` is too large for JSON"),
         ({"x": Mode.FAST, "deep": DEEP}, "nested deeper than 64 levels"),

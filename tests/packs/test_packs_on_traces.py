@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.false_alarms import measured
+from benchmarks.false_alarms import measure_policy
 from policyguard.simulate.proportions import wilson_interval
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ FOLDERS = (
 def test_readme_figures(pack: str) -> None:
     text = (ROOT / "policies" / "packs" / pack / "README.md").read_text()
     alarms = " ".join(text[text.index("False alarms:") :].split())
-    figures = measured(pack, FOLDERS, TRACES / "labels.jsonl")
+    figures = measure_policy(pack, FOLDERS, TRACES / "labels.jsonl")
     harm, catch = figures.harm, figures.catch
     if harm.refused:
         assert f"it refuses calls in {harm.refused} of {harm.succeeded} successful" in alarms

@@ -12,19 +12,6 @@ from typing import Any, Final
 
 from policyguard.cel.codegen.writer import CodeWriter, Precedence, PythonExpr
 
-__all__ = [
-    "INLINE_CALLS",
-    "NUMERIC_KINDS",
-    "arithmetic",
-    "condition",
-    "equality",
-    "has",
-    "membership",
-    "membership_of_constants",
-    "ordering",
-    "select",
-]
-
 NUMERIC_KINDS: Final = frozenset({"int", "uint", "double"})
 _TEXT_KINDS: Final = frozenset({"string", "bytes"})
 _CLASS_NAMES: Final = {"int": "int", "double": "float", "string": "str", "bytes": "bytes"}

@@ -14,14 +14,6 @@ from typing import Final
 
 from policyguard.cel.errors import quote_short
 
-__all__ = [
-    "HostError",
-    "is_private_host",
-    "matches_host",
-    "normalize_host",
-    "normalize_host_pattern",
-]
-
 _MAX_HOST_LENGTH: Final = 1000
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 # IDNA 2003 and 2008 map these four to different hosts.

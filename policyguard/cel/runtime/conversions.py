@@ -22,17 +22,6 @@ from policyguard.cel.types.times import (
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
 from policyguard.cel.types.values import no_such_overload
 
-__all__ = [
-    "to_bool",
-    "to_bytes",
-    "to_double",
-    "to_duration",
-    "to_int",
-    "to_string",
-    "to_timestamp",
-    "to_uint",
-]
-
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _DOUBLE: Final = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"

@@ -21,26 +21,6 @@ from policyguard.cel.types.times import Duration, Timestamp
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
 from policyguard.cel.types.values import describe_type, no_such_overload
 
-__all__ = [
-    "add",
-    "check_list_length",
-    "check_string_length",
-    "divide",
-    "equals",
-    "greater",
-    "greater_or_equal",
-    "has_key",
-    "is_in",
-    "less",
-    "less_or_equal",
-    "modulo",
-    "multiply",
-    "negate",
-    "not_",
-    "reject_non_bool",
-    "subtract",
-]
-
 _NUMBER_CLASSES: Final = frozenset({int, float, Uint})
 _ORDERED_CLASSES: Final = frozenset({int, float, Uint, str, bytes, bool, Timestamp, Duration})
 _KEY_CLASSES: Final = frozenset({str, bool, int, Uint, float})

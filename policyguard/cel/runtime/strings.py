@@ -14,23 +14,6 @@ from policyguard.cel.runtime.cost_limits import COST_LIMITS
 from policyguard.cel.runtime.operators import check_list_length, check_string_length
 from policyguard.cel.types.values import no_such_overload
 
-__all__ = [
-    "char_at",
-    "contains",
-    "ends_with",
-    "index_of",
-    "join",
-    "last_index_of",
-    "lower_ascii",
-    "replace",
-    "reverse",
-    "split",
-    "starts_with",
-    "substring",
-    "trim",
-    "upper_ascii",
-]
-
 _OMITTED: Final = object()
 """Marks an omitted argument: None would be CEL's null."""
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}

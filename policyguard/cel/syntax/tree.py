@@ -19,30 +19,6 @@ import msgspec
 from policyguard.cel.syntax.macros import MacroKind
 from policyguard.cel.types.uint import Uint
 
-__all__ = [
-    "BadExpr",
-    "Binary",
-    "Call",
-    "Comprehension",
-    "Conditional",
-    "Constant",
-    "Expr",
-    "Has",
-    "Identifier",
-    "Index",
-    "ListLiteral",
-    "Logic",
-    "MapLiteral",
-    "Operator",
-    "Report",
-    "Select",
-    "TextSpan",
-    "Unary",
-    "Variable",
-    "iter_children",
-    "split_dotted_name",
-]
-
 Operator = OneOf["<", "<=", ">", ">=", "==", "!=", "in", "+", "-", "*", "/", "%"]
 
 

@@ -14,16 +14,6 @@ from typing import Final, Self
 from policyguard.cel.errors import OperationError, quote_short
 from policyguard.cel.types.uint import INT_MAX, INT_MIN
 
-__all__ = [
-    "EPOCH",
-    "NS_PER_SECOND",
-    "Duration",
-    "Timestamp",
-    "parse_duration",
-    "parse_timestamp",
-    "timestamp_from_seconds",
-]
-
 NS_PER_SECOND: Final = 1_000_000_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MIN_SECOND: Final = -62_135_596_800

@@ -16,37 +16,6 @@ import msgspec
 
 from policyguard.cel.types.uint import Uint
 
-__all__ = [
-    "BOOL",
-    "BYTES",
-    "DOUBLE",
-    "DURATION",
-    "DYN",
-    "INT",
-    "LITERAL_TYPES",
-    "NULL",
-    "NUMBER",
-    "NUMERIC_TYPES",
-    "STRING",
-    "TIMESTAMP",
-    "TYPE",
-    "UINT",
-    "EnumType",
-    "ListType",
-    "MapType",
-    "RecordType",
-    "Type",
-    "enum_of",
-    "is_assignable",
-    "is_comparable",
-    "join_all_types",
-    "join_types",
-    "list_of",
-    "map_of",
-    "record",
-    "with_article",
-]
-
 
 class Type(msgspec.Struct, frozen=True):
     """A type without parameters. Messages show its `str()`."""

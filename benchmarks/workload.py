@@ -1,7 +1,6 @@
-"""The calls that benchmarks make: each with arguments of its own, and each failure with a text.
+"""The calls of the benchmarks: each has its own arguments, and each failure its own text.
 
-Only the standard library is used here: what stands beside policyguard in a comparison makes the
-same calls, in an environment of its own.
+Only the standard library is used: peers make the same calls in their own environments.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz"
 
 
 class Call(NamedTuple):
-    """A tool call, and what came of it: `error` where it failed, else `result`."""
+    """A tool call and its outcome: `error` if it failed, else `result`."""
 
     tool: str
     args: dict[str, Any]
@@ -30,12 +29,12 @@ class Call(NamedTuple):
 
 
 def call(number: int, failing: int = 0) -> Call:
-    """One call of a search with three small arguments; `failing` of 100 fail."""
+    """Return a search with three small arguments; `failing` of 100 fail."""
     return _called(number, "search", _search(number), failing)
 
 
 def mixed(number: int, failing: int = 0) -> Call:
-    """What a coding agent does: read, search, edit, run, fetch, in turn."""
+    """Return a call of a coding agent: read, search, edit, run, fetch, in turn."""
     word = name(number)
     args: dict[str, Any]
     match number % 5:
@@ -54,7 +53,7 @@ def mixed(number: int, failing: int = 0) -> Call:
 
 
 def name(number: int) -> str:
-    """A name of letters alone: numbers in an error do not tell it from another."""
+    """Return a name without digits, because signatures ignore numbers in errors."""
     letters = ""
     number += 1000
     while number:
@@ -69,14 +68,14 @@ def _search(number: int) -> dict[str, Any]:
 
 
 def _called(number: int, tool: str, args: dict[str, Any], failing: int) -> Call:
-    # So many of each hundred, spread evenly.
+    # Spread evenly over each hundred.
     fails = (number + 1) * failing // 100 > number * failing // 100
     error = _ERRORS[number % len(_ERRORS)].format(name(number)) if fails else None
     return Call(tool, args, f"found {number} of them, the first in {name(number)}", error)
 
 
 def stuck(number: int, failing: int = 0) -> Call:
-    """Every other call is the one that has failed before, in the same way: it is refused."""
+    """Return a call that failed before every other time: it is refused."""
     if number % 2:
         return Call("search", {"query": "the same", "limit": 10, "page": 0}, "", "user not found")
     return call(number, failing)

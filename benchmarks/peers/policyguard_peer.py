@@ -1,4 +1,4 @@
-"""policyguard itself, in a process like everybody else's."""
+"""policyguard itself, in its own process like the peers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.calls import Call
-from benchmarks.peers.speak import Run, each, serve
+from benchmarks.peers.protocol import Run, serve, time_each
 from benchmarks.rules import policy
+from benchmarks.workload import Call
 from policyguard import Guard
 from policyguard.model.decision import Decision
 
@@ -29,7 +29,7 @@ def run(base: str, count: int) -> Run:
         else:
             session.record(decision, error=call.error)
 
-    return each(check, record)
+    return time_each(check, record)
 
 
 if __name__ == "__main__":

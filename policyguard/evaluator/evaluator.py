@@ -12,12 +12,11 @@ from typing import Any, Protocol
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.bound_plan import BoundPlan
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
-from policyguard.evaluator.plan import ClassCandidates, Plan
+from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.amounts import to_units
 from policyguard.model.decision import Violation

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import Approvals
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.bound_plan import BoundPlan
 from policyguard.evaluator.limits.bans import Bans
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.escalation import RefusedAttempts
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
+from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.model.amounts import MAX_AMOUNT, to_units
 from policyguard.model.event import Started
 
-if TYPE_CHECKING:
-    from policyguard.evaluator.plan import Plan
 
 PROGRESSING = "progressing"
 """What `session.progress` is as long as nothing says otherwise."""

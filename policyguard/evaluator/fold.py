@@ -49,9 +49,9 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
             if attempt is not None:
                 outcome, at = outcome_from_event(event), session.clamp_time(event.at)
                 attempt.mark_completed(at)
-                charges, learned = event.charges, event.observations
+                charges, observations = event.charges, event.observations
                 transitions.complete(
-                    evaluator, state, attempt, event, outcome, charges, learned, at
+                    evaluator, state, attempt, event, outcome, charges, observations, at
                 )
         case Ended():
             transitions.end_timed_out(evaluator, state, session, event.call, event.at)

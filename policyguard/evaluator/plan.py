@@ -1,4 +1,4 @@
-"""Plans: what a policy says of one kind of call, looked up once, and bound to a session's trackers."""
+"""Plans: what a policy says of one kind of call, found once and bound to a session's trackers."""
 
 from __future__ import annotations
 

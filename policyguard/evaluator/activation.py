@@ -1,4 +1,4 @@
-"""What the policy's expressions see of a call: the variables of POLICY_LANGUAGE §5."""
+"""CEL's variables for one call."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ if TYPE_CHECKING:
 
 
 class ActivationContext(msgspec.Struct, frozen=True):
-    """What every view of a policy has in common.
+    """What all activations of a policy share.
 
-    `derive` computes what expressions read of a call beyond its plain fields, `targets` what it
-    touches (None: nobody asks); `instant` and `span` turn nanoseconds into what expressions see as
-    times, `tags` the facts that the host gave into what they see as these; `redact` blots out of a
-    text what nobody may see.
+    `extract_targets` finds the targets of a call (None: nothing reads them), `derived_fields`
+    computes fields of `call` from its arguments. `to_timestamp` and `to_duration` convert
+    nanoseconds, `convert_tags` the host's tags. `redact` masks secrets in a text.
     """
 
     lists: dict[str, Any]
@@ -46,28 +45,28 @@ VARIABLE_PATHS = {
     "call.tags": "tags",
     "call.targets": "targets",
     "call.tool": "attempt.tool",
-    "lists": "ground.lists",
+    "lists": "context.lists",
     "now": "now",
     "outcome": "outcome",
-    "params": "ground.params",
+    "params": "context.params",
     "session": "session",
     "tags": "tags",
 }
-"""Where expressions find in a view what they name: no map is made of a call to read one field."""
+"""Where compiled expressions read variables of an activation: one field needs no map of all."""
 
 
 class Activation:
-    """One call, as expressions look at it. What is not there yet is made when it is first read.
+    """The variables of one call. Those that need work are computed at their first use.
 
-    `at` is when it is looked (ns): a call is looked at when it is checked, and again when its
-    result has come, which `outcome` then is.
+    `at` is the time that expressions see (ns): of the check, then of the result, when `outcome`
+    is set too.
     """
 
     __slots__ = (
         "at",
         "attempt",
         "command",
-        "ground",
+        "context",
         "hints",
         "now",
         "outcome",
@@ -88,22 +87,22 @@ class Activation:
     tags: dict[str, Any]
     targets: list[str]
 
-    def __init__(self, attempt: Attempt, ground: ActivationContext, at: int | None) -> None:
+    def __init__(self, attempt: Attempt, context: ActivationContext, at: int | None) -> None:
         self.attempt = attempt
-        self.ground = ground
+        self.context = context
         self.at = at
 
     def __getattr__(self, name: str) -> Any:
-        """What has not been read yet: its slot is empty."""
-        made = _FACTORIES.get(name)
-        if made is None:
+        """Compute a variable whose slot is still empty."""
+        factory = _FACTORIES.get(name)
+        if factory is None:
             raise AttributeError(name)
-        value = made(self)
+        value = factory(self)
         setattr(self, name, value)
         return value
 
     def has_read(self, name: str) -> bool:
-        """Whether a field that is made when it is first read has been read."""
+        """Whether a computed variable has been read."""
         try:
             object.__getattribute__(self, name)
         except AttributeError:
@@ -112,8 +111,8 @@ class Activation:
 
     @property
     def call(self) -> dict[str, Any]:
-        """The call as a whole, as it stands: its class may have been told since."""
-        attempt, ground = self.attempt, self.ground
+        """The call as a whole; not kept, since its class may be found after the first use."""
+        attempt, context = self.attempt, self.context
         call = {
             "tool": attempt.tool,
             "server": attempt.server,
@@ -126,47 +125,49 @@ class Activation:
             "hints": self.hints,
             "targets": self.targets,
         }
-        if ground.reads_previous:
+        if context.reads_previous:
             call["previous"] = self.previous
-        for name in ground.derived_fields:
+        for name in context.derived_fields:
             call[name] = getattr(self, name)
         return call
 
     def _command(self) -> Any:
-        return self._derived("command")
+        return self._derive("command")
 
-    def _derived(self, name: str) -> Any:
-        derive = self.ground.derived_fields.get(name)
+    def _derive(self, name: str) -> Any:
+        derive = self.context.derived_fields.get(name)
         if derive is None:
             raise AttributeError(name)  # nothing in the policy reads it
         return derive(self.attempt.args)
 
     def _hints(self) -> dict[str, bool]:
-        return dict(self.attempt.hints)  # expressions know dicts alone
+        return dict(self.attempt.hints)  # CEL knows no other mapping
 
     def _now(self) -> Any:
-        return self.ground.to_timestamp(self.at) if self.at is not None else None
+        return self.context.to_timestamp(self.at) if self.at is not None else None
 
     def _previous(self) -> dict[str, Any]:
         return dict(self.attempt.previous)
 
     def _session(self) -> dict[str, Any]:
         session = self.attempt.session
-        facts = session.cel_session
-        facts["running"] = len(session.in_flight) + len(session.timed_out)
-        begun, at = session.started_at, self.at
-        facts["elapsed"] = (
-            self.ground.to_duration(at - begun) if at is not None and begun is not None else None
+        variables = session.cel_session
+        variables["running"] = len(session.in_flight) + len(session.timed_out)
+        started_at, at = session.started_at, self.at
+        variables["elapsed"] = (
+            self.context.to_duration(at - started_at)
+            if at is not None and started_at is not None
+            else None
         )
-        return facts
+        return variables
 
     def _strings(self) -> Any:
-        return self._derived("strings")
+        return self._derive("strings")
 
     def _tags(self) -> dict[str, Any]:
         tags: dict[str, Any] = self.attempt.session.cel_session["tags"]
-        given = self.attempt.tags
-        return {**tags, **self.ground.convert_tags(given)} if given else tags
+        overlay = self.attempt.tags
+        return {**tags, **self.context.convert_tags(overlay)} if overlay else tags
 
     def _targets(self) -> list[str]:
         return list(self.attempt.targets)
@@ -187,4 +188,4 @@ Expression = Callable[[Activation], Any]
 """A compiled CEL expression. Raises `ExpressionError` where it has no value."""
 
 Prefilter = Callable[[Activation], tuple[int, ...]]
-"""Several conditions in one: the places of those that are not false. Raises nothing."""
+"""Several conditions as one function: the indices of those that are not false. Never raises."""

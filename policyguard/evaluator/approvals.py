@@ -1,4 +1,4 @@
-"""Who has said yes to a call that was asked about: bound to its fingerprint, used once."""
+"""Approvals of calls that were asked about: bound to the call's fingerprint, used once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from policyguard.model.event import Charge
 
 
 class ApprovalRequirement(msgspec.Struct, frozen=True):
-    """Whose yes it takes (labels; none: anyone's), and of how many people.
+    """How many people must approve, with one of which labels (none: any), `within` what time (ns).
 
-    It is waited for `within` (ns). `otherwise_allow`: where nobody can be asked, the call runs.
+    `allow_unanswered`: the call runs where nobody can be asked.
     """
 
     labels: frozenset[str]
@@ -28,14 +28,14 @@ class GivenApproval(msgspec.Struct, frozen=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """When somebody was asked about a call (ns), and which budgets a yes raises."""
+    """When approval of a call was asked for (ns), and which budgets it raises."""
 
     at: int | None
     charges: tuple[Charge, ...] = ()
 
 
 class Approvals:
-    """The calls of a session that were asked about, and what was said. At most `most` of each."""
+    """A session's approval requests and the approvals received, at most `max_entries` of each."""
 
     __slots__ = ("max_entries", "received", "requests")
 
@@ -45,10 +45,7 @@ class Approvals:
         self.received: dict[str, list[GivenApproval]] = {}
 
     def add_request(self, fingerprint: str, request: ApprovalRequest, within: int | None) -> None:
-        """A call was refused because somebody must be asked.
-
-        Where it has been asked before and was not answered `within` this time, it is asked anew.
-        """
+        """Add a request; it replaces an earlier one only if that was unanswered for `within`."""
         if fingerprint in self.requests:
             if within is None or not self.is_expired(fingerprint, within, request.at):
                 return
@@ -58,52 +55,49 @@ class Approvals:
             self.clear(next(iter(self.requests)))
 
     def add_approval(self, fingerprint: str, approval: GivenApproval) -> None:
-        """Somebody has said yes. Whoever says it twice is one.
+        """Add an approval, in place of an earlier one by the same person.
 
-        Where no question is open it counts nowhere: no later one is answered beforehand.
+        Without an open request it counts nowhere: no later one is approved beforehand.
         """
         if fingerprint not in self.requests:
             return
-        given = self.received.setdefault(fingerprint, [])
-        given[:] = [one for one in given if one.by != approval.by]
-        given.append(approval)
-        if len(given) > self.max_entries:
-            del given[0]
+        received = self.received.setdefault(fingerprint, [])
+        received[:] = [earlier for earlier in received if earlier.by != approval.by]
+        received.append(approval)
+        if len(received) > self.max_entries:
+            del received[0]
 
     def is_approved(
         self, fingerprint: str, requirement: ApprovalRequirement | None, at: int | None
     ) -> bool:
-        """Whether enough has been said, soon enough, for what has these terms against the call.
-
-        What has none is waived by any one approval.
-        """
-        given = self.received.get(fingerprint)
-        if not given:
+        """Whether the approvals meet a requirement in time; without one, any approval does."""
+        received = self.received.get(fingerprint)
+        if not received:
             return False
         if requirement is None:
             return True
-        asked = self.requests.get(fingerprint)
-        people = {
-            one.by
-            for one in given
-            if (not requirement.labels or one.labels & requirement.labels)
-            and (asked is None or _is_within(asked.at, one.at, requirement.within))
-            and _is_within(one.at, at, requirement.within)
+        request = self.requests.get(fingerprint)
+        approvers = {
+            approval.by
+            for approval in received
+            if (not requirement.labels or approval.labels & requirement.labels)
+            and (request is None or _is_within(request.at, approval.at, requirement.within))
+            and _is_within(approval.at, at, requirement.within)
         }
-        return len(people) >= requirement.approvers
+        return len(approvers) >= requirement.approvers
 
     def is_expired(self, fingerprint: str, within: int, at: int | None) -> bool:
-        """Whether the call was asked about, and nobody has answered for `within`."""
-        asked = self.requests.get(fingerprint)
-        return asked is not None and not _is_within(asked.at, at, within)
+        """Whether a request has stood unanswered for more than `within` (ns)."""
+        request = self.requests.get(fingerprint)
+        return request is not None and not _is_within(request.at, at, within)
 
     def charges_to_extend(self, fingerprint: str) -> tuple[Charge, ...]:
-        """The budgets that a yes to this call raises; only the first one does."""
-        asked = self.requests.get(fingerprint)
-        return asked.charges if asked is not None and fingerprint not in self.received else ()
+        """Return what an approval of this call raises; only the first approval does."""
+        request = self.requests.get(fingerprint)
+        return request.charges if request is not None and fingerprint not in self.received else ()
 
     def clear(self, fingerprint: str) -> None:
-        """The call has been admitted: whoever wants it again must ask again."""
+        """Forget a call's request and approvals: it was admitted, and must be asked about anew."""
         self.requests.pop(fingerprint, None)
         self.received.pop(fingerprint, None)
 

@@ -1,4 +1,4 @@
-"""A call on its way through the evaluator, and what is remembered of it afterwards."""
+"""A call on its way through the evaluator, and what windows keep of it afterwards."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from policyguard.model.event import Charge
 from policyguard.model.text import sanitize
 
 if TYPE_CHECKING:
-    from policyguard.evaluator.bound_plan import BoundPlan
+    from policyguard.evaluator.plan import BoundPlan
     from policyguard.evaluator.session_state import SessionState
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 UNRECORDED_ARGS: dict[str, Any] = {}
-"""The arguments of a call that was written down without them, rebuilt: whatever they were."""
+"""Stands for the arguments of a restored call whose journal did not keep them."""
 
 
 class WindowEntry(msgspec.Struct, eq=False, gc=False):
-    """What windows remember of an admitted call when it is over.
+    """An admitted call in a window.
 
-    `key` is what a repetition of it is told by: the fingerprint, where the policy says nothing
-    else. `result` and `failure` are fingerprints (see `Outcome`), a failure's result marked with
-    `!`; the result is None until there is one. `seq` is the number of the completion. A call is
-    `excused` where the harness is to blame for its failure, and `moves` where its result is still
-    pending and another one than before.
+    `key` tells its repetitions: the fingerprint, unless the policy names another key. The
+    fingerprints are those of `Outcome`, a failure's result prefixed with `!`; the result is None
+    until there is one. `seq` numbers completions. `has_new_pending_result`: its result is still
+    pending, and differs from the one before.
     """
 
     fingerprint: str
@@ -42,18 +41,16 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
 
 
 class Attempt(msgspec.Struct, eq=False):
-    """What is known of a call: what its caller said, and what the policy makes of it.
+    """A call: what its caller passed, and what the policy makes of it.
 
-    `fingerprint` is that of the first call whose tolerant numbers are close, `exact` its own where
-    that is another one. `keys` holds, for each limit that tells sameness by something else than
-    the fingerprint, what it tells it by; `charges` what the call takes from budgets at admission,
-    `asks` those of them that an approval raises, `insisted` those of budgets whose steps count
-    attempts. `at` is nanoseconds or None (a record without time); `ended`, known from its
-    completion on, is when its result came. `radius` names the schedule that says how many targets
-    it may touch, if one does. `timeout` is how long it may take (ns), as the entry `timeout_by`
-    says. `changing`, whether a success may change state, is None until it matters. `walk` is its
-    plan with the session's trackers; `call`, from its admission on, what windows remember of it,
-    and `marks` what single limits do, by their ids.
+    `fingerprint` is that of the first call whose tolerant numbers are close, `exact_fingerprint`
+    its own where that differs. `keys` holds the key of each limit that compares by another one.
+    `charges` go to budgets at admission; an approval raises those in `approval_charges`, and those
+    in `attempt_charges` count attempts towards escalation thresholds. `at` is nanoseconds, None
+    for a record without time; `completed_at` is when the result came. `radius` names the schedule
+    the call is under. `timeout` is nanoseconds, set by the entry `timeout_by`. `state_changing` is
+    None until it is needed. `bound_plan` is set by `Evaluator.prepare`, `window_entry` by
+    `transitions.admit`; `limit_notes` holds what single limits note on the call, by their ids.
     """
 
     tool: str
@@ -86,33 +83,33 @@ class Attempt(msgspec.Struct, eq=False):
     timeout_by: str = ""
     completed_at: int | None = None
     limit_notes: Mapping[str, Any] = EMPTY
-    # Set on the way, before anybody reads them.
-    bound_plan: BoundPlan = None  # type: ignore[assignment]  # by `Evaluator.prepare`
-    window_entry: WindowEntry = None  # type: ignore[assignment]  # by `calls.admit`
+    bound_plan: BoundPlan = None  # type: ignore[assignment]
+    window_entry: WindowEntry = None  # type: ignore[assignment]
     _activation: Activation | None = None
     _is_completed: bool = False
 
     @property
     def activation(self) -> Activation:
-        """What expressions see of it."""
-        view = self._activation
-        if view is None:
+        """The variables that expressions see."""
+        activation = self._activation
+        if activation is None:
             at = self.completed_at if self._is_completed else self.at
-            view = self._activation = Activation(self, self.session.activation_context, at)
-        return view
+            activation = Activation(self, self.session.activation_context, at)
+            self._activation = activation
+        return activation
 
     @property
     def approval_fingerprint(self) -> str:
-        """The fingerprint of exactly this call: what somebody says yes to."""
+        """The fingerprint of exactly this call, which an approval is bound to."""
         return self.exact_fingerprint or self.fingerprint
 
     @property
     def full_name(self) -> str:
-        """The tool, on its server where it has one: what another server calls so is another."""
+        """The tool with its server: tools of two servers are two tools."""
         return f"{self.server}\x1f{self.tool}" if self.server else self.tool
 
     def mark_completed(self, at: int | None) -> None:
-        """Its result has come, at `at` (ns): expressions see the call as it is now."""
+        """Note that the result came at `at` (ns): expressions see the call anew."""
         self._is_completed = True
         self.completed_at = at
         if self._activation is not None:
@@ -121,23 +118,23 @@ class Attempt(msgspec.Struct, eq=False):
             self.errors = ()
 
     def sanitize_reason(self, reason: Exception | str) -> str:
-        """Why something is so with this call, as it may be told: a reason quotes arguments."""
+        """Make a reason fit to be shown: it may quote the arguments."""
         return sanitize(self.session.activation_context.redact(str(reason)))
 
     def add_error(self, entry: str, error: Exception | str) -> str:
-        """An expression of an entry failed on this call. Returns what is told of it, once."""
-        told = self.sanitize_reason(error)
-        fault = EvalError(entry, told)
-        if fault not in self.errors:
-            self.errors = (*self.errors, fault)
-        return told
+        """Note that an entry's expression failed on this call. Return the error's text."""
+        text = self.sanitize_reason(error)
+        eval_error = EvalError(entry, text)
+        if eval_error not in self.errors:
+            self.errors = (*self.errors, eval_error)
+        return text
 
-    def add_limit_note(self, entry: str, note: object) -> None:
-        """Note what a limit remembers of this call until it has its result."""
-        self.limit_notes = {**self.limit_notes, entry: note}
+    def add_limit_note(self, limit: str, note: object) -> None:
+        """Note what a limit needs again when the call completes."""
+        self.limit_notes = {**self.limit_notes, limit: note}
 
     def cap_timeout(self, timeout: int, by: str) -> None:
-        """The call may take no longer than this (ns); the shortest such time holds."""
+        """Shorten the call's time limit to `timeout` (ns)."""
         if self.timeout is None or timeout < self.timeout:
             self.timeout = timeout
             self.timeout_by = by

@@ -1,4 +1,4 @@
-"""What a policy says to an attempt, and how it is taken."""
+"""The evaluator's result for one attempt, and the mode it is evaluated in."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from policyguard.model.decision import EvalError, Violation
 from policyguard.model.effect import Effect
 
 ApproverPresence = Literal["nobody", "somebody", "never"]
-"""Who may be asked: nobody is there, somebody is, or (in a replay) it is not asked at all."""
+"""Whether there is an approver; `never` in a replay, where unanswered questions refuse."""
 
 
 class GuardMode(msgspec.Struct, frozen=True):
-    """How a guard takes a policy: with `observe` nothing is refused, what would be is said."""
+    """With `observe` nothing is refused; what would be is reported."""
 
     observe: bool
     approver_presence: ApproverPresence
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """What the policy says to an attempt. `would` comes from entries in observe mode.
+    """What a policy says of an attempt. `would` comes from entries in observe mode.
 
-    `passes`: it asks, and what it says of unanswered questions lets the call run. `left` is what
-    remains of the budgets that a refused call would have drawn on.
+    `runs_unapproved`: the call asks, and its requirements let it run unanswered. `remaining` is
+    what remains of the budgets that a refused call would charge.
     """
 
     effect: Effect
@@ -41,4 +41,4 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 ALLOWED = Evaluation(Effect.ALLOW, (), (), ())
-"""To a call that nothing has anything against."""
+"""The evaluation of a call without violations."""

@@ -1,7 +1,7 @@
-"""The way of a call: classify, then ask limits, budgets and rules, and take the strongest answer.
+"""Evaluation of a call: classify it, then ask limits, budgets and rules; the strongest effect wins.
 
-Everything here is a pure function of the policy, the state and the call: no clock, no I/O. State
-changes only in `fold`.
+Everything here is a pure function of policy, state and call, without clock or I/O. State changes
+only in `fold`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import Any, Protocol
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.bound_plan import BoundPlan
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
-from policyguard.evaluator.plan import ClassCandidates, Plan
+from policyguard.evaluator.plan import BoundPlan, ClassCandidates, Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.model.amounts import to_units
 from policyguard.model.decision import Violation
@@ -28,35 +27,31 @@ from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 
 HALTED = "session/halted"
-"""What is said of a call in a session that is halted, or whose ancestor is."""
+"""The violation of any call in a session that is halted, or whose ancestor is."""
 
 
 class CheckTags(Protocol):
-    """Completes a session's tags with their defaults; a call's (`overlay`) may be any of them.
+    """Completes a session's tags with their defaults; those of a call (`overlay`) need not be all.
 
-    Raises `ValueError`, naming each that is missing, or of another type or value than declared.
+    Raises `ValueError` naming each tag that is missing, or of the wrong type or value.
     """
 
     def __call__(self, given: dict[str, Any], *, overlay: bool = False) -> dict[str, Any]:
-        """The tags, copied."""
+        """Return the tags, copied."""
         ...
 
 
 CallIdentity = tuple[str, str, tuple[float, ...]]
-"""What makes a call the same as another: its fingerprint.
-
-For a call with tolerant numbers also the fingerprint without them, and them.
-"""
+"""A call's fingerprint; with tolerant numbers also the fingerprint without them, and they."""
 
 
 class Evaluator:
     """A compiled policy.
 
-    `candidates` and `plan` look up what applies to a tool (and server, agent, class), `known` the
-    plan of a tool whose calls are all of one class; `identify`
-    gives a call's identity or raises `ArgumentsError`; `close` tells whether tolerant numbers are
-    close to an earlier call's; `approvals` are the terms of rules that ask, `refusals` the ids of
-    limits of that kind; `ground` is what expressions see of every call.
+    `plan` looks up the plan of a tool, server, agent and class, `plan_for_tool` that of a tool
+    whose calls are all of one class, `candidates` the classes of other tools. `identify` returns a
+    call's identity or raises `ArgumentsError`; `within_tolerance` compares tolerant numbers.
+    `refusal_limits` are the ids of the limits of that kind.
     """
 
     def __init__(
@@ -105,54 +100,54 @@ class Evaluator:
         self.reads_changed = reads_changed
 
     def prepare(self, attempt: Attempt) -> BoundPlan:
-        """Classify a call. Raises `ArgumentsError` for arguments that cannot be judged."""
+        """Classify a call. Raise `ArgumentsError` for arguments that cannot be evaluated."""
         session = attempt.session
         tool, server, at = attempt.tool, attempt.server, attempt.at
         if at is not None and session.now is not None and at < session.now:
             attempt.at = session.now
         try:
-            fingerprint, like, numbers = self.identify(tool, server, attempt.args)
-        except NonPlainArgumentsError as odd:
-            attempt.args = odd.plain
-            fingerprint, like, numbers = self.identify(tool, server, attempt.args)
-        if like:
-            attempt.loose_fingerprint, attempt.numbers = like, numbers
+            fingerprint, loose, numbers = self.identify(tool, server, attempt.args)
+        except NonPlainArgumentsError as error:
+            attempt.args = error.plain
+            fingerprint, loose, numbers = self.identify(tool, server, attempt.args)
+        if loose:
+            attempt.loose_fingerprint, attempt.numbers = loose, numbers
             attempt.exact_fingerprint = fingerprint
-            fingerprint = self._match_tolerant_call(session, fingerprint, like, numbers)
+            fingerprint = self._match_tolerant_call(session, fingerprint, loose, numbers)
         attempt.fingerprint = fingerprint
         if self.reads_call_details:
             self._find_call_details(session, attempt)
-        walk = session.plans_by_tool.get((server, tool) if server else tool)
-        if walk is None:
-            walk = self._bind_plan(session, attempt)
-        attempt.bound_plan = walk
-        plan = walk.plan
+        bound_plan = session.plans_by_tool.get((server, tool) if server else tool)
+        if bound_plan is None:
+            bound_plan = self._bind_plan(session, attempt)
+        attempt.bound_plan = bound_plan
+        plan = bound_plan.plan
         attempt.class_ = plan.class_
         if plan.needs_more:
             self._find_plan_details(attempt, plan)
-        return walk
+        return bound_plan
 
     def _find_call_details(self, session: SessionState, attempt: Attempt) -> None:
-        """Find what only some policies ask about."""
+        """Find what only some policies read."""
         if self.activation_context.reads_previous:
             attempt.previous = session.previous_args.get(attempt.tool, attempt.previous)
         if self.activation_context.extract_targets is not None:
             attempt.targets = self.activation_context.extract_targets(attempt.args)
 
     def _bind_plan(self, session: SessionState, attempt: Attempt) -> BoundPlan:
-        """What applies to a call: known by its tool, or by the class that its arguments make it."""
+        """Find a call's plan by its tool, or by the class that its arguments make it."""
         tool, server = attempt.tool, attempt.server
         plan = self.plan_for_tool(tool, server, session.agent)
         if plan is not None:
-            walk = session.bind_plan(plan)
-            session.plans_by_tool[(server, tool) if server else tool] = walk
-            return walk
+            bound_plan = session.bind_plan(plan)
+            session.plans_by_tool[(server, tool) if server else tool] = bound_plan
+            return bound_plan
         attempt.class_ = class_ = self.candidates(tool, server).classify(attempt)
         return session.bind_plan(self.plan(tool, server, session.agent, class_))
 
     def _find_plan_details(self, attempt: Attempt, plan: Plan) -> None:
         """Find what only some kinds of calls have."""
-        if not plan.kind_only:  # it reads what may be another thing when the result is there
+        if not plan.kind_only:  # what it reads may differ once the result is there
             attempt.state_changing = plan.is_state_changing(attempt)
         if plan.keyed_limits:
             self._find_limit_keys(attempt, plan)
@@ -160,7 +155,6 @@ class Evaluator:
             attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
 
     def _find_limit_keys(self, attempt: Attempt, plan: Plan) -> None:
-        """Find by what else than its fingerprint a limit tells the call."""
         keys = {}
         for limit in plan.keyed_limits:
             assert limit.key is not None  # noqa: S101 - that is what makes it keyed
@@ -171,42 +165,42 @@ class Evaluator:
         attempt.keys = keys
 
     def _match_tolerant_call(
-        self, session: SessionState, fingerprint: str, like: str, numbers: tuple[float, ...]
+        self, session: SessionState, fingerprint: str, loose: str, numbers: tuple[float, ...]
     ) -> str:
-        """A call with numbers close to those of an earlier one has that one's fingerprint.
+        """Return the fingerprint of the earlier call whose numbers are close, else the call's own.
 
-        Closeness is always to the first call of its kind, so it cannot drift step by step.
+        Numbers are compared with the first call of their kind, so they cannot drift step by step.
         """
-        for known, anchor in session.tolerant_calls.get(like, ()):
-            if self.within_tolerance(known, numbers):
-                return anchor
+        for known_numbers, known_fingerprint in session.tolerant_calls.get(loose, ()):
+            if self.within_tolerance(known_numbers, numbers):
+                return known_fingerprint
         return fingerprint
 
     def evaluate(
         self,
         state: EngineState,
         attempt: Attempt,
-        walk: BoundPlan,
+        bound_plan: BoundPlan,
         learned: Sequence[Violation],
         mode: GuardMode,
     ) -> Evaluation:
-        """Collect every violation; the strongest effect wins, whatever the order.
+        """Collect all violations; the strongest effect wins, in any order.
 
-        `learned` is what constraints have against the call.
+        `learned` are the violations of learned constraints.
         """
-        session, plan = attempt.session, walk.plan
-        asked = walk.must_evaluate or not session.on_fast_path
-        if not asked:
-            for calls in walk.watched:
+        session, plan = attempt.session, bound_plan.plan
+        ask_limits = bound_plan.must_evaluate or not session.on_fast_path
+        if not ask_limits:
+            for calls in bound_plan.watched:
                 if attempt.fingerprint in calls:
-                    asked = True
+                    ask_limits = True
                     break
-        if not (asked or learned or plan.budgets or plan.rules or attempt.errors):
+        if not (ask_limits or learned or plan.budgets or plan.rules or attempt.errors):
             return ALLOWED
         found = list(learned)
         would: list[Violation] = []
-        if asked:
-            self._evaluate_limits(session, attempt, walk, found, would)
+        if ask_limits:
+            self._evaluate_limits(session, attempt, bound_plan, found, would)
         for budget in plan.budgets:
             violation = budget.evaluate(state.ledger, attempt)
             if violation is not None:
@@ -222,27 +216,27 @@ class Evaluator:
             return ALLOWED
         if mode.observe:
             would, found = found + would, []
-        return self._combine(state, attempt, walk, found, would, mode.approver_presence)
+        return self._combine(state, attempt, bound_plan, found, would, mode.approver_presence)
 
     def _evaluate_limits(
         self,
         session: SessionState,
         attempt: Attempt,
-        walk: BoundPlan,
+        bound_plan: BoundPlan,
         found: list[Violation],
         would: list[Violation],
     ) -> None:
-        """Add what limits, and what they have brought about, have against a call."""
+        """Add the violations of halts, limits and bans."""
         if session.halt_entry or session.parent is not None:
             found += _halt_violations(session.halted_by())
-        changes, insisting = session.state_changes, session.refused_attempts
-        for limit, tracker in walk.limits:
+        state_changes, has_refusals = session.state_changes, session.refused_attempts
+        for limit, tracker in bound_plan.limits:
             if not (tracker or limit.always_evaluated):
                 continue
-            insisted = (
-                session.count_refusals(limit, attempt) if insisting and limit.escalates else 0
+            refused_count = (
+                session.count_refusals(limit, attempt) if has_refusals and limit.escalates else 0
             )
-            violation = limit.evaluate(tracker, attempt, changes, insisted)
+            violation = limit.evaluate(tracker, attempt, state_changes, refused_count)
             if violation is not None:
                 (would if limit.observe else found).append(violation)
         if session.bans.active:
@@ -252,12 +246,12 @@ class Evaluator:
         self,
         state: EngineState,
         attempt: Attempt,
-        walk: BoundPlan,
+        bound_plan: BoundPlan,
         found: list[Violation],
         would: list[Violation],
-        attendance: ApproverPresence,
+        presence: ApproverPresence,
     ) -> Evaluation:
-        """The verdict on what was found: what is waived goes, the strongest effect wins."""
+        """Drop what is approved, and take the strongest effect of the rest."""
         session = attempt.session
         if session.approvals.received:
             fingerprint, at = attempt.approval_fingerprint, attempt.at
@@ -267,28 +261,30 @@ class Evaluator:
         effect = max(found, key=_strength).effect
         if effect < Effect.ASK:
             return Evaluation(effect, _sort_by_strength(found), tuple(would), attempt.errors)
-        passes = effect is Effect.ASK and all(
-            self._runs_unapproved(session, attempt, one, attendance)
-            for one in found
-            if one.effect is Effect.ASK
+        unapproved = effect is Effect.ASK and all(
+            self._runs_unapproved(session, attempt, violation, presence)
+            for violation in found
+            if violation.effect is Effect.ASK
         )
-        plan, refused = walk.plan, walk.refusal_streak
-        if plan.refusals is not None and refused is not None and not passes:
-            insisting = plan.refusals.evaluate(refused, attempt)
-            if insisting is not None:
-                (would if plan.refusals.observe else found).append(insisting)
+        plan, streak = bound_plan.plan, bound_plan.refusal_streak
+        if plan.refusals is not None and streak is not None and not unapproved:
+            refusals = plan.refusals.evaluate(streak, attempt)
+            if refusals is not None:
+                (would if plan.refusals.observe else found).append(refusals)
         ordered = _sort_by_strength(found)
-        left = {
-            budget.id: left
+        remaining = {
+            budget.id: amount
             for budget in plan.budgets
-            if (left := budget.remaining(state.ledger, attempt)) is not None
+            if (amount := budget.remaining(state.ledger, attempt)) is not None
         }
-        return Evaluation(ordered[0].effect, ordered, tuple(would), attempt.errors, passes, left)
+        return Evaluation(
+            ordered[0].effect, ordered, tuple(would), attempt.errors, unapproved, remaining
+        )
 
     def is_waived(
         self, session: SessionState, fingerprint: str, violation: Violation, at: int | None
     ) -> bool:
-        """Whether a violation asks about a call, and enough people have said yes to it."""
+        """Whether a violation asks about a call that has been approved."""
         if violation.effect is not Effect.ASK:
             return False
         return session.approvals.is_approved(
@@ -300,15 +296,17 @@ class Evaluator:
         session: SessionState,
         attempt: Attempt,
         violation: Violation,
-        attendance: ApproverPresence,
+        presence: ApproverPresence,
     ) -> bool:
-        """Whether a question that nobody has answered lets the call run."""
-        terms = self.approval_requirements.get(violation.id)
-        if terms is None or not terms.allow_unanswered or attendance == "never":
+        """Whether an unanswered question lets the call run."""
+        requirement = self.approval_requirements.get(violation.id)
+        if requirement is None or not requirement.allow_unanswered or presence == "never":
             return False
-        if attendance == "nobody":
+        if presence == "nobody":
             return True
-        return session.approvals.is_expired(attempt.approval_fingerprint, terms.within, attempt.at)
+        return session.approvals.is_expired(
+            attempt.approval_fingerprint, requirement.within, attempt.at
+        )
 
     def _evaluate_bans(
         self,
@@ -317,54 +315,51 @@ class Evaluator:
         found: list[Violation],
         would: list[Violation],
     ) -> None:
-        """Add what limits have shut off, where they do not say as much of the call themselves."""
-        told = {violation.id: violation for violation in found}
+        """Add the violations of bans, each in place of a weaker one of its limit."""
+        by_id = {violation.id: violation for violation in found}
         for ban in session.bans.active.values():
             if not ban.applies_to(attempt):
                 continue
             violation = ban.violation(session.count_refusals_of(ban.limit.id, ban.subject))
-            said = told.get(ban.limit.id)
-            if violation is None or (said is not None and said.effect >= violation.effect):
+            other = by_id.get(ban.limit.id)
+            if violation is None or (other is not None and other.effect >= violation.effect):
                 continue
-            if said is not None:  # of one limit the stronger word
-                found.remove(said)
-            told[ban.limit.id] = violation
+            if other is not None:
+                found.remove(other)
+            by_id[ban.limit.id] = violation
             (would if ban.limit.observe else found).append(violation)
 
     def evaluate_result(
         self, attempt: Attempt, event: Completed, at: int | None
     ) -> tuple[Outcome, tuple[Charge, ...]]:
-        """Judge a result that came at `at` (ns), and say what it draws from post-paid budgets.
+        """Classify a result that came at `at` (ns), and return what it charges afterwards.
 
-        What fails meanwhile are the attempt's faults from then on.
+        From then on the attempt's errors are those of its result.
         """
         attempt.mark_completed(at)
         last = attempt.session.last_results.get(attempt.fingerprint) if self.reads_changed else None
         outcome = self.outcome_classifier.classify(event, attempt, last)
         if not attempt.charges:
             return outcome, ()
-        charges = []
-        for charge in attempt.charges:
-            further = self.budgets[charge.budget].settle(charge, attempt, outcome)
-            if further is not None:
-                charges.append(further)
+        charges = [
+            settled
+            for charge in attempt.charges
+            if (settled := self.budgets[charge.budget].settle(charge, attempt, outcome)) is not None
+        ]
         return outcome, tuple(charges)
 
     def charges_for_spend(
         self, session: SessionState, tokens: int, cost: float
     ) -> tuple[Charge, ...]:
-        """What tokens and cost used between calls draw.
-
-        They draw from budgets of all calls, not from those of some.
-        """
+        """Return what the model's own use charges: to budgets of all calls only."""
         charges = []
         for budget in self.budgets.values():
             amount = {"tokens": tokens, "cost": cost}.get(budget.kind, 0)
             if amount and not budget.selective:
-                drawn = to_units(amount)
-                if drawn is None:
-                    drawn = budget.max  # what cannot be reckoned has used everything
-                charges += [Charge(budget.id, key, drawn) for _, key in budget.owners(session)]
+                units = to_units(amount)
+                if units is None:
+                    units = budget.max  # an invalid amount uses up the budget
+                charges += [Charge(budget.id, key, units) for _, key in budget.owners(session)]
         return tuple(charges)
 
 
@@ -376,14 +371,14 @@ def _strength(violation: Violation) -> int:
     return violation.effect.strength
 
 
-def _halt_violations(by: str) -> list[Violation]:
-    if not by:
+def _halt_violations(entry: str) -> list[Violation]:
+    if not entry:
         return []
     halted = Violation(
         HALTED,
         Effect.HALT,
         "halted",
-        f"the run was halted by {by}",
-        "tell the person what was done and what is left to do",
+        f"the run was halted by {entry}",
+        "tell the user what was done and what is left to do",
     )
     return [halted]

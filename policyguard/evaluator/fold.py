@@ -49,15 +49,9 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
             if attempt is not None:
                 outcome, at = outcome_from_event(event), session.clamp_time(event.at)
                 attempt.mark_completed(at)
+                charges, observations = event.charges, event.observations
                 transitions.complete(
-                    evaluator,
-                    state,
-                    attempt,
-                    event,
-                    outcome,
-                    event.charges,
-                    event.observations,
-                    at,
+                    evaluator, state, attempt, event, outcome, charges, observations, at
                 )
         case Ended():
             transitions.end_timed_out(evaluator, state, session, event.call, event.at)
@@ -96,13 +90,16 @@ def rebuild(evaluator: Evaluator, state: EngineState, event: Event) -> None:
 def start_session(
     evaluator: Evaluator, state: EngineState, event: Started, *, isolated: bool = False
 ) -> SessionState:
-    """A session begins; one with the same id that was still open goes on. See `SessionState`."""
+    """Start a session; one of the same id that is still open goes on. See `SessionState`."""
     session = state.sessions.get(event.session)
     if session is None:
         parent = state.sessions.get(event.parent) if event.parent else None
-        most = evaluator.bounds.window_entries
         session = SessionState(
-            event, parent, evaluator.activation_context, max_entries=most, isolated=isolated
+            event,
+            parent,
+            evaluator.activation_context,
+            max_entries=evaluator.bounds.window_entries,
+            isolated=isolated,
         )
         state.sessions[event.session] = session
         if parent is not None:
@@ -111,7 +108,7 @@ def start_session(
 
 
 def outcome_from_event(event: Completed) -> Outcome:
-    """The outcome that a recorded completion had, as far as state depends on it."""
+    """Return the outcome of a recorded completion, as far as state depends on it."""
     failed = event.ok is False
     return Outcome(
         ok=not failed,
@@ -129,7 +126,7 @@ def outcome_from_event(event: Completed) -> Outcome:
 def start_turn(
     evaluator: Evaluator, state: EngineState, session: SessionState, event: TurnStarted
 ) -> None:
-    """A new turn: what was counted per turn begins anew, and a halt is over."""
+    """Start a turn: lift a halt, and reset what is counted per turn."""
     transitions.advance_clock(session, event.at)
     session.turn += 1
     session.state_changes.start_turn(event.at)
@@ -147,7 +144,7 @@ def start_turn(
 
 
 def spend(evaluator: Evaluator, state: EngineState, session: SessionState, event: Spent) -> None:
-    """The model itself used tokens and money."""
+    """Count tokens and cost that the model used between calls."""
     transitions.advance_clock(session, event.at)
     session.add_usage(event.tokens, event.cost)
     for charge in event.charges:
@@ -156,9 +153,9 @@ def spend(evaluator: Evaluator, state: EngineState, session: SessionState, event
 
 
 def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event: Granted) -> None:
-    """A budget is raised where this session draws on it, and a halt is over.
+    """Raise a budget that this session charges, and lift a halt.
 
-    A yes to a call raises the one account that asked; what else stands in the way stays.
+    An approval (`key`) raises only the usage that asked, and lifts nothing else.
     """
     transitions.advance_clock(session, event.at)
     if not event.key:
@@ -175,7 +172,7 @@ def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event
 
 
 def apply_child_charges(evaluator: Evaluator, state: EngineState, event: ChildCharged) -> None:
-    """What sub-agents drew from a session's budgets. Only for one that is rebuilt without them."""
+    """Apply what sub-agents charged to a session that is rebuilt without them."""
     session = state.sessions.get(event.session)
     if session is None:
         return
@@ -187,7 +184,7 @@ def apply_child_charges(evaluator: Evaluator, state: EngineState, event: ChildCh
 
 
 def approve(session: SessionState, event: Approved) -> None:
-    """One call, known by its fingerprint, may be made once although the policy asks."""
+    """Add an approval of one call, known by its fingerprint."""
     transitions.advance_clock(session, event.at)
     session.approvals.add_approval(
         event.fingerprint, GivenApproval(event.by, frozenset(event.labels), event.at)
@@ -196,7 +193,7 @@ def approve(session: SessionState, event: Approved) -> None:
 
 
 def close(evaluator: Evaluator, state: EngineState, session: SessionState, event: Closed) -> None:
-    """The session is over; what was counted for it alone is forgotten, its calls are given up."""
+    """End a session: abandon its calls, and forget what was counted for it alone."""
     transitions.abandon_calls(evaluator, state, session, event.at)
     for budget, key in session.usage_keys | session.turn_usage_keys:
         state.ledger.remove(budget, key)

@@ -1,6 +1,6 @@
-"""The text of a violation: the policy's own message with its placeholders, or the engine's words.
+"""Texts of violations: the policy's own messages with placeholders, and helpers for the engine's.
 
-Whatever comes out of a call is untrusted: it is quoted, cut, and stripped of control characters.
+Values from a call are untrusted: they are redacted, truncated, and stripped of control characters.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from typing import Any
 from policyguard.model.amounts import format_number
 from policyguard.model.text import sanitize
 
-NEVER_ALLOWED = "this call may not be made even once"
-"""What a limit of 0 says."""
+NEVER_ALLOWED = "this call is not allowed at all"
+"""The text of a limit whose `max` is 0."""
 
 _JSON_TYPES = (bool, int, list, tuple, dict)
-"""What is shown as JSON; a time is shown as it is written."""
 MAX_VALUE_CHARS = 200
-"""Characters of one value that a message shows (POLICY_LANGUAGE §3)."""
+"""Characters of one value in a message (POLICY_LANGUAGE §3)."""
 
 
 class MessageTemplate:
     """A message with placeholders: dotted fields of `call` and `tags`, and a violation's figures.
 
-    `parts` alternates literal text and dotted paths, beginning with text. `redact` blots out of a
-    value what nobody may see.
+    `parts` alternates text and dotted paths, beginning with text; `redact` masks secrets.
     """
 
     __slots__ = ("parts", "redact")
@@ -35,11 +33,11 @@ class MessageTemplate:
         self.redact = redact
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The text, each placeholder replaced by its value; an absent one by `(absent)`."""
-        text = list(self.parts)
-        for place in range(1, len(text), 2):
-            text[place] = quote_value(_look_up(values, text[place].split(".")), self.redact)
-        return "".join(text)
+        """Return the text with each placeholder replaced; an absent value by `(absent)`."""
+        parts = list(self.parts)
+        for index in range(1, len(parts), 2):
+            parts[index] = quote_value(_look_up(values, parts[index].split(".")), self.redact)
+        return "".join(parts)
 
 
 def _look_up(values: Any, path: Sequence[str]) -> Any:
@@ -51,17 +49,15 @@ def _look_up(values: Any, path: Sequence[str]) -> Any:
 
 
 def quote_value(value: Any, redact: Callable[[str], str] | None = None) -> str:
-    """An untrusted value, fit to stand in a message."""
+    """Return an untrusted value as it may stand in a message."""
     if value is None:
         return "(absent)"
     if isinstance(value, float):
         text = format_number(value)
     else:
         text = _to_json(value) if isinstance(value, _JSON_TYPES) else str(value)
-    if redact is not None:
-        text = redact(
-            text[: MAX_VALUE_CHARS * MAX_VALUE_CHARS]
-        )  # before it is cut, or half a secret would not be seen
+    if redact is not None:  # first: a truncated secret would not be recognised
+        text = redact(text[: MAX_VALUE_CHARS * MAX_VALUE_CHARS])
     text = sanitize(text[: MAX_VALUE_CHARS + 1])
     return text if len(text) <= MAX_VALUE_CHARS else text[:MAX_VALUE_CHARS] + "…"
 
@@ -74,7 +70,7 @@ def _to_json(value: Any) -> str:
 
 
 def format_duration(nanoseconds: int) -> str:
-    """A span of time as a person would write it: `45s`, `2m`, `1h30m`, `3d`."""
+    """Format a duration for people: `45s`, `2m`, `1h30m`, `3d`."""
     total = nanoseconds / 1e9
     if total < 60:
         return f"{format_number(total)}s"
@@ -88,10 +84,10 @@ def format_duration(nanoseconds: int) -> str:
 
 
 def format_times(count: int) -> str:
-    """`once`, `twice`, `3 times`."""
+    """Format a count: `once`, `twice`, `3 times`."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def format_streak(count: int, how: str = "in a row") -> str:
-    """The same of what came one after the other; once is no row."""
+    """Format the length of a streak; a streak of one is just `once`."""
     return format_times(count) if count == 1 else f"{format_times(count)} {how}"

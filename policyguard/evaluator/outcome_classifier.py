@@ -1,4 +1,4 @@
-"""What came of a call: success or failure, with which signature, by whose fault."""
+"""Classification of results: success or failure, with which signature, by whose fault."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ MIN_ERROR_STATUS = 400
 class OutcomeClassifier:
     """The policy's `outcomes`, `signatures` and `blame`, compiled.
 
-    `signature` gives the first signature that fits a text, out of those for failures (True) or
-    for successes (False, where any is `success_signed`): its id and blame. `envelope` gives the
-    first state that a result's text has and the text without its mark, None for a text that has
-    none (or a policy without states). `non_advancing` and `harness` are the keys in a result's
-    metadata that flag it. `blame_rules` are first match. `same_result` and `same_error` are the
-    fingerprints of texts; `span` turns nanoseconds into what expressions see as a duration. With
-    `told` some expression reads the outcome, and is shown it.
+    `match_signature` returns id and blame of the first signature that matches a text, of those for
+    failures (True) or successes (False). `match_envelope` returns the state that a text's mark says
+    and the text without it; None for a text without a mark. `harness_keys` and `non_advancing_keys`
+    are metadata keys that flag a result. Blame rules are first match. `reads_outcome`: some
+    expression reads `outcome`.
     """
 
     __slots__ = (
@@ -68,7 +66,7 @@ class OutcomeClassifier:
         self.error_fingerprint = error_fingerprint
         self.to_duration = to_duration
         self.reads_outcome = reads_outcome
-        # A success of which nothing in the policy says anything.
+        # No expression, envelope or signature looks at a plain success.
         self.skips_successes = not (
             reads_outcome or match_envelope or failed_when or has_success_signatures
         )
@@ -76,105 +74,88 @@ class OutcomeClassifier:
     def classify(
         self, event: Completed, attempt: Attempt | None, last_fingerprint: str | None
     ) -> Outcome:
-        """Judge a result: of an attempt, or (None) of a call that is not known any more.
+        """Classify a result: of an attempt, or (None) of a call that is not in flight.
 
-        `last` is the fingerprint of this call's previous result, if known.
+        `last_fingerprint` is that of the same call's previous result, if known.
         """
         failed = event.ok is False or event.error is not None
         if event.ok is None and not failed:
             failed = bool(event.exit_code) or (event.status or 0) >= MIN_ERROR_STATUS
         result = self.result_fingerprint(event.text or event.error or "")
-        if self.skips_successes and not (failed or event.meta or event.state):
-            return Outcome(
-                True,
-                "success",
-                event,
-                changed=result != last_fingerprint,
-                result_fingerprint=result,
-            )
-        told = attempt if self.reads_outcome else None
-        state, payload = (
-            self._split_envelope(event.text) if self.match_envelope is not None else ("", None)
-        )
-        meta = event.meta
-        infra = bool(meta) and any(meta.get(key) for key in self.harness_keys)
-        failed = failed or state == "failure" or infra
-        state = event.state or state
         changed = result != last_fingerprint
+        if self.skips_successes and not (failed or event.meta or event.state):
+            return Outcome(True, "success", event, changed=changed, result_fingerprint=result)
+        reader = attempt if self.reads_outcome else None
+        state, payload = "", None
+        if self.match_envelope is not None:
+            state, payload = self.match_envelope(event.text) or ("", event.text)
+        meta = event.meta
+        harness_flagged = bool(meta) and any(meta.get(key) for key in self.harness_keys)
+        failed = failed or state == "failure" or harness_flagged
+        state = event.state or state
         error = event.error if event.error is not None else event.text
-        if not failed and self.failed_when is not None and told is not None:
-            self._set_outcome(told, event, ok=True, error="", state=state, changed=changed)
-            failed = self._is_true("outcomes/failed_when", self.failed_when, told)
-        found = None
+        if not failed and self.failed_when is not None and reader is not None:
+            self._set_outcome(reader, event, changed, ok=True, state=state)
+            failed = self._is_true("outcomes/failed_when", self.failed_when, reader)
+        match = None
         if failed or self.has_success_signatures:
-            found = self.match_signature(error if failed else event.text, failed)
-        signature, blame = found if found is not None else ("", "unknown" if failed else "")
+            match = self.match_signature(error if failed else event.text, failed)
+        signature, blame = match if match is not None else ("", "unknown" if failed else "")
         blamed_by = ""
         if failed:
             state = "failure"
-            if infra or (event.timeout_by and blame == "unknown"):
+            if harness_flagged or (event.timeout_by and blame == "unknown"):
                 blame = "harness"
             if payload == "" and event.error:
                 payload = event.error
-        elif state != "pending":
-            state = "success"
-        if failed and self.blame_rules and told is not None:
+        else:
+            error = ""
+            if state != "pending":
+                state = "success"
+        if failed and self.blame_rules and reader is not None:
             self._set_outcome(
-                told,
-                event,
-                ok=False,
-                error=error,
-                state=state,
-                signature=signature,
-                blame=blame,
-                changed=changed,
+                reader, event, changed, ok=False, state=state, error=error, match=(signature, blame)
             )
-            for id_, when, whose in self.blame_rules:
-                if self._is_true(id_, when, told):
-                    blame, blamed_by = whose, id_
+            for id_, when, rule_blame in self.blame_rules:
+                if self._is_true(id_, when, reader):
+                    blame, blamed_by = rule_blame, id_
                     break
         if failed and event.blame:
             blame, blamed_by = event.blame, ""
-        outcome = Outcome(
+        if not failed:
+            blame = ""
+        if reader is not None:
+            self._set_outcome(
+                reader,
+                event,
+                changed,
+                ok=not failed,
+                state=state,
+                error=error,
+                match=(signature, blame),
+            )
+        return Outcome(
             ok=not failed,
             state=state,
             report=event,
-            error=error if failed else "",
+            error=error,
             signature=signature,
-            blame=blame if failed else "",
+            blame=blame,
             changed=changed,
             payload=payload,
             advancing=not (meta and any(meta.get(key) for key in self.non_advancing_keys)),
-            harness_flagged=infra,
+            harness_flagged=harness_flagged,
             result_fingerprint=result,
             error_fingerprint=self.error_fingerprint(error) if failed else "",
             blamed_by=blamed_by,
         )
-        if told is not None:
-            self._set_outcome(
-                told,
-                event,
-                ok=outcome.ok,
-                error=outcome.error,
-                state=state,
-                signature=signature,
-                blame=outcome.blame,
-                changed=changed,
-            )
-        return outcome
-
-    def _split_envelope(self, text: str) -> tuple[str, str]:
-        """The state that a text begins with, and the rest of it; no state, and the text."""
-        found = self.match_envelope(text) if self.match_envelope is not None else None
-        return found if found is not None else ("", text)
 
     def _is_true(self, id_: str, when: Expression, attempt: Attempt) -> bool:
+        """Whether a condition holds. An error is no: it must neither fail a success nor blame."""
         try:
             answer = when(attempt.activation)
         except ExpressionError as error:
             attempt.add_error(id_, error)
-            # An undecided `failed_when` must not make failures of successes (a missing field is
-            # the common case), and an undecided blame rule must not put blame on anyone.
             return False
         return answer is True
 
@@ -182,16 +163,16 @@ class OutcomeClassifier:
         self,
         attempt: Attempt,
         event: Completed,
+        changed: bool,
         *,
         ok: bool,
-        error: str,
         state: str,
-        changed: bool,
-        signature: str = "",
-        blame: str = "",
+        error: str = "",
+        match: tuple[str, str] = ("", ""),
     ) -> None:
-        """Show expressions the `outcome` (POLICY_LANGUAGE §5)."""
-        seen: dict[str, object] = {
+        """Set `outcome` for expressions (POLICY_LANGUAGE §5)."""
+        signature, blame = match
+        outcome: dict[str, object] = {
             "ok": ok,
             "state": state or ("success" if ok else "failure"),
             "text": event.text,
@@ -209,5 +190,5 @@ class OutcomeClassifier:
             "retry_after": self.to_duration(to_nanoseconds(event.retry_after)),
         }
         if event.score is not None:
-            seen["score"] = float(event.score)
-        attempt.activation.outcome = seen
+            outcome["score"] = float(event.score)
+        attempt.activation.outcome = outcome

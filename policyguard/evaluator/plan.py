@@ -1,27 +1,30 @@
-"""What the policy has to say on one kind of call, looked up once and then walked at each call."""
+"""Plans: what a policy says of one kind of call, found once and bound to a session's trackers."""
 
 from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
 
 from policyguard.evaluator.activation import Activation, Expression
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.limits.base import LimitChecker
-from policyguard.evaluator.limits.refusals import RefusalsChecker
+from policyguard.evaluator.limits.cycle import CycleChecker
+from policyguard.evaluator.limits.refusals import RefusalsChecker, RefusalStreak
 from policyguard.evaluator.limits.repeat import RepeatChecker
 from policyguard.evaluator.rule import RuleSet
 from policyguard.model.errors import ExpressionError
 
 
 class Plan:
-    """Class, limits, budgets and rules of calls of one tool, by one kind of agent.
+    """The class, limits, budgets and rules of one tool's calls by one kind of agent.
 
-    `keyed` are the limits that need a key beside the fingerprint. `changing` tells whether a
-    success may change state: a fixed answer, or an expression. Where they are `alike`, it reads
-    nothing of calls that is not the same for all of this kind, but for their hints and command.
-    `steady` is the answer to all calls without hints, from when it has been found without a look
-    at the command: then it will be so again. `refusals` is asked about attempts that something
-    else refuses. `timeout` is how long a call may take (ns), and who says so. With `further` there
-    is more to find out about a call than its class.
+    `state_changing` says whether a success may change state: an answer, or an expression. With
+    `kind_only` it reads nothing that differs between calls of this kind but hints and command; its
+    answer is then cached in `cached_answer` once it was found without reading the command.
+    `keyed_limits` compare calls by another key than the fingerprint. `refusals` is asked about
+    attempts that something else refuses. `timeout` is how long a call may take (ns), as the entry
+    `timeout_by` says. With `needs_more` there is more to find out about a call than its class.
     """
 
     __slots__ = (
@@ -75,42 +78,101 @@ class Plan:
         self.needs_more = not kind_only or bool(self.keyed_limits) or timeout is not None
 
     def is_state_changing(self, attempt: Attempt) -> bool:
-        """Whether a success of this call may change state. What cannot be told may."""
-        changing = attempt.state_changing
-        if changing is None:
-            changing = self.cached_answer
-            if changing is None or attempt.hints:
-                changing = self._evaluate_state_changing(attempt)
-            attempt.state_changing = changing
-        return changing
+        """Whether a success of this call may change state; true where that is undecidable."""
+        answer = attempt.state_changing
+        if answer is None:
+            answer = self.cached_answer
+            if answer is None or attempt.hints:
+                answer = self._evaluate_state_changing(attempt)
+            attempt.state_changing = answer
+        return answer
 
     def _evaluate_state_changing(self, attempt: Attempt) -> bool:
-        changing = self.state_changing
-        if changing is True or changing is False:
-            return changing
-        telling = self.kind_only and not (attempt.hints or self._reads_command)
-        # A view of its own says what has been read.
-        view = (
+        expression = self.state_changing
+        if expression is True or expression is False:
+            return expression
+        may_cache = self.kind_only and not (attempt.hints or self._reads_command)
+        # An activation of its own shows what this expression reads.
+        activation = (
             Activation(attempt, attempt.session.activation_context, attempt.at)
-            if telling
+            if may_cache
             else attempt.activation
         )
         try:
-            answer = changing(view) is not False
+            answer = expression(activation) is not False
         except ExpressionError:
             return True
-        if telling:
-            self._reads_command = view.has_read("command")
+        if may_cache:
+            self._reads_command = activation.has_read("command")
             if not self._reads_command:
                 self.cached_answer = answer
         return answer
 
 
-class ClassCandidates:
-    """The classes that calls of one tool may have, first match first.
+class BoundPlan:
+    """A plan with the trackers of its limits in one session or turn, in the plan's order.
 
-    Each is a class and a condition on the call; the last may have none. Where the first has none,
-    the class is the tool's, whatever the arguments.
+    The other attributes serve calls on the fast path (see `SessionState`), nearly all: most limits
+    then find no violation and count nothing. A call that is in none of `watched` violates no limit,
+    unless the plan `must_evaluate` every call. `repetition` (of calls or polls) and `cycle` need
+    admissions; each has a name, since one call site for methods of several classes is slow. With
+    `needs_successes` some limit counts every result. `refusal_streak` is the tracker of `refusals`.
+    """
+
+    __slots__ = (
+        "cycle",
+        "limits",
+        "must_evaluate",
+        "needs_successes",
+        "plan",
+        "refusal_streak",
+        "repetition",
+        "watched",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        limits: tuple[tuple[LimitChecker, Any], ...],
+        refusal_streak: RefusalStreak | None,
+        *,
+        has_parent: bool,
+    ) -> None:
+        self.plan = plan
+        self.limits = limits
+        self.refusal_streak = refusal_streak
+        counting = [pair for pair in limits if pair[0].needs_admissions]
+        self.cycle = next((pair for pair in counting if isinstance(pair[0], CycleChecker)), None)
+        repetitions = tuple(pair for pair in counting if pair is not self.cycle)
+        self.repetition: tuple[Any, Any] | None = repetitions[0] if repetitions else None
+        if len(repetitions) > 1:
+            self.repetition = _COMBINED_REPETITION, repetitions
+        self.needs_successes = any(
+            limit.needs_successes or (limit.sets_bans and limit.always_evaluated)
+            for limit in plan.limits
+        )
+        watched = [limit.watched(tracker) for limit, tracker in limits]
+        self.must_evaluate = has_parent or None in watched
+        self.watched: tuple[Container[str], ...] = tuple(
+            calls for calls in watched if calls is not None and calls != ()
+        )
+
+
+class _CombinedRepetition:
+    """A tool's own `repeat` beside the `polling` of a wider level: both count admissions."""
+
+    def admit(self, trackers: tuple[tuple[LimitChecker, Any], ...], attempt: Attempt) -> None:
+        for limit, tracker in trackers:
+            limit.admit(tracker, attempt)
+
+
+_COMBINED_REPETITION = _CombinedRepetition()
+
+
+class ClassCandidates:
+    """The classes that calls of one tool may have, with their conditions; first match first.
+
+    Where the first has no condition, `fixed_class` is that class, whatever the arguments.
     """
 
     __slots__ = ("fixed_class", "options")
@@ -124,7 +186,7 @@ class ClassCandidates:
             self.fixed_class = options[0][0]
 
     def classify(self, attempt: Attempt) -> str:
-        """The first class whose condition holds, or cannot be decided; empty where none does."""
+        """Return the first class whose condition holds or is undecidable; empty for none."""
         for name, condition in self.options:
             if condition is None:
                 return name

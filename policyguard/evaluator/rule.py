@@ -1,4 +1,4 @@
-"""`rules`: what the policy's author wrote against calls of one shape."""
+"""Compiled rules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from policyguard.model.errors import ExpressionError
 
 
 class CompiledRule:
-    """One compiled rule; its selectors have been resolved into the plans that hold it.
+    """A rule; its selectors are resolved into the plans that hold it.
 
-    `approval` says who may say yes to a call that it asks about; None where anybody may.
-    One that `reads_time` is not asked about a recorded call without a time.
+    `approval` is None where any one approval will do. A rule that `reads_time` is not evaluated for
+    a recorded call without a time.
     """
 
     __slots__ = (
@@ -60,17 +60,16 @@ class CompiledRule:
         self.approval = approval
 
     def evaluate(self, attempt: Attempt) -> Violation | None:
-        """The rule's violation, if it matches.
+        """Return the rule's violation, if it matches.
 
-        What cannot be decided counts against the call, with the effect `on_error`: an error in
-        `when` is a match, one in `unless` no exemption.
+        An error in `when` is a match, one in `unless` no exemption; the effect is `on_error`.
         """
         error = ""
         if self.when is not None:
             try:
                 answer = self.when(attempt.activation)
-            except ExpressionError as failure:
-                error = str(failure)
+            except ExpressionError as caught:
+                error = str(caught)
             else:
                 if answer is False:
                     return None
@@ -79,8 +78,8 @@ class CompiledRule:
         if self.unless is not None:
             try:
                 answer = self.unless(attempt.activation)
-            except ExpressionError as failure:
-                error = error or str(failure)
+            except ExpressionError as caught:
+                error = error or str(caught)
             else:
                 if answer is True:
                     return None
@@ -105,7 +104,7 @@ class CompiledRule:
             text = self.message.render(self._template_values(attempt))
         else:
             text = f"rule `{self.id.partition('/')[2]}` forbids this call"
-        return f"{text} (the rule could not be decided: {error})" if error else text
+        return f"{text} (the rule failed: {error})" if error else text
 
     def _render_instead(self, attempt: Attempt) -> str:
         return (
@@ -117,7 +116,7 @@ class CompiledRule:
 
 
 class RuleSet(tuple[CompiledRule, ...]):
-    """The rules of one plan. `compile_sieve` makes what asks the `when` of all of them at once."""
+    """The rules of one plan. `compile_prefilter` compiles the `when` of all into one function."""
 
     compile_prefilter: Callable[[], Prefilter]
 
@@ -126,6 +125,6 @@ class RuleSet(tuple[CompiledRule, ...]):
         return self.compile_prefilter()
 
     def possible_matches(self, attempt: Attempt) -> Sequence[CompiledRule]:
-        """The rules that may match a call: all whose `when` is not plainly false."""
-        left = self._prefilter(attempt.activation)
-        return [self[place] for place in left] if left else ()
+        """Return the rules that may match a call: all whose `when` is not plainly false."""
+        indices = self._prefilter(attempt.activation)
+        return [self[index] for index in indices] if indices else ()

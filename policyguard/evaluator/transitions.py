@@ -1,4 +1,4 @@
-"""What the calls of a session do to its state: admitted, refused, completed, ended, released."""
+"""State transitions of calls: admitted, completed, released, refused, abandoned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from policyguard.model.outcome import Outcome
 
 
 def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int | None) -> Attempt:
-    """The attempt that was recorded, as its caller made it: nothing that a policy makes of it."""
+    """Return a recorded attempt as its caller made it, without what a policy derived."""
     return Attempt(
         event.tool,
         event.args or {},
@@ -38,7 +38,7 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
 
 
 def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan) -> Attempt:
-    """The attempt that was recorded as admitted or refused."""
+    """Return a recorded attempt with what the policy had derived."""
     attempt = attempt_from_event(session, event, session.clamp_time(event.at))
     if event.args is None:
         attempt.args = UNRECORDED_ARGS
@@ -60,30 +60,30 @@ def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan
 
 def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
     """Count an admitted call in windows and budgets."""
-    session, walk, at = attempt.session, attempt.bound_plan, attempt.at
+    session, bound_plan, at = attempt.session, attempt.bound_plan, attempt.at
     if at is not None:
         if session.turn_started_at is None:
             advance_clock(session, at)
         else:
-            session.now = at  # as `tick` would, and it is not before the latest
-    flights = session.in_flight
-    if flights or session.timed_out:
+            session.now = at  # as `advance_clock` would: it is not before the latest
+    in_flight = session.in_flight
+    if in_flight or session.timed_out:
         _reclaim_calls(evaluator, state, session, at)
     fingerprint = attempt.fingerprint
     attempt.window_entry = WindowEntry(fingerprint, fingerprint)
     if session.on_fast_path:
-        if walk.repetition is not None:
-            limit, tracker = walk.repetition
+        if bound_plan.repetition is not None:
+            limit, tracker = bound_plan.repetition
             limit.admit(tracker, attempt)
-        if walk.cycle is not None:
-            limit, tracker = walk.cycle
+        if bound_plan.cycle is not None:
+            limit, tracker = bound_plan.cycle
             limit.admit(tracker, attempt)
     else:
-        for limit, tracker in walk.limits:
+        for limit, tracker in bound_plan.limits:
             limit.admit(tracker, attempt)
     for charge in attempt.charges:
         apply_charge(evaluator, state, session, charge, at)
-    flights[attempt.id] = attempt
+    in_flight[attempt.id] = attempt
     session.cel_session["calls"] += 1
     if attempt.loose_fingerprint:
         _remember_tolerant_call(evaluator, session, attempt)
@@ -111,17 +111,17 @@ def complete(
     session = attempt.session
     advance_clock(session, at)
     del session.in_flight[attempt.id]
-    changes = session.state_changes
-    call = attempt.window_entry
-    call.seq = changes.seq = changes.seq + 1
-    call.result_fingerprint = outcome.result_fingerprint
+    state_changes = session.state_changes
+    entry = attempt.window_entry
+    entry.seq = state_changes.seq = state_changes.seq + 1
+    entry.result_fingerprint = outcome.result_fingerprint
     succeeded = outcome.state == "success"
     if succeeded:
         session.successes += 1
         if attempt.bound_plan.plan.is_state_changing(attempt):
-            changes.record(attempt.fingerprint, at)
-            for above in session.ancestors():  # it works for them
-                above.state_changes.record(f"{session.id}\x1f{attempt.fingerprint}", at)
+            state_changes.record(attempt.fingerprint, at)
+            for ancestor in session.ancestors():
+                ancestor.state_changes.record(f"{session.id}\x1f{attempt.fingerprint}", at)
     elif not outcome.ok:
         session.cel_session["failures"] += 1
     if attempt.bound_plan.needs_successes or not (
@@ -129,58 +129,58 @@ def complete(
     ):
         _notify_limits(session, attempt, outcome)
     if event.still_running:
-        session.timed_out[attempt.id] = attempt  # it keeps its places until it has ended
+        session.timed_out[attempt.id] = attempt  # it keeps its slots until it ends
     elif attempt.charges:
         free_slots(evaluator, state, attempt)
     for charge in charges:
-        # What was reserved too much was drawn at admission.
+        # What was reserved too much was charged at admission.
         apply_charge(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
     if event.tokens or event.cost:
         session.add_usage(event.tokens or 0, event.cost or 0.0)
     if evaluator.reads_changed:
-        most = evaluator.bounds.window_entries
-        _set_latest(session.last_results, attempt.fingerprint, outcome.result_fingerprint, most)
+        max_entries = evaluator.bounds.window_entries
+        last_results, result = session.last_results, outcome.result_fingerprint
+        _set_latest(last_results, attempt.fingerprint, result, max_entries)
     return state.effects.on_completed(attempt, event, outcome, charges, observations, at)
 
 
 def _clear_refusals(session: SessionState, attempt: Attempt) -> None:
-    """A call has got through: what was asked and refused of it before is over."""
+    """Forget requests and refusals of a call that is now admitted."""
     if session.approvals.requests:
         session.approvals.clear(attempt.approval_fingerprint)
-    walk = attempt.bound_plan
+    bound_plan = attempt.bound_plan
     if session.refused_attempts:
-        for limit in walk.plan.escalating_limits:
+        for limit in bound_plan.plan.escalating_limits:
             if limit.id in session.refused_attempts:
                 session.refused_attempts[limit.id].clear(limit.subject(attempt))
-    if walk.refusal_streak is not None:
-        walk.refusal_streak.reset()
-    session.update_active_limits(walk.plan)
+    if bound_plan.refusal_streak is not None:
+        bound_plan.refusal_streak.reset()
+    session.update_active_limits(bound_plan.plan)
 
 
 def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) -> None:
-    """Let the limits have a result that is more to them than one more success."""
-    call, walk = attempt.window_entry, attempt.bound_plan
+    """Pass a result to the limits that is more to them than one more success."""
+    entry, bound_plan = attempt.window_entry, attempt.bound_plan
     if not outcome.ok:
-        call.result_fingerprint = (
-            f"!{outcome.result_fingerprint}"  # failed with the same words is another result
-        )
-        call.error_fingerprint = outcome.error_fingerprint
-        call.blames_harness = outcome.blame == "harness"
-    # A turn that has begun meanwhile has trackers of its own: this call says nothing of it.
-    for limit, tracker in walk.limits:
+        # A failure with the words of a success has another result.
+        entry.result_fingerprint = f"!{outcome.result_fingerprint}"
+        entry.error_fingerprint = outcome.error_fingerprint
+        entry.blames_harness = outcome.blame == "harness"
+    # These trackers may be of an earlier turn; the call then counts nothing in this one.
+    for limit, tracker in bound_plan.limits:
         limit.complete(tracker, attempt, outcome)
     if session.bans.active and outcome.state == "success" and outcome.advancing:
         _lift_progress_bans(session, outcome)
-    for limit, tracker in walk.limits:
+    for limit, tracker in bound_plan.limits:
         if limit.sets_bans and (tracker or limit.always_evaluated):
             _add_ban(limit, tracker, attempt, outcome.result_fingerprint)
-    session.update_active_limits(walk.plan)
+    session.update_active_limits(bound_plan.plan)
 
 
 def end_timed_out(
     evaluator: Evaluator, state: EngineState, session: SessionState, call: str, at: int | None
 ) -> None:
-    """A call that had run out of time is over: it gives its places back."""
+    """Free the slots of a call that had timed out and has now ended."""
     advance_clock(session, at)
     attempt = session.timed_out.pop(call, None)
     if attempt is not None:
@@ -190,7 +190,7 @@ def end_timed_out(
 def release(
     evaluator: Evaluator, state: EngineState, session: SessionState, call: str, at: int | None
 ) -> None:
-    """An admitted call did not run: it leaves windows and budgets."""
+    """Take back the admission of a call that did not run."""
     advance_clock(session, at)
     attempt = session.in_flight.pop(call, None)
     if attempt is None:
@@ -211,21 +211,21 @@ def release(
 def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, event: Refused) -> None:
     """Count a refused attempt; one that halts stops the session.
 
-    It counts in no window, but escalation thresholds and `refusals` see that the agent insists.
+    It counts in no window, only towards escalation thresholds and `refusals`.
     """
     advance_clock(session, event.at)
     _expire_calls(evaluator, state, session, event.at)
     plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
-    walk = session.bind_plan(plan)
+    bound_plan = session.bind_plan(plan)
     if event.effect == Effect.HALT:
-        by = event.violations[0] if event.violations else "policy"
-        if by != HALTED:  # an ancestor's halt is over when the ancestor's is
-            session.halt_entry = session.halt_entry or by
+        entry = event.violations[0] if event.violations else "policy"
+        if entry != HALTED:  # an ancestor's halt ends with the ancestor's
+            session.halt_entry = session.halt_entry or entry
         reset_refusals(evaluator, session)
-    elif walk.refusal_streak is not None:
-        walk.refusal_streak.add(event.batch)
+    elif bound_plan.refusal_streak is not None:
+        bound_plan.refusal_streak.add(event.batch)
     attempt = restore_attempt(session, event, plan)
-    for limit, tracker in walk.limits:
+    for limit, tracker in bound_plan.limits:
         if limit.id in event.violations:
             limit.refuse(tracker, attempt)
     for limit in plan.escalating_limits:
@@ -233,18 +233,14 @@ def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, even
     for charge in event.attempt_charges:
         session.add_refusal(charge.budget, charge.key)
     if event.effect == Effect.ASK:
-        terms = [
-            evaluator.approval_requirements[id_]
-            for id_ in event.violations
-            if id_ in evaluator.approval_requirements
-        ]
-        within = min((one.within for one in terms), default=None)
+        known = evaluator.approval_requirements
+        requirements = [known[id_] for id_ in event.violations if id_ in known]
         session.approvals.add_request(
             event.exact_fingerprint or event.fingerprint,
             ApprovalRequest(event.at, event.approval_charges),
-            within,
+            min((requirement.within for requirement in requirements), default=None),
         )
-    for limit, tracker in walk.limits:
+    for limit, tracker in bound_plan.limits:
         if limit.sets_bans and limit.id in event.violations:
             _add_ban(limit, tracker, attempt, "")
     session.update_active_limits(plan)
@@ -252,10 +248,10 @@ def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, even
 
 
 def advance_clock(session: SessionState, at: int | None) -> None:
-    """Time goes on, and never back."""
+    """Advance the session's time, never back."""
     if at is None:
         return
-    if session.turn_started_at is None:  # a session that knows this knows when it began
+    if session.turn_started_at is None:  # a session that knows this knows its own start
         session.turn_started_at = at
         if session.started_at is None:
             session.started_at = at
@@ -264,7 +260,7 @@ def advance_clock(session: SessionState, at: int | None) -> None:
 
 
 def reset_refusals(evaluator: Evaluator, session: SessionState) -> None:
-    """A halt, a new turn, a grant: whoever is refused from now on is counted anew."""
+    """Reset the streaks of `refusals`: after a halt, a grant or a new turn."""
     for id_ in evaluator.refusal_limits:
         tracker = session.trackers.get(id_) or session.turn_trackers.get(id_)
         if tracker is not None:
@@ -272,8 +268,20 @@ def reset_refusals(evaluator: Evaluator, session: SessionState) -> None:
             session.active_limits.pop(id_, None)
 
 
+def abandon_calls(
+    evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
+) -> None:
+    """Drop all calls of a session, and free their slots."""
+    for attempt in session.in_flight.values():
+        _abandon(evaluator, state, attempt, at)
+    for attempt in session.timed_out.values():
+        free_slots(evaluator, state, attempt)
+    session.in_flight.clear()
+    session.timed_out.clear()
+
+
 def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
-    """Something new has come: what is refused until then may be tried again."""
+    """Lift the bans that last until something advances."""
     for ban in session.bans.lift_on_progress(outcome):
         limit = ban.limit
         if isinstance(limit, NoProgressChecker):
@@ -281,23 +289,11 @@ def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
 
 
 def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -> None:
-    """Shut off what has reached its limit, where the policy wants more than the call refused."""
+    """Ban what has reached its limit."""
     session = attempt.session
-    found = limit.evaluate(tracker, attempt, session.state_changes, 0)
-    if found is not None and found.used is not None and found.used >= limit.max:
-        session.bans.add(Ban(limit, attempt, found.text, result))
-
-
-def abandon_calls(
-    evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
-) -> None:
-    """Drop all calls of a session that is over, and free their slots."""
-    for attempt in session.in_flight.values():
-        state.effects.on_abandoned(attempt, at)
-    for running in (session.in_flight, session.timed_out):
-        for attempt in running.values():
-            free_slots(evaluator, state, attempt)
-        running.clear()
+    violation = limit.evaluate(tracker, attempt, session.state_changes, 0)
+    if violation is not None and violation.used is not None and violation.used >= limit.max:
+        session.bans.add(Ban(limit, attempt, violation.text, result))
 
 
 def _reclaim_calls(
@@ -314,7 +310,7 @@ def _reclaim_calls(
         free_slots(evaluator, state, session.timed_out.pop(next(iter(session.timed_out))))
     in_flight = session.in_flight
     if len(in_flight) >= max_calls:
-        slotless = (one for one in in_flight.values() if not holds_slot(evaluator, one))
+        slotless = (attempt for attempt in in_flight.values() if not holds_slot(evaluator, attempt))
         dropped = next(slotless, None) or next(iter(in_flight.values()))
         del in_flight[dropped.id]
         _abandon(evaluator, state, dropped, at)
@@ -323,7 +319,7 @@ def _reclaim_calls(
 def _expire_calls(
     evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
 ) -> None:
-    """Drop the oldest timed-out and the oldest unreported call that are overdue."""
+    """Drop the oldest timed-out and the oldest unreported call if they are overdue."""
     if at is None:
         return
     for calls in (session.timed_out, session.in_flight):
@@ -344,30 +340,30 @@ def _abandon(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int
 
 
 def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
-    anchors = session.tolerant_calls
-    known = anchors.pop(attempt.loose_fingerprint, [])
-    anchors[attempt.loose_fingerprint] = known
-    if all(fingerprint != attempt.fingerprint for _, fingerprint in known):
-        known.append((attempt.numbers, attempt.fingerprint))
-        if len(known) > evaluator.bounds.window_entries:
-            del known[0]
-    if len(anchors) > evaluator.bounds.window_entries:
-        del anchors[next(iter(anchors))]
+    known_calls = session.tolerant_calls
+    calls = known_calls.pop(attempt.loose_fingerprint, [])
+    known_calls[attempt.loose_fingerprint] = calls
+    if all(fingerprint != attempt.fingerprint for _, fingerprint in calls):
+        calls.append((attempt.numbers, attempt.fingerprint))
+        if len(calls) > evaluator.bounds.window_entries:
+            del calls[0]
+    if len(known_calls) > evaluator.bounds.window_entries:
+        del known_calls[next(iter(known_calls))]
 
 
 def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:
     """Keep what expressions read: counts by tool and class, and each tool's previous arguments."""
-    most = evaluator.bounds.plans
+    max_entries = evaluator.bounds.plans
     if evaluator.reads_counts:
         for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
             table = session.cel_session.setdefault(counts, {})
-            _set_latest(table, name, table.get(name, 0) + 1, most)
+            _set_latest(table, name, table.get(name, 0) + 1, max_entries)
     if evaluator.activation_context.reads_previous:
-        _set_latest(session.previous_args, attempt.tool, attempt.args, most)
+        _set_latest(session.previous_args, attempt.tool, attempt.args, max_entries)
 
 
 def _set_latest(table: dict[str, Any], name: str, value: Any, max_entries: int) -> None:
-    """Set an entry as the latest; the one that is oldest goes where there are too many."""
+    """Set an entry as the latest; where there are too many, drop the oldest."""
     table.pop(name, None)
     table[name] = value
     if len(table) > max_entries:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.bound_plan import BoundPlan
 from policyguard.evaluator.budgets import charges as paying
 from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
+from policyguard.evaluator.plan import BoundPlan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call

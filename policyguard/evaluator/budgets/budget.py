@@ -8,20 +8,22 @@ admitted while what was used is below the limit, and drawn when it has completed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 from policyguard.evaluator.limits.escalation import Escalation
 from policyguard.evaluator.messages import MessageTemplate, format_duration, quote_value
-from policyguard.evaluator.session_state import SessionState
 from policyguard.model.amounts import SCALE, to_units
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Charge
 from policyguard.model.outcome import Outcome
+
+if TYPE_CHECKING:
+    from policyguard.evaluator.session_state import SessionState
 
 
 class CompiledBudget:

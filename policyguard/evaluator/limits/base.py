@@ -1,8 +1,7 @@
-"""What all kinds of limits have in common: each is asked before a call and told what came of it.
+"""The common base of the kinds of limits.
 
-A limit is a value of the policy and holds no state; its *tracker* holds what one session (or
-turn) has done as far as this limit cares. A session makes a tracker when a call first comes under
-the limit.
+A limit is a value of the policy without state; its *tracker* holds what one session or turn has
+counted for it, made when a call first comes under the limit.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from policyguard.model.outcome import Outcome
 class LimitSettings(msgspec.Struct, frozen=True):
     """What every kind of limit is given.
 
-    `refuse_tool` and `until` (progress, turn, session; empty: as the kind itself says) are what is
-    refused once the limit is reached, and for how long.
+    `refuse_tool`: once reached, the limit bans the tool instead of the call. `until` is how long
+    (progress, turn, session; empty for what the kind itself does).
     """
 
     id: str
@@ -37,12 +36,12 @@ class LimitSettings(msgspec.Struct, frozen=True):
 
 
 class LimitChecker(ABC):
-    """A kind of limit: repeat, cycle, no_progress, failures, outage, polling.
+    """A limit: repeat, cycle, no_progress, failures, outage or polling.
 
-    With fewer than `least` of what it counts it has nothing to say, unless somebody insists. One
-    that is not asked `always` has an empty tracker until an outcome gives it something to count:
-    till then admissions and successes mean nothing to it, and nobody needs to ask it. One that
-    `counts` takes admissions into account, one that `hears` every success.
+    Below `min_count` it finds no violation, unless attempts were refused. Unless it is
+    `always_evaluated`, its tracker stays empty, and it is not asked, until an outcome gives it
+    something to count. With `needs_admissions` it counts admissions, with `needs_successes` every
+    success.
     """
 
     needs_admissions = False
@@ -82,48 +81,48 @@ class LimitChecker(ABC):
 
     @abstractmethod
     def new_tracker(self) -> Any:
-        """Fresh state for a session or turn."""
+        """Return an empty tracker for a session or turn."""
 
     @abstractmethod
     def evaluate(
         self, tracker: Any, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
-        """What this limit has against the attempt. Changes nothing.
+        """Return the attempt's violation, if any. Changes nothing.
 
-        `insisted` is how many attempts of the same subject were refused and still stand.
+        `refused_count` is how many refused attempts of the same subject stand.
         """
 
     def watched(self, tracker: Any) -> Container[str] | None:
-        """The fingerprints of calls that it may have something against while nothing stirs it.
+        """Return the fingerprints that may violate the limit while it is not active.
 
-        The container stays the tracker's own. None: of any call.
+        The container stays the tracker's own. None for all.
         """
         return None if self.always_evaluated else ()
 
     def is_active(self, tracker: Any) -> bool:
-        """Whether an outcome has given it something to count beside admissions."""
+        """Whether an outcome has given the limit something to count besides admissions."""
         return bool(tracker) and not self.always_evaluated
 
     def subject(self, attempt: Attempt) -> str:
-        """What an agent insists on that makes this attempt again and again."""
+        """Return what counts as the same attempt when it is refused again."""
         return attempt.fingerprint
 
     def admit(self, tracker: Any, attempt: Attempt) -> None:
-        """Take the admitted call into account."""
+        """Count an admitted call."""
         return
 
     @abstractmethod
     def complete(self, tracker: Any, attempt: Attempt, outcome: Outcome) -> None:
-        """Take the call's outcome into account."""
+        """Count a call's outcome."""
 
     def refuse(self, tracker: Any, attempt: Attempt) -> None:
-        """Take into account that an attempt was refused which this limit had something against."""
+        """Count an attempt that was refused for this limit among others."""
         return
 
     def release(self, tracker: Any, attempt: Attempt) -> None:
-        """Forget the admission: the call did not run."""
+        """Take back the admission of a call that did not run."""
         return
 
     def effect_for(self, count: int, refused_count: int) -> Effect | None:
-        """What the ladder says where `count` of at most `max` have been; None for nothing."""
+        """Return the effect on one more attempt after `count` calls; None for none."""
         return self.escalation.effect_at(count + refused_count + 1, limit_reached=count >= self.max)

@@ -1,4 +1,4 @@
-"""`cycle`: a short sequence of calls that comes round again with the same results."""
+"""`cycle`: a short sequence of calls that repeats with the same results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policyguard.model.outcome import Outcome
 
 
 class CallSequence:
-    """The latest steps, as many as matter, and the calls of the last round of them."""
+    """The latest calls that matter, and the fingerprints of the `longest` last of them."""
 
     __slots__ = ("entries", "recent")
 
@@ -26,8 +26,8 @@ class CallSequence:
 class CycleChecker(LimitChecker):
     """Refuses the call that would begin round `max + 1` of a cycle of 2 to `longest` calls.
 
-    The calls that would go on with that round are refused too, until a call that leaves it. One
-    call repeated is no cycle but a repetition, which is `repeat`'s (and `polling`'s) business.
+    Calls that would continue that round are refused too, until one leaves it. One repeated call is
+    no cycle: `repeat` and `polling` count those.
     """
 
     __slots__ = ("longest", "max_entries")
@@ -41,31 +41,31 @@ class CycleChecker(LimitChecker):
         self.max_entries = longest * max
 
     def new_tracker(self) -> CallSequence:
-        """No steps yet."""
+        """Return an empty sequence."""
         return CallSequence(self.longest)
 
     def watched(self, tracker: CallSequence) -> Container[str] | None:
-        """The calls of the latest steps."""
+        """Return the recent calls."""
         return tracker.recent
 
     def is_active(self, tracker: CallSequence) -> bool:
-        """Nothing but steps counts."""
+        """Return False: only admissions count."""
         return False
 
     def evaluate(
         self, tracker: CallSequence, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
-        """Looks for a period that the steps so far keep and the attempt would continue."""
-        call = attempt.fingerprint
-        if call not in tracker.recent:
+        """Return the violation of an attempt that continues a period of the latest calls."""
+        fingerprint = attempt.fingerprint
+        if fingerprint not in tracker.recent:
             return None
-        steps = tracker.entries
+        entries = tracker.entries
         rounds = max(1, min(2, self.min_count), self.min_count - refused_count)
-        length = self._find_length(steps, call, rounds)
+        length = self._find_length(entries, fingerprint, rounds)
         if length is None:
             return None
         count = rounds
-        while count < self.max and _is_periodic(steps, length, count + 1):
+        while count < self.max and _is_periodic(entries, length, count + 1):
             count += 1
         effect = self.effect_for(count, refused_count)
         if effect is None:
@@ -74,63 +74,66 @@ class CycleChecker(LimitChecker):
             self.id,
             effect,
             "cycle",
-            f"the same {length} calls have come round {format_times(count)}, results unchanged",
-            "leave this sequence: change the approach, or finish with what you have",
+            f"the same {length} calls have repeated {format_times(count)}, results unchanged",
+            "break this sequence: change the approach, or finish with what you have",
             count,
             self.max,
         )
 
     def admit(self, tracker: CallSequence, attempt: Attempt) -> None:
-        """The call is the latest step."""
+        """Append the call."""
         tracker.recent.append(attempt.fingerprint)
-        steps = tracker.entries
-        steps.append(attempt.window_entry)
-        if len(steps) > self.max_entries:
-            del steps[0]
+        entries = tracker.entries
+        entries.append(attempt.window_entry)
+        if len(entries) > self.max_entries:
+            del entries[0]
 
     def refuse(self, tracker: CallSequence, attempt: Attempt) -> None:
-        """A call that goes round once more stands there as if it had come back as before.
+        """Append a refused call of a full cycle as if it had returned what it did before.
 
-        Else an agent that skips the refused call would go round as often again.
+        Else an agent that skips the refused call could go round as often again.
         """
         length = self._find_length(tracker.entries, attempt.fingerprint, self.max)
         if length is not None:
-            before = tracker.entries[-length]
-            call = attempt.fingerprint
-            attempt.window_entry = WindowEntry(call, call, before.result_fingerprint)
+            fingerprint = attempt.fingerprint
+            result = tracker.entries[-length].result_fingerprint
+            attempt.window_entry = WindowEntry(fingerprint, fingerprint, result)
             self.admit(tracker, attempt)
 
-    def _find_length(self, steps: list[WindowEntry], call: str, rounds: int) -> int | None:
-        """How many calls the cycle has that the last `rounds` keep and `call` would continue."""
+    def _find_length(self, entries: list[WindowEntry], fingerprint: str, rounds: int) -> int | None:
+        """Return the length of the cycle that a call would continue after `rounds` rounds."""
         for length in range(2, self.longest + 1):
-            if len(steps) < length * rounds:
+            if len(entries) < length * rounds:
                 return None
-            if steps[-length].fingerprint == call and _is_periodic(steps, length, rounds):
+            if entries[-length].fingerprint == fingerprint and _is_periodic(
+                entries, length, rounds
+            ):
                 return length
         return None
 
     def complete(self, tracker: CallSequence, attempt: Attempt, outcome: Outcome) -> None:
-        """The step itself knows its result."""
+        """Count nothing: the entry itself holds its result."""
 
     def release(self, tracker: CallSequence, attempt: Attempt) -> None:
-        """The step is taken out."""
+        """Remove the call."""
         if attempt.window_entry in tracker.entries:
             tracker.entries.remove(attempt.window_entry)
             tracker.recent.clear()
-            tracker.recent.extend(step.fingerprint for step in tracker.entries[-self.longest :])
+            tracker.recent.extend(entry.fingerprint for entry in tracker.entries[-self.longest :])
 
 
-def _is_periodic(steps: list[WindowEntry], length: int, rounds: int) -> bool:
-    """Whether the last `rounds` rounds of `length` steps are alike, and not one call repeated."""
-    if len(steps) < length * rounds:
+def _is_periodic(entries: list[WindowEntry], length: int, rounds: int) -> bool:
+    """Whether the last `rounds` rounds of `length` calls are equal, and not one repeated call."""
+    if len(entries) < length * rounds:
         return False
-    first = steps[-1].fingerprint
-    if all(step.fingerprint == first for step in steps[-length:]):
+    last = entries[-1].fingerprint
+    if all(entry.fingerprint == last for entry in entries[-length:]):
         return False
-    for place in range(1, length * (rounds - 1) + 1):
-        step, before = steps[-place], steps[-place - length]
-        if step.fingerprint != before.fingerprint:
+    for index in range(1, length * (rounds - 1) + 1):
+        entry, earlier = entries[-index], entries[-index - length]
+        if entry.fingerprint != earlier.fingerprint:
             return False
-        if step.result_fingerprint is None or step.result_fingerprint != before.result_fingerprint:
+        result = entry.result_fingerprint
+        if result is None or result != earlier.result_fingerprint:
             return False
     return True

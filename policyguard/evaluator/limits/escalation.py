@@ -1,8 +1,7 @@
-"""How hard a limit or budget answers: its steps, and how long an agent has been insisting.
+"""Escalation: how strongly a limit or budget reacts as an agent insists.
 
-A limit's `max` counts admitted calls, its steps count attempts: those that were admitted and those
-that were refused. Each success of another call takes one refused attempt back, so an agent that
-changes course comes down the ladder, and one that insists climbs it.
+A limit's `max` counts admitted calls, its thresholds count attempts, refused ones too. Each success
+of another call offsets one refused attempt, so an agent that changes course de-escalates.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from policyguard.model.effect import Effect
 
 
 class Escalation:
-    """The effect once a limit is reached, and the steps before and beyond it.
+    """The effect once a limit is reached, and the thresholds before and beyond it.
 
-    `steps` are pairs of a height and an effect: from that height on, at least that effect.
+    `thresholds` are pairs of a count and an effect: from that count on, at least that effect.
     """
 
     __slots__ = ("effect", "lowest_threshold", "thresholds")
@@ -27,26 +26,23 @@ class Escalation:
         halt_at: int | None = None,
     ) -> None:
         self.effect = effect
-        wanted = ((halt_at, Effect.HALT), (ask_at, Effect.ASK), (advise_at, Effect.ADVISE))
-        self.thresholds = tuple((height, step) for height, step in wanted if height is not None)
-        self.lowest_threshold = min((height for height, _ in self.thresholds), default=None)
+        levels = ((halt_at, Effect.HALT), (ask_at, Effect.ASK), (advise_at, Effect.ADVISE))
+        self.thresholds = tuple((count, level) for count, level in levels if count is not None)
+        self.lowest_threshold = min((count for count, _ in self.thresholds), default=None)
 
     def effect_at(self, count: int, *, limit_reached: bool) -> Effect | None:
-        """The strongest effect at this height; None where there is none.
-
-        `over` says that the limit itself is reached.
-        """
-        found = self.effect if limit_reached else None
-        for least, effect in self.thresholds:
-            if count >= least:
-                return effect if found is None or effect > found else found
-        return found
+        """Return the strongest effect at this count of attempts; None where there is none."""
+        reached = self.effect if limit_reached else None
+        for threshold, effect in self.thresholds:
+            if count >= threshold:
+                return effect if reached is None or effect > reached else reached
+        return reached
 
 
 class RefusedAttempts:
-    """Refused attempts by what they were about, one limit's in one session or turn.
+    """A limit's refused attempts by subject, in one turn.
 
-    At most `most` subjects are remembered, the one that insisted longest ago goes first.
+    At most `max_subjects` are kept; the one refused longest ago goes first.
     """
 
     __slots__ = ("attempts", "max_subjects")
@@ -56,12 +52,12 @@ class RefusedAttempts:
         self.attempts: dict[str, tuple[int, int]] = {}
 
     def count(self, subject: str, successes: int) -> int:
-        """How many stand, `successes` being how many calls have succeeded so far."""
-        found = self.attempts.get(subject)
-        return max(0, found[0] - (successes - found[1])) if found is not None else 0
+        """Return how many stand; `successes` is how many calls have succeeded so far."""
+        attempts = self.attempts.get(subject)
+        return max(0, attempts[0] - (successes - attempts[1])) if attempts is not None else 0
 
     def add(self, subject: str, successes: int) -> None:
-        """One more attempt was refused."""
+        """Count one more refused attempt."""
         count = self.count(subject, successes) + 1
         self.attempts.pop(subject, None)
         self.attempts[subject] = (count, successes)
@@ -69,7 +65,7 @@ class RefusedAttempts:
             del self.attempts[next(iter(self.attempts))]
 
     def drop_offset(self, successes: int) -> None:
-        """Forget what has been made up for, the longest ago first."""
+        """Forget subjects whose attempts are offset, the oldest first."""
         attempts = self.attempts
         while attempts:
             subject = next(iter(attempts))
@@ -78,5 +74,5 @@ class RefusedAttempts:
             del attempts[subject]
 
     def clear(self, subject: str) -> None:
-        """The call has been admitted: whoever insists now begins anew."""
+        """Forget a subject whose call was admitted."""
         self.attempts.pop(subject, None)

@@ -1,4 +1,4 @@
-"""`no_progress`: results that the tool itself flags as not advancing, whatever was asked."""
+"""`no_progress`: results that the tool itself flags as not advancing, whatever the arguments."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class NoProgressStreak:
 
 
 class NoProgressChecker(LimitChecker):
-    """Refuses a tool after `max` results in a row that were flagged as not advancing.
+    """Refuses a tool after `max` consecutive results flagged as not advancing.
 
-    Only a success of the tool that is not flagged, and brings something else than the last flagged
-    result, ends the row; a failure, a pending result and one that the harness is to blame for
-    neither lengthen nor end it. The parallel calls of one batch count once. At most `most` tools
-    are remembered, the one flagged longest ago is forgotten first.
+    Only an unflagged success with another result than the last flagged one ends the streak;
+    failures, pending results and those that the harness is to blame for change nothing. Parallel
+    calls of one batch count once. At most `max_tools` are kept, the one flagged longest ago goes
+    first.
     """
 
     __slots__ = ("max_tools",)
@@ -37,11 +37,11 @@ class NoProgressChecker(LimitChecker):
         self.max_tools = max_tools
 
     def new_tracker(self) -> dict[str, NoProgressStreak]:
-        """No tool has been flagged."""
+        """Return no streaks."""
         return {}
 
     def subject(self, attempt: Attempt) -> str:
-        """The tool, on its server."""
+        """Return the tool with its server."""
         return attempt.full_name
 
     def evaluate(
@@ -51,9 +51,9 @@ class NoProgressChecker(LimitChecker):
         changes: StateChanges,
         refused_count: int,
     ) -> Violation | None:
-        """Whether the tool's row is full."""
-        row = tracker.get(self.subject(attempt)) if tracker else None
-        count = row.count if row is not None else 0
+        """Return the violation of a tool whose streak is full."""
+        streak = tracker.get(self.subject(attempt)) if tracker else None
+        count = streak.count if streak is not None else 0
         if (count < self.min_count and not refused_count) or (not count and self.max):
             return None
         effect = self.effect_for(count, refused_count)
@@ -64,7 +64,7 @@ class NoProgressChecker(LimitChecker):
             effect,
             "no_progress",
             f"this tool has made no progress {format_streak(count)}" if count else NEVER_ALLOWED,
-            "say what is missing instead of asking on, or try another tool",
+            "report what is missing instead of asking again, or try another tool",
             count,
             self.max,
         )
@@ -72,32 +72,32 @@ class NoProgressChecker(LimitChecker):
     def complete(
         self, tracker: dict[str, NoProgressStreak], attempt: Attempt, outcome: Outcome
     ) -> None:
-        """A flagged result lengthens the row, an advancing success ends it."""
+        """Count a flagged result; end the streak with an advancing success."""
         if outcome.harness_flagged:
             return
         if outcome.advancing and not tracker:
             return
         name = self.subject(attempt)
         if outcome.advancing:
-            row = tracker.get(name)
+            streak = tracker.get(name)
             if (
-                row is not None
+                streak is not None
                 and outcome.state == "success"
-                and outcome.result_fingerprint != row.result_fingerprint
+                and outcome.result_fingerprint != streak.result_fingerprint
             ):
                 del tracker[name]
             return
-        row = tracker.pop(name) if name in tracker else NoProgressStreak()
-        tracker[name] = row  # the latest to be flagged
-        if not attempt.batch or attempt.batch != row.batch or not row.count:
-            row.count += 1
-        row.batch = attempt.batch
-        row.result_fingerprint = outcome.result_fingerprint
+        streak = tracker.pop(name) if name in tracker else NoProgressStreak()
+        tracker[name] = streak  # the latest to be flagged
+        if not attempt.batch or attempt.batch != streak.batch or not streak.count:
+            streak.count += 1
+        streak.batch = attempt.batch
+        streak.result_fingerprint = outcome.result_fingerprint
         if len(tracker) > self.max_tools:
             del tracker[next(iter(tracker))]
 
     def allow_retry(self, tracker: dict[str, NoProgressStreak], subject: str) -> None:
-        """Something else has advanced: the tool may try once more."""
-        row = tracker.get(subject)
-        if row is not None:
-            row.count = min(row.count, self.max - 1)
+        """Let a tool try once more, since another has advanced."""
+        streak = tracker.get(subject)
+        if streak is not None:
+            streak.count = min(streak.count, self.max - 1)

@@ -1,4 +1,4 @@
-"""`outage`: a tool that keeps failing by no fault of the agent is given a rest, then one trial."""
+"""`outage`: a circuit breaker for tools that fail through no fault of the agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policyguard.model.outcome import Outcome
 
 
 class Probe:
-    """The one call that finds out whether the tool is back; admitted `at` (ns)."""
+    """The call that a half-open breaker admits, and when (ns)."""
 
     __slots__ = ("admitted_at",)
 
@@ -23,10 +23,10 @@ class Probe:
 
 
 class BreakerState:
-    """The harness failures of one tool in a row (their times, ns), or its rest.
+    """The breaker of one tool. It is closed while `open_until` (ns) is None.
 
-    `until` is when the rest is over (ns), None while the tool is in use. `trial` is the call that
-    tries it then, None while none does.
+    `failures` are the times (ns) of consecutive harness failures. `probe` is the call that tries
+    the tool after `open_until`, None while there is none.
     """
 
     __slots__ = ("failures", "open_until", "probe")
@@ -38,15 +38,15 @@ class BreakerState:
 
 
 class OutageChecker(LimitChecker):
-    """Refuses a tool for `cooldown` after `max` harness failures in a row `within` a time.
+    """Refuses a tool for `cooldown` after `max` consecutive harness failures `within` a time.
 
-    Then one call is let through, and others wait for its outcome: a harness failure means another
-    rest, an unknown one another trial, anything else that the tool is back. A trial that nobody
-    reports is given up after `patience`. All are nanoseconds.
+    Then it admits one probe, and refuses others until its outcome: a harness failure opens the
+    breaker again, an unknown one allows another probe, anything else closes it. A probe without a
+    result is given up after `probe_timeout`. All are nanoseconds.
 
-    Each tool (of each server) has a row of its own; with `together` the tools under this limit
-    share one (with those of their server). At most `most` rows are remembered, the one that failed
-    longest ago is forgotten first. Calls without a time are neither judged nor counted.
+    Each tool of each server has a breaker; with `shared` the tools of a server under this limit
+    share one. At most `max_breakers` are kept, the one that failed longest ago goes first. Calls
+    without a time are neither refused nor counted.
     """
 
     __slots__ = ("cooldown", "max_breakers", "probe_timeout", "shared", "within")
@@ -70,11 +70,11 @@ class OutageChecker(LimitChecker):
         self.probe_timeout = probe_timeout
 
     def new_tracker(self) -> dict[str, BreakerState]:
-        """No tool has failed."""
+        """Return no breakers: all are closed."""
         return {}
 
     def subject(self, attempt: Attempt) -> str:
-        """The tool, on its server; with `together`, all of that server."""
+        """Return the tool with its server; if `shared`, the server."""
         return attempt.server if self.shared else attempt.full_name
 
     def evaluate(
@@ -84,101 +84,104 @@ class OutageChecker(LimitChecker):
         changes: StateChanges,
         refused_count: int,
     ) -> Violation | None:
-        """Whether the tool rests, or is being tried."""
-        row = tracker.get(self.subject(attempt)) if tracker else None
-        if row is None or attempt.at is None:
+        """Return the violation of a call whose breaker is open, or half-open with a probe."""
+        breaker = tracker.get(self.subject(attempt)) if tracker else None
+        if breaker is None or attempt.at is None:
             return None
-        if row.open_until is None:
-            return self._evaluate_closed(row, refused_count)
-        left = row.open_until - attempt.at
-        if left <= 0 and not self._is_probing(row, attempt.at):
+        if breaker.open_until is None:
+            return self._evaluate_closed(breaker, refused_count)
+        remaining = breaker.open_until - attempt.at
+        if remaining <= 0 and not self._is_probing(breaker, attempt.at):
             return None
         effect = self.escalation.effect_at(self.max + refused_count + 1, limit_reached=True)
-        assert effect is not None  # noqa: S101 - over: the ladder's own effect at least
-        who = "these tools have" if self.shared else "this tool has"
-        failed = f"{who} failed {format_times(self.max)} within {format_duration(self.within)}, not by your fault"
+        assert effect is not None  # noqa: S101 - at least the escalation's own effect
+        tools = "these tools have" if self.shared else "this tool has"
+        failed = (
+            f"{tools} failed {format_times(self.max)} within {format_duration(self.within)}, "
+            "not by your fault"
+        )
         return Violation(
             self.id,
             effect,
             "outage",
-            failed if left > 0 else f"{failed}; one call is trying whether that is over",
-            "do something else meanwhile, or take another tool",
+            failed if remaining > 0 else f"{failed}; one call is testing whether it works again",
+            "do something else meanwhile, or use another tool",
             self.max,
             self.max,
-            retry_after=left / 1e9 if left > 0 else None,
+            retry_after=remaining / 1e9 if remaining > 0 else None,
         )
 
-    def _evaluate_closed(self, row: BreakerState, refused_count: int) -> Violation | None:
-        """What the steps say while the tool is still in use."""
-        count = len(row.failures)
+    def _evaluate_closed(self, breaker: BreakerState, refused_count: int) -> Violation | None:
+        count = len(breaker.failures)
         if not self.escalates or count >= self.max:  # as many, but too far apart
             return None
         effect = self.effect_for(count, refused_count)
         if effect is None:
             return None
         text = f"this tool has failed {format_times(count)}, not by your fault"
-        instead = "take another tool if there is one"
+        instead = "use another tool if there is one"
         return Violation(self.id, effect, "outage", text, instead, count, self.max)
 
     def admit(self, tracker: dict[str, BreakerState], attempt: Attempt) -> None:
-        """The first call after a rest is the trial."""
-        row = tracker.get(self.subject(attempt)) if tracker else None
+        """Take the first call after the cooldown as the probe."""
+        breaker = tracker.get(self.subject(attempt)) if tracker else None
         at = attempt.at
-        if row is None or row.open_until is None or at is None:
+        if breaker is None or breaker.open_until is None or at is None:
             return
-        # During the rest, calls get here where this limit does not refuse (`advise`, `observe`).
-        if at < row.open_until or self._is_probing(row, at):
+        # While it is open, calls come here where the limit does not refuse (`advise`, `observe`).
+        if at < breaker.open_until or self._is_probing(breaker, at):
             return
-        row.probe = Probe(at)
-        attempt.add_limit_note(self.id, row.probe)
+        breaker.probe = Probe(at)
+        attempt.add_limit_note(self.id, breaker.probe)
 
     def complete(
         self, tracker: dict[str, BreakerState], attempt: Attempt, outcome: Outcome
     ) -> None:
-        """A harness failure lengthens the row or the rest; an unknown one changes nothing."""
-        down = outcome.blame == "harness"
-        if not (tracker or down):
+        """Count a harness failure, or close the breaker; an unknown failure changes nothing."""
+        is_down = outcome.blame == "harness"
+        if not (tracker or is_down):
             return
         name = self.subject(attempt)
-        row = tracker.get(name)
-        if row is not None and row.open_until is not None:
-            mark: Probe | None = attempt.limit_notes.get(self.id)
-            if mark is None or mark is not row.probe:
-                return  # begun before the rest (or given up): it says nothing of the tool as it is
-            row.probe = None
-            if down:
-                ended = mark.admitted_at if attempt.completed_at is None else attempt.completed_at
-                row.open_until = ended + self._open_duration(outcome)
+        breaker = tracker.get(name)
+        if breaker is not None and breaker.open_until is not None:
+            probe: Probe | None = attempt.limit_notes.get(self.id)
+            if probe is None or probe is not breaker.probe:
+                return  # begun before the breaker opened, or given up: it tells nothing of now
+            breaker.probe = None
+            if is_down:
+                completed_at = attempt.completed_at
+                failed_at = probe.admitted_at if completed_at is None else completed_at
+                breaker.open_until = failed_at + self._open_duration(outcome)
             elif outcome.blame != "unknown":
                 del tracker[name]
-        elif down:
+        elif is_down:
             if attempt.completed_at is not None:
                 self._count_failure(tracker, name, attempt.completed_at, outcome)
-        elif row is not None and outcome.blame != "unknown":
+        elif breaker is not None and outcome.blame != "unknown":
             del tracker[name]
 
     def release(self, tracker: dict[str, BreakerState], attempt: Attempt) -> None:
-        """A trial that did not run leaves its place to another call."""
-        row = tracker.get(self.subject(attempt))
-        if row is not None and row.probe is attempt.limit_notes.get(self.id):
-            row.probe = None
+        """Let another call be the probe."""
+        breaker = tracker.get(self.subject(attempt))
+        if breaker is not None and breaker.probe is attempt.limit_notes.get(self.id):
+            breaker.probe = None
 
     def _open_duration(self, outcome: Outcome) -> int:
-        """How long the tool rests: as the policy says, or longer where the tool asks for it."""
+        """Return the policy's cooldown, or longer if the tool asks for it."""
         return max(self.cooldown, to_nanoseconds(outcome.retry_after))
 
-    def _is_probing(self, row: BreakerState, at: int) -> bool:
-        return row.probe is not None and at - row.probe.admitted_at < self.probe_timeout
+    def _is_probing(self, breaker: BreakerState, at: int) -> bool:
+        return breaker.probe is not None and at - breaker.probe.admitted_at < self.probe_timeout
 
     def _count_failure(
         self, tracker: dict[str, BreakerState], name: str, at: int, outcome: Outcome
     ) -> None:
-        row = tracker.pop(name) if name in tracker else BreakerState()
-        tracker[name] = row  # the latest to fail
-        row.failures.append(at)
-        if len(row.failures) > self.max:
-            row.failures.popleft()
-        if len(row.failures) == self.max and at - row.failures[0] < self.within:
-            row.open_until = at + self._open_duration(outcome)
+        breaker = tracker.pop(name) if name in tracker else BreakerState()
+        tracker[name] = breaker  # the latest to fail
+        breaker.failures.append(at)
+        if len(breaker.failures) > self.max:
+            breaker.failures.popleft()
+        if len(breaker.failures) == self.max and at - breaker.failures[0] < self.within:
+            breaker.open_until = at + self._open_duration(outcome)
         if len(tracker) > self.max_breakers:
             del tracker[next(iter(tracker))]

@@ -1,4 +1,4 @@
-"""`polling`: a call that is meant to be repeated until its result changes."""
+"""`polling`: calls that are meant to be repeated until their result changes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from policyguard.model.outcome import Outcome
 
 
 class PollState:
-    """One call being polled: when it was last admitted, and how often its result stayed.
+    """One polled call: when it was last admitted, and how often its result stayed the same.
 
-    `wait` is how long its last result asks to wait for the next one (ns), `seq` the number of its
-    completion.
+    `wait` is how long its last result asks to wait (ns), `seq` numbers its completion.
     """
 
     __slots__ = ("admitted_at", "result_fingerprint", "seq", "unchanged", "wait")
@@ -31,13 +30,11 @@ class PollState:
 
 
 class PollingChecker(LimitChecker):
-    """Asks for `cooldown` nanoseconds between the same polls, and for a change after `unchanged`.
+    """Requires `cooldown` nanoseconds between polls, and a new result after `unchanged` equal ones.
 
-    What another call has changed meanwhile may be what is waited for: then it counts anew. Where a
-    result says when to come back (`retry_after`), that holds if it is longer. Steps count
-    the polls with one and the same result, the first of them included.
-
-    At most `most` different polls are remembered, the least recently used is forgotten first.
+    A state change by another call restarts the count: it may be what is waited for. A result's own
+    `retry_after` replaces a shorter cooldown. Escalation counts polls with one result, the first
+    included. At most `max_polls` are kept, the least recently used goes first.
     """
 
     __slots__ = ("cooldown", "max_polls", "unchanged")
@@ -58,11 +55,11 @@ class PollingChecker(LimitChecker):
         self.max_polls = max_polls
 
     def new_tracker(self) -> dict[str, PollState]:
-        """No polls yet."""
+        """Return no polls."""
         return {}
 
     def watched(self, tracker: dict[str, PollState]) -> Container[str] | None:
-        """The polls that are remembered."""
+        """Return the polls."""
         return tracker
 
     def evaluate(
@@ -72,47 +69,49 @@ class PollingChecker(LimitChecker):
         changes: StateChanges,
         refused_count: int,
     ) -> Violation | None:
-        """Too soon, or unchanged too often."""
+        """Return the violation of a poll that is too early, or unchanged too often."""
         poll = tracker.get(attempt.fingerprint)
         if poll is None:
             return None
         same = 0 if poll.result_fingerprint is None else poll.unchanged + 1
         if changes.last_change_except(attempt.fingerprint) > poll.seq:
             same = refused_count = 0
-        over = same > self.max
-        height = same + refused_count + 1
-        left = self._time_left(poll, attempt)
-        effect = self.escalation.effect_at(height, limit_reached=over or left > 0)
+        is_unchanged = same > self.max
+        remaining = self._time_left(poll, attempt)
+        effect = self.escalation.effect_at(
+            same + refused_count + 1, limit_reached=is_unchanged or remaining > 0
+        )
         if effect is None:
             return None
-        if left > 0 and not over:
+        if remaining > 0 and not is_unchanged:
+            wait = format_duration(max(self.cooldown or 0, poll.wait))
             return Violation(
                 f"{self.id}/cooldown",
                 effect,
                 "polling",
-                f"the same poll may be made once in {format_duration(max(self.cooldown or 0, poll.wait))}",
+                f"the same poll may be made once in {wait}",
                 "wait, or do something else meanwhile",
-                retry_after=left / 1e9,
+                retry_after=remaining / 1e9,
             )
         return Violation(
             f"{self.id}/unchanged",
             effect,
             "polling",
             f"this poll's result has stayed the same {format_times(max(same - 1, 0))}",
-            "stop waiting for it: look at what it waits for, or finish with what you have",
+            "stop polling: check what it waits for, or finish with what you have",
             max(same - 1, 0),
             self.unchanged,
         )
 
     def _time_left(self, poll: PollState, attempt: Attempt) -> int:
-        """Nanoseconds until the poll may be made again."""
+        """Return the nanoseconds until the poll may be made again."""
         wait = max(self.cooldown or 0, poll.wait)
         if not wait or attempt.at is None or poll.admitted_at is None:
             return 0
         return poll.admitted_at + wait - attempt.at
 
     def admit(self, tracker: dict[str, PollState], attempt: Attempt) -> None:
-        """The poll is the most recently used."""
+        """Note when the poll was made."""
         poll = tracker.pop(attempt.fingerprint, None)
         if poll is None:
             poll = PollState()
@@ -126,19 +125,19 @@ class PollingChecker(LimitChecker):
         attempt.add_limit_note(self.id, poll)
 
     def complete(self, tracker: dict[str, PollState], attempt: Attempt, outcome: Outcome) -> None:
-        """Its result is the same as before, or new."""
+        """Count a result that is the same as before."""
         poll: PollState = attempt.limit_notes[self.id]
-        poll.unchanged = (
-            poll.unchanged + 1 if outcome.result_fingerprint == poll.result_fingerprint else 0
-        )
+        is_same = outcome.result_fingerprint == poll.result_fingerprint
+        poll.unchanged = poll.unchanged + 1 if is_same else 0
         poll.result_fingerprint = outcome.result_fingerprint
         poll.seq = attempt.window_entry.seq
         poll.wait = to_nanoseconds(outcome.retry_after)
 
     def release(self, tracker: dict[str, PollState], attempt: Attempt) -> None:
-        """The poll may be made at once again."""
-        attempt.limit_notes[self.id].admitted_at = None
+        """Allow the poll at once."""
+        poll: PollState = attempt.limit_notes[self.id]
+        poll.admitted_at = None
 
 
 _UNBOUNDED = 1 << 62
-"""Where a policy does not bound the polls with one result."""
+"""Stands for `unchanged` in a policy that does not bound it."""

@@ -1,4 +1,4 @@
-"""`refusals`: an agent that does nothing but run into refusals."""
+"""`refusals`: an agent whose attempts are refused again and again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from policyguard.model.decision import Violation
 
 
 class RefusalStreak:
-    """The refused attempts in a row, so far."""
+    """Consecutive refused attempts."""
 
     __slots__ = ("batch", "count")
 
@@ -18,22 +18,22 @@ class RefusalStreak:
         self.batch = ""
 
     def add(self, batch: str) -> None:
-        """One more attempt was refused."""
+        """Count one more refused attempt."""
         if not batch or batch != self.batch:
             self.count += 1
         self.batch = batch
 
     def reset(self) -> None:
-        """A call got through, or whoever is refused is counted anew."""
+        """End the streak."""
         self.count = 0
         self.batch = ""
 
 
 class RefusalsChecker:
-    """Answers the refused attempt that comes after `max` others in a row, by default with a halt.
+    """Refuses, by default with a halt, the refused attempt that follows `max` consecutive others.
 
-    It says nothing to a call that nothing else refuses, so that an agent which changes course goes
-    on. An admitted call ends the row; the parallel calls of one batch count once.
+    A call that nothing else refuses never violates it, so an agent that changes course goes on. An
+    admitted call ends the streak; the parallel calls of one batch count once.
     """
 
     __slots__ = ("escalation", "id", "max", "observe", "per_turn")
@@ -46,15 +46,13 @@ class RefusalsChecker:
         self.max = max
 
     def new_tracker(self) -> RefusalStreak:
-        """An empty row."""
+        """Return an empty streak."""
         return RefusalStreak()
 
     def evaluate(self, tracker: RefusalStreak, attempt: Attempt) -> Violation | None:
-        """What is to be said of one more refused attempt."""
-        if attempt.batch and attempt.batch == tracker.batch:
-            count = tracker.count - 1  # this attempt's batch has been counted
-        else:
-            count = tracker.count
+        """Return the violation of one more refused attempt."""
+        is_counted = bool(attempt.batch) and attempt.batch == tracker.batch
+        count = tracker.count - 1 if is_counted else tracker.count
         effect = self.escalation.effect_at(count + 1, limit_reached=count >= self.max)
         if effect is None:
             return None
@@ -63,7 +61,7 @@ class RefusalsChecker:
             effect,
             "refusals",
             f"calls have been refused {format_streak(count)} before this one",
-            "stop calling tools: say what you wanted to do and what stood in the way",
+            "stop calling tools: report what you tried to do and what prevented it",
             count,
             self.max,
         )

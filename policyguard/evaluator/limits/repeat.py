@@ -1,9 +1,8 @@
 """`repeat`: the same call again and again.
 
-What "the same" means is the policy's word (`same`, or a CEL `key`). Those that look at results or
-errors count a call only while nothing has changed: the same result each time, and no success of
-another state-changing call in between (see `changes`). A result that is still pending and differs
-from the one before is never a repetition: somebody waits, and it goes on.
+The policy says what "same" means (`same`, or a CEL `key`). Limits on results or errors count a call
+only while nothing changes: the same result each time, and no success of another state-changing call
+in between. A pending result that differs from the one before is progress, never a repetition.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from policyguard.model.outcome import Outcome
 
 
 class Window:
-    """The last calls under one limit, in order, and by key: one call, or a list of several.
+    """The last calls under one limit, in order, and by key: one entry, or a list of several.
 
-    `pending` is the last pending result of each key that is being waited for.
+    `pending_results` holds the last pending result of each key whose latest result is pending.
     """
 
     __slots__ = ("by_key", "entries", "pending_results")
@@ -49,7 +48,7 @@ class RepeatChecker(LimitChecker):
         key: Callable[[Attempt], str] | None = None,
     ) -> None:
         super().__init__(settings, max)
-        self.needs_successes = False  # a success only ends what is pending
+        self.needs_successes = False  # a success only ends a pending result
         self.window = window
         self.same = same
         self.key = key
@@ -60,42 +59,39 @@ class RepeatChecker(LimitChecker):
         }.get(same if key is None or same == "error" else "")
 
     def new_tracker(self) -> Window:
-        """An empty window."""
+        """Return an empty window."""
         return Window()
 
     def watched(self, tracker: Window) -> Container[str] | None:
-        """The calls in the window."""
+        """Return the calls in the window."""
         return tracker.by_key if self.key is None and self.min_count else None
 
     def is_active(self, tracker: Window) -> bool:
-        """Whether something is being waited for."""
+        """Whether a call's latest result is pending."""
         return bool(tracker.pending_results)
 
     def subject(self, attempt: Attempt) -> str:
-        """What makes the call the same."""
+        """Return what makes the call the same."""
         return attempt.keys.get(self.id, "") if self.key is not None else attempt.fingerprint
 
     def evaluate(
         self, tracker: Window, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
-        """Counts this key's calls in the window; with results, the unchanged run at its end."""
+        """Count the calls with this key; with results, the unchanged ones at their end."""
         key = attempt.keys.get(self.id) if self.key is not None else attempt.fingerprint
-        if key is None:  # an expression failed: what cannot be told counts against the call
+        if key is None:
             return Violation(self.id, self.escalation.effect, "repeat", _KEY_FAILED, _INSTEAD)
-        calls = _entries_of(tracker, key)
-        count = len(calls)
+        entries = _entries_of(tracker, key)
+        count = len(entries)
         if count < self.min_count and not refused_count:
             return None
-        if calls:
+        if entries:
             if self.compare_by is not None:
-                count = _count_unchanged(
-                    calls, self.compare_by, changes.last_change_except(attempt.fingerprint)
-                )
-                refused_count = (
-                    refused_count if count else 0
-                )  # what was refused before a change is void
+                since = changes.last_change_except(attempt.fingerprint)
+                count = _count_unchanged(entries, self.compare_by, since)
+                refused_count = refused_count if count else 0  # void since the change
             elif tracker.pending_results:
-                count -= sum(1 for call in calls if call.has_new_pending_result)
+                count -= sum(1 for entry in entries if entry.has_new_pending_result)
         effect = self.effect_for(count, refused_count)
         if effect is None:
             return None
@@ -108,105 +104,105 @@ class RepeatChecker(LimitChecker):
         return Violation(self.id, effect, "repeat", text, _INSTEAD, count, self.max)
 
     def admit(self, tracker: Window, attempt: Attempt) -> None:
-        """The call takes its place; the oldest leaves the window."""
-        call = attempt.window_entry
+        """Add the call to the window; the oldest leaves it."""
+        entry = attempt.window_entry
         if self.key is not None:
-            call.key = self.subject(attempt)
-        key, by_key, ring = call.key, tracker.by_key, tracker.entries
+            entry.key = self.subject(attempt)
+        key, by_key, entries = entry.key, tracker.by_key, tracker.entries
         if key in by_key:
-            _add_entry(by_key, key, call)
+            _add_entry(by_key, key, entry)
         else:
-            by_key[key] = call
-        ring.append(call)
-        if len(ring) > self.window:
-            oldest = ring.pop(0)
+            by_key[key] = entry
+        entries.append(entry)
+        if len(entries) > self.window:
+            oldest = entries.pop(0)
             if by_key[oldest.key] is oldest and not tracker.pending_results:
                 del by_key[oldest.key]
             else:
                 _remove_entry(tracker, oldest)
 
     def complete(self, tracker: Window, attempt: Attempt, outcome: Outcome) -> None:
-        """The call's result is known. One that the harness is to blame for has told nothing."""
-        call = attempt.window_entry
+        """Note a pending result. A result flagged as the harness's fault counts for nothing."""
+        entry = attempt.window_entry
         if outcome.harness_flagged:
             self.release(tracker, attempt)
         elif outcome.state == "pending":
-            before = tracker.pending_results.get(call.key)
-            call.has_new_pending_result = (
-                before is not None and before != outcome.result_fingerprint
+            earlier = tracker.pending_results.get(entry.key)
+            entry.has_new_pending_result = (
+                earlier is not None and earlier != outcome.result_fingerprint
             )
-            if call.key in tracker.by_key:  # else it has left the window meanwhile
-                tracker.pending_results[call.key] = outcome.result_fingerprint
+            if entry.key in tracker.by_key:  # else it has left the window meanwhile
+                tracker.pending_results[entry.key] = outcome.result_fingerprint
         elif tracker.pending_results:
-            tracker.pending_results.pop(call.key, None)
+            tracker.pending_results.pop(entry.key, None)
 
     def release(self, tracker: Window, attempt: Attempt) -> None:
-        """The call leaves the window."""
+        """Remove the call from the window."""
         if attempt.window_entry in tracker.entries:
             tracker.entries.remove(attempt.window_entry)
             _remove_entry(tracker, attempt.window_entry)
 
 
-def _get_result(call: WindowEntry) -> str | None:
-    return call.result_fingerprint
+def _get_result(entry: WindowEntry) -> str | None:
+    return entry.result_fingerprint
 
 
-def _get_error(call: WindowEntry) -> str:
-    return call.error_fingerprint  # empty for a success, which is never the same error
+def _get_error(entry: WindowEntry) -> str:
+    return entry.error_fingerprint  # empty for a success, which never has the same error
 
 
 def _count_unchanged(
-    calls: list[WindowEntry], compare_by: Callable[[WindowEntry], str | None], since: int
+    entries: list[WindowEntry], compare_by: Callable[[WindowEntry], str | None], since: int
 ) -> int:
-    """How many completed calls at the end of `calls` share one result, nothing changed since.
+    """Count the completed calls at the end that share one result, nothing changed since.
 
-    To try again after an outage is no loop: how long it may go on, other limits say.
+    Retries after a harness failure do not count: other limits bound them.
     """
-    run = 0
+    count = 0
     result = None
-    for call in reversed(calls):
-        if call.result_fingerprint is None or call.blames_harness:
+    for entry in reversed(entries):
+        if entry.result_fingerprint is None or entry.blames_harness:
             continue
-        told = compare_by(call)
+        entry_result = compare_by(entry)
         if result is None:
-            result = told
-        if told != result or not result or call.seq <= since:
+            result = entry_result
+        if entry_result != result or not result or entry.seq <= since:
             break
-        run += 1
-    return run
+        count += 1
+    return count
 
 
 def _entries_of(tracker: Window, key: str) -> list[WindowEntry]:
-    """The calls of a key in the window, the latest last."""
+    """Return the entries with a key, the latest last."""
     found = tracker.by_key.get(key, _NO_ENTRIES)
     return found if isinstance(found, list) else [found]
 
 
 def _add_entry(
-    by_key: dict[str, WindowEntry | list[WindowEntry]], key: str, call: WindowEntry
+    by_key: dict[str, WindowEntry | list[WindowEntry]], key: str, entry: WindowEntry
 ) -> None:
-    """One more call of a key that is in the window."""
+    """Add an entry to others with its key."""
     found = by_key[key]
     if isinstance(found, list):
-        found.append(call)
+        found.append(entry)
     else:
-        by_key[key] = [found, call]
+        by_key[key] = [found, entry]
 
 
-def _remove_entry(tracker: Window, call: WindowEntry) -> None:
-    """A call has left the window."""
-    found = tracker.by_key[call.key]
+def _remove_entry(tracker: Window, entry: WindowEntry) -> None:
+    """Remove an entry from those with its key."""
+    found = tracker.by_key[entry.key]
     if isinstance(found, list):
-        found.remove(call)
+        found.remove(entry)
         if len(found) == 1:
-            tracker.by_key[call.key] = found[0]
+            tracker.by_key[entry.key] = found[0]
     else:
-        del tracker.by_key[call.key]
-        tracker.pending_results.pop(call.key, None)
+        del tracker.by_key[entry.key]
+        tracker.pending_results.pop(entry.key, None)
 
 
 _NO_ENTRIES: list[WindowEntry] = []
-_KEY_FAILED = "whether this call is a repetition cannot be told: its `key` has no value"
+_KEY_FAILED = "cannot tell if this call repeats: its `key` failed to evaluate"
 _INSTEAD = "change the arguments or the approach, or finish with what you have"
 _TEXTS = {
     "call": "the same call has been made {times} already (at most {max})",

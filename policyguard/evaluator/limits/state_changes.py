@@ -1,18 +1,20 @@
-"""When something may last have changed, and by which call.
+"""When the world may last have changed, and by which call.
 
-A repetition is a loop only as long as nothing else has changed the world: a test run again after
-an edit is work. A call's own repetitions do not count as change, or no loop of state-changing
-calls would ever be seen.
-
-What a session's sub-agents change has changed for it, too. For what it has learned for itself a
-new turn is a change as well: the person may have mended what failed, and asks for it again.
+A repetition is a loop only while nothing else changes the world: a test run again after an edit is
+work. A call's own repetitions are no change, or no loop of state-changing calls would be seen.
+Changes by sub-agents are changes for their parents. For what a session has learned for itself, a
+new turn is a change too: the user may have fixed what failed.
 """
 
 from __future__ import annotations
 
 
 class StateChanges:
-    """Numbers the completions of a session and remembers its last changes of state."""
+    """Numbers a session's completions, and remembers its last state changes.
+
+    `other_seq` is the last change by another call than that of `last_fingerprint`. A new turn
+    takes a number of its own, `turn_seq`. Times are nanoseconds.
+    """
 
     __slots__ = (
         "last_at",
@@ -36,7 +38,7 @@ class StateChanges:
         self.turn_at: int | None = None
 
     def record(self, fingerprint: str, at: int | None) -> None:
-        """A call that may change state has succeeded at `at` (ns), as completion number `seq`."""
+        """Record that a state-changing call succeeded, as completion number `seq`."""
         if fingerprint != self.last_fingerprint:
             self.other_seq = self.last_seq
             self.other_at = self.last_at
@@ -45,14 +47,14 @@ class StateChanges:
         self.last_at = at
 
     def start_turn(self, at: int | None) -> None:
-        """A new turn has begun at `at` (ns): it has a number of its own among the completions."""
+        """Number a new turn among the completions."""
         self.turn_seq = self.seq = self.seq + 1
         self.turn_at = at
 
     def last_change_except(self, fingerprint: str) -> int:
-        """The number of the last change that another call than this one made; 0 if never."""
+        """Return the number of the last change by another call; 0 for none."""
         return self.other_seq if fingerprint == self.last_fingerprint else self.last_seq
 
     def last_change_time_except(self, fingerprint: str) -> int | None:
-        """When that change was made (ns); None if never, or where the record has no time."""
+        """Return the time of that change; None for none, or a record without times."""
         return self.other_at if fingerprint == self.last_fingerprint else self.last_at

@@ -62,8 +62,8 @@ class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
 class PolicyError(PolicyguardError, ValueError):
     """A policy that cannot be used. `str()` of it is the whole report, plain text.
 
-    The report is rendered by `policyguard.report.findings.diagnostics.render_text`; `diagnostics` are the
-    findings behind it, warnings included.
+    `policyguard.report.findings.diagnostics.render_text` renders the report; `diagnostics` are the
+    findings in it, warnings included.
     """
 
     def __init__(self, report: str, diagnostics: Iterable[Diagnostic]) -> None:

@@ -119,7 +119,7 @@ def test_the_rest_after_a_trial_counts_from_its_result(guard: Guard) -> None:
     fail(session, "get", NOW)
     trial = session.check("get", at=NOW + 10 * SECOND)
     waiting = session.preview("get", at=NOW + 10 * SECOND)
-    assert "one call is trying" in waiting.message
+    assert "one call is testing" in waiting.message
     assert waiting.structured["retry_after"] is None
     session.record(trial, error="x", blame="harness", at=NOW + 15 * SECOND)
     assert not allowed(session, "get", NOW + 24 * SECOND)

@@ -93,7 +93,8 @@ def test_a_session_is_not_taken_up_with_another_key(
         (None, "nokey: cannot be read: No such file or directory; name the file with the key"),
         (
             b"",
-            "nokey: has 0 bytes, but a key has 16 to 65,536; make one with: head -c 32 /dev/urandom",
+            "nokey: has 0 bytes, but a key has 16 to 65,536; "
+            "make one with: head -c 32 /dev/urandom",
         ),
         (b"too short", "nokey: has 9 bytes, but a key has 16 to 65,536"),
         (bytes(65_537), "nokey: has more than 65,536 bytes, but a key has 16 to 65,536"),

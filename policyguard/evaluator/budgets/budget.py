@@ -330,7 +330,8 @@ class CompiledBudget:
         name = self.id.partition("/")[2]
         if self.kind == "time":
             how = "is over" if over else "runs out"
-            return f"the time of budget `{name}` {how}: {format_duration(used)} of {format_duration(limit)}"
+            spent = f"{format_duration(used)} of {format_duration(limit)}"
+            return f"the time of budget `{name}` {how}: {spent}"
         what = {"concurrent": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
         span = f" in {format_duration(self.within)}" if self.within is not None else ""
         how = "is used up" if over else "runs out"

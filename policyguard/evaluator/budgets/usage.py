@@ -74,9 +74,11 @@ class BudgetUsage:
         Refund the first charge of that amount since `at`, else the oldest charges: the later ones
         stay, so nothing is dropped too early.
         """
-        if at is not None and within is not None and self.latest_at is not None:
-            if at <= self.latest_at - within:
-                return
+        window_start = None
+        if within is not None and self.latest_at is not None:
+            window_start = self.latest_at - within
+        if at is not None and window_start is not None and at <= window_start:
+            return
         self.used -= amount
         charges = self.charges
         if not charges:

@@ -1,1 +1,1 @@
-"""Evidence → constraints: what failures teach, whom it binds, how it weakens. Pure, no clock."""
+"""Learning: evidence becomes constraints, which apply to calls and decay. Pure, no clock."""

@@ -1,4 +1,4 @@
-"""How sure a constraint still is."""
+"""The confidence of constraints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from policyguard.model.constraint import Constraint
 
 
 def confidence(constraint: Constraint, decay: Decay, at: int | None) -> float:
-    """From 1 (just confirmed) towards 0; halved each half-life. 1 where there is no time."""
+    """Return the confidence: 1 when confirmed or without times, halved each half-life."""
     confirmed = constraint.confirmed_at
     if decay.half_life is None or at is None or confirmed is None:
         return 1.0
@@ -15,7 +15,7 @@ def confidence(constraint: Constraint, decay: Decay, at: int | None) -> float:
 
 
 def is_expired(constraint: Constraint, decay: Decay, at: int | None) -> bool:
-    """Whether the constraint has lived its time."""
+    """Whether the constraint's lifetime is over."""
     confirmed = constraint.confirmed_at
     if decay.lifetime is None or at is None or confirmed is None:
         return False
@@ -23,7 +23,7 @@ def is_expired(constraint: Constraint, decay: Decay, at: int | None) -> bool:
 
 
 def is_due_for_probe(constraint: Constraint, decay: Decay, at: int | None) -> bool:
-    """Whether the constraint is due for a trial."""
+    """Whether the confidence is low enough to admit a probe."""
     if decay.half_life is None:
         return False
     return confidence(constraint, decay, at) <= decay.probe_below

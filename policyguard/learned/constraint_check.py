@@ -1,4 +1,4 @@
-"""Whether a constraint binds a call, and how surely."""
+"""Checks of one constraint against a call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policyguard.model.constraint import Constraint
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What a constraint says to a call: refuse it, or let it through as a trial, or nothing."""
+    """Whether a constraint refuses a call, or admits it as a probe; neither if it does not apply."""
 
     refused: bool
     probe: bool
@@ -35,21 +35,21 @@ def check(
     at: int | None,
     probe_timeout: int,
 ) -> CheckResult:
-    """Ask a constraint about a call with its key.
+    """Check a call that has the constraint's key.
 
-    `changed`: since the constraint was confirmed, this session has changed something by another
-    call, which may have mended the cause. `patience` is how long (ns) a trial may take.
+    `changed`: another call has changed state since the constraint was confirmed, and may have fixed
+    the cause. `probe_timeout` is how long (ns) a probe may take.
     """
-    weakening = settings.decay
-    if is_expired(constraint, weakening, at) or (changed and settings.resets_on_change):
+    decay = settings.decay
+    if is_expired(constraint, decay, at) or (changed and settings.resets_on_change):
         return NOT_BINDING
     if constraint.points and (
         count_dominated(point, constraint.points, constraint.direction) < settings.corroborate
     ):
         return NOT_BINDING
-    sure = confidence(constraint, weakening, at)
-    if is_due_for_probe(constraint, weakening, at) and not constraints.is_probing(
+    current = confidence(constraint, decay, at)
+    if is_due_for_probe(constraint, decay, at) and not constraints.is_probing(
         constraint.id, at, probe_timeout
     ):
-        return CheckResult(refused=False, probe=True, confidence=sure)
-    return CheckResult(refused=True, probe=False, confidence=sure)
+        return CheckResult(refused=False, probe=True, confidence=current)
+    return CheckResult(refused=True, probe=False, confidence=current)

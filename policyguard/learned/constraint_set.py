@@ -1,7 +1,4 @@
-"""What has been learned: constraints by what they bind, evidence by what it counts.
-
-A look-up is a dictionary access: it costs the same with none and with a million constraints.
-"""
+"""Learned constraints and the evidence for more, each found by a dictionary access."""
 
 from __future__ import annotations
 
@@ -17,16 +14,14 @@ from policyguard.learned.parameter_region import count_dominated, drop_refuted
 from policyguard.model.constraint import Constraint, Evidence, Observation
 
 MAX_SOURCES = 8
-"""Calls that a constraint names as those that taught it; batches that evidence tells apart."""
+"""How many calls a constraint names as its sources, and how many batches evidence remembers."""
 
 
 class ConstraintSet:
     """Constraints and evidence, within caps: the least recently used evidence goes first.
 
-    `constraints` has them by id, `pieces` counts the evidence, `named` tells of each key in how
-    many scopes anything is known of it. `changed` holds the ids of
-    constraints, and the keys of evidence, that have changed since it was last emptied: whoever
-    keeps them elsewhere looks there.
+    `scope_counts` says in how many scopes anything is known of a key. `changed_ids` are constraints
+    changed since it was last cleared, for copies kept elsewhere.
     """
 
     __slots__ = (
@@ -63,19 +58,19 @@ class ConstraintSet:
         return iter(tuple(self.constraints.values()))
 
     def get(self, id_: str) -> Constraint | None:
-        """The constraint of an id."""
+        """Return the constraint with an id."""
         return self.constraints.get(id_)
 
     def evidence(self) -> Iterable[Evidence]:
-        """All evidence."""
+        """Return all evidence."""
         return tuple(piece for pieces in self._evidence.values() for piece in pieces.values())
 
     def evidence_for(self, scope: str, evidence_key: str) -> list[Evidence]:
-        """The evidence of one count, a piece a signature."""
+        """Return the evidence under a key, one piece a signature."""
         return list(self._evidence.get((scope, evidence_key), {}).values())
 
     def put_evidence(self, piece: Evidence) -> None:
-        """Remember a piece of evidence, in place of the one of its count and signature."""
+        """Set the evidence of a key and signature."""
         pieces = self._touch_evidence((piece.scope, piece.evidence_key))
         self.evidence_count += piece.signature not in pieces
         pieces[piece.signature] = piece
@@ -83,14 +78,14 @@ class ConstraintSet:
             self.forget_evidence(*next(iter(self._evidence)))
 
     def forget_evidence(self, scope: str, evidence_key: str) -> None:
-        """Forget the evidence of one count."""
+        """Forget the evidence under a key."""
         pieces = self._evidence.pop((scope, evidence_key), None)
         if pieces is not None:
             self.evidence_count -= len(pieces)
             self._remove_scope(evidence_key)
 
     def _touch_evidence(self, scope_and_key: tuple[str, str]) -> dict[str, Evidence]:
-        """The evidence of one count, now the most recently used."""
+        """Return the evidence under a key, and make it the most recently used."""
         pieces = self._evidence.pop(scope_and_key, None)
         if pieces is None:
             pieces = {}
@@ -108,11 +103,11 @@ class ConstraintSet:
             self.scope_counts[key] -= 1
 
     def revoked(self) -> tuple[str, ...]:
-        """The ids that are not learned again."""
+        """Return the ids of revoked constraints."""
         return tuple(self._revoked)
 
     def revoke(self, id_: str) -> Constraint | None:
-        """Forget a constraint for good: it is not learned again."""
+        """Remove a constraint, and never learn it again."""
         constraint = self.remove(id_)
         self._revoked[id_] = None
         if len(self._revoked) > self.max_constraints:
@@ -120,30 +115,30 @@ class ConstraintSet:
         return constraint
 
     def on_key(self, scope: str, key: str) -> Iterable[Constraint]:
-        """The constraints on a key in a scope."""
+        """Return the constraints on a key in a scope."""
         found = self._by_key.get((scope, key))
         return found.values() if found else ()
 
     def put(self, constraint: Constraint) -> None:
-        """Keep a constraint, in place of the one with its id."""
+        """Set the constraint with this id."""
         self._in_scope.setdefault(constraint.scope, {})[constraint.id] = None
         self.constraints[constraint.id] = constraint
-        place = constraint.scope, constraint.key
-        if place not in self._by_key:
-            self._by_key[place] = {}
+        scope_and_key = constraint.scope, constraint.key
+        if scope_and_key not in self._by_key:
+            self._by_key[scope_and_key] = {}
             self._add_scope(constraint.key)
-        self._by_key[place][constraint.id] = constraint
+        self._by_key[scope_and_key][constraint.id] = constraint
         self.changed_ids.add(constraint.id)
 
     def remove(self, id_: str) -> Constraint | None:
-        """Forget a constraint."""
+        """Remove a constraint."""
         constraint = self.constraints.pop(id_, None)
         if constraint is None:
             return None
-        place = constraint.scope, constraint.key
-        del self._by_key[place][id_]
-        if not self._by_key[place]:
-            del self._by_key[place]
+        scope_and_key = constraint.scope, constraint.key
+        del self._by_key[scope_and_key][id_]
+        if not self._by_key[scope_and_key]:
+            del self._by_key[scope_and_key]
             self._remove_scope(constraint.key)
         del self._in_scope[constraint.scope][id_]
         if not self._in_scope[constraint.scope]:
@@ -153,19 +148,19 @@ class ConstraintSet:
         return constraint
 
     def begin_probe(self, id_: str, at: int | None) -> None:
-        """A weakened ban has let a call through: nobody else's, until its outcome is known."""
+        """Note a probe: until its outcome is known, the constraint admits no other call."""
         self._probes[id_] = at
 
     def end_probe(self, id_: str) -> None:
-        """The call has come back, or never ran."""
+        """End the probe: its call completed, or did not run."""
         self._probes.pop(id_, None)
 
     def is_probing(self, id_: str, at: int | None, probe_timeout: int) -> bool:
-        """Whether a trial is under way. One without an outcome for `patience` ns is over."""
+        """Whether a probe is under way; it is over after `probe_timeout` ns without an outcome."""
         if id_ not in self._probes:
             return False
-        begun = self._probes[id_]
-        return at is None or begun is None or at - begun < probe_timeout
+        began_at = self._probes[id_]
+        return at is None or began_at is None or at - began_at < probe_timeout
 
     def learn(
         self,
@@ -175,22 +170,19 @@ class ConstraintSet:
         call: str,
         at: int | None,
     ) -> str:
-        """Take one outcome into account.
-
-        Returns the id of a constraint that is new or confirmed, or empty.
-        """
+        """Learn from one outcome. Return the id of a new or confirmed constraint, else empty."""
         if observation.ok:
             self._learn_success(observation, settings)
             return ""
         return self._learn_failure(observation, settings, session, f"{session}/{call}", at)
 
     def _learn_success(self, observation: Observation, settings: LearnSettings) -> None:
-        """What was banned has worked: the ban is lifted, as far as the success refutes it."""
+        """Remove constraints and evidence as far as a success refutes them."""
         if not settings.decay.forget_on_success:
             return
         for constraint in tuple(self.on_key(observation.scope, observation.key)):
             if constraint.learn != observation.learn:
-                continue  # another entry of the policy teaches it, and says what a success means
+                continue  # taught by another entry, which says what a success means
             if not constraint.points:
                 self.remove(constraint.id)
                 continue
@@ -202,7 +194,7 @@ class ConstraintSet:
         for piece in tuple(
             self._evidence.get((observation.scope, observation.evidence_key), {}).values()
         ):
-            # A call beyond which all is banned says nothing of the region when it stays below it.
+            # A success below all failing points refutes none of them.
             left = drop_refuted(piece.points, observation.point, settings.direction)
             piece.points = tuple(dict(point) for point in left)
             if not piece.points:
@@ -252,7 +244,7 @@ class ConstraintSet:
         return id_
 
     def _make_room(self, observation: Observation, settings: LearnSettings, at: int | None) -> bool:
-        """Whether one more constraint has its place. What has expired gives up its own."""
+        """Whether there is room for one more constraint; expired ones are removed for it."""
         held = self._in_scope.get(observation.scope, {})
         if settings.max_constraints is not None and len(held) >= settings.max_constraints:
             for id_ in tuple(held):
@@ -271,7 +263,7 @@ class ConstraintSet:
     def _add_evidence(
         self, observation: Observation, settings: LearnSettings, session: str, source: str
     ) -> Evidence | None:
-        """Count a failure; None where it is no observation of its own."""
+        """Count a failure; None if its batch is counted already."""
         pieces = self._touch_evidence((observation.scope, observation.evidence_key))
         evidence = pieces.get(observation.signature)
         if evidence is None:
@@ -283,11 +275,13 @@ class ConstraintSet:
             self.evidence_count += 1
             if self.evidence_count > self.max_evidence:
                 self.forget_evidence(*next(iter(self._evidence)))
-        mended = evidence.session == session and evidence.seq <= observation.last_change
-        another = (
+        may_be_fixed = evidence.session == session and evidence.seq <= observation.last_change
+        is_other_error = (
             settings.same_error and evidence.error_fingerprint != observation.error_fingerprint
         )
-        if not observation.point and ((settings.resets_on_change and mended) or another):
+        if not observation.point and (
+            (settings.resets_on_change and may_be_fixed) or is_other_error
+        ):
             evidence.count, evidence.taught_by, evidence.batches = 0, (), ()
         evidence.error_fingerprint = observation.error_fingerprint
         evidence.session, evidence.seq = session, observation.seq
@@ -312,32 +306,31 @@ class ConstraintSet:
 
 
 MAX_POINTS = 64
-"""Failing points that one parameter ban remembers."""
+"""Failing points that one parameter ban keeps."""
 
 
 def _add_point(
     points: tuple[dict[str, Any], ...], point: dict[str, Any], settings: LearnSettings
 ) -> tuple[dict[str, Any], ...]:
-    """The points and one more, at most `POINTS`, so that nothing banned becomes free.
+    """Add a failing point, keeping at most `MAX_POINTS` without freeing what is banned.
 
-    A point fails as often as it takes to corroborate it by itself. Where there are too many, one
-    goes that lies beyond enough others: what it speaks against is banned without it. Where there
-    is none, the new one is not kept.
+    A point counts at most as often as it takes to corroborate itself. Where there are too many,
+    drop one that enough others make redundant, else the new one.
     """
     if points.count(point) >= settings.corroborate:
         return points
     points = (*points, point)
     if len(points) <= MAX_POINTS:
         return points
-    for place, one in enumerate(points):
-        others = points[:place] + points[place + 1 :]
-        if count_dominated(one, others, settings.direction) >= settings.corroborate:
+    for index, candidate in enumerate(points):
+        others = points[:index] + points[index + 1 :]
+        if count_dominated(candidate, others, settings.direction) >= settings.corroborate:
             return others
     return points[:-1]
 
 
 def constraint_id(observation: Observation) -> str:
-    """The id of what a lesson teaches: the same on every process."""
+    """Return the id of what an observation teaches, the same in every process."""
     text = "\x1f".join((observation.scope, observation.key, observation.signature))
     return "k" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 

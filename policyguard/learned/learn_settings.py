@@ -1,4 +1,4 @@
-"""The policy's `learn` section, compiled: how many failures teach what, and how it weakens."""
+"""The policy's `learn` section, compiled."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from policyguard.model.constraint import Direction
 
 
 class Decay(msgspec.Struct, frozen=True):
-    """How a constraint loses its hold. Durations are nanoseconds; None: never.
+    """How a constraint fades. Durations are nanoseconds; None: never.
 
-    A ban whose confidence has fallen to `probation` lets one call through, and is confirmed or
-    lifted by its outcome.
+    A constraint whose confidence has fallen to `probe_below` admits a probe, whose outcome confirms
+    or lifts it.
     """
 
     half_life: int | None
@@ -21,11 +21,11 @@ class Decay(msgspec.Struct, frozen=True):
 
 
 class LearnSettings(msgspec.Struct, frozen=True):
-    """What one entry of the policy learns from failures.
+    """How one entry of the policy learns from failures.
 
-    `most` caps the constraints of one scope; where they are full nothing new is learned, so that
-    invented failures cannot push real ones out. `reset` says that a change of state makes counts
-    begin anew and puts bans on trial; `same_error` that another error of the same signature does.
+    `max_constraints` caps those of one scope; when full, nothing new is learned, so invented
+    failures cannot evict real constraints. With `resets_on_change` a state change restarts counts
+    and suspends constraints, with `same_error` another error restarts counts.
     """
 
     corroborate: int

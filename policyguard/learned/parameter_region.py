@@ -1,8 +1,8 @@
-"""Parameter bans: the region beyond failing points, in all named parameters jointly.
+"""Parameter bans: the region that dominates failing points, in all named parameters jointly.
 
-A depth of 24 with a batch of 64 ran out of memory: what is at least as large in *each* is banned,
-a deeper net with a smaller batch is not. Calls that give different parameters cannot be compared:
-what a call leaves out has a default that nobody knows here.
+If depth 24 with batch 64 ran out of memory, whatever is at least as large in *each* is banned, but
+a deeper net with a smaller batch is not. Calls with different parameters cannot be compared: the
+defaults of what a call leaves out are unknown.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ Point = Mapping[str, Any]
 
 
 def dominates(call: Point, failed: Point, direction: Direction) -> bool:
-    """Whether a call lies at a failing point, or beyond it in every parameter."""
+    """Whether a call is at a failing point, or beyond it in every parameter."""
     return call.keys() == failed.keys() and all(
         _reaches(call[name], value, direction) for name, value in failed.items()
     )
 
 
 def count_dominated(call: Point, points: Iterable[Point], direction: Direction) -> int:
-    """How many failing points speak against a call."""
+    """Count the failing points that a call dominates."""
     return sum(1 for failed in points if dominates(call, failed, direction))
 
 
 def drop_refuted(points: Iterable[Point], good: Point, direction: Direction) -> tuple[Point, ...]:
-    """The points that are left when a call at `good` has succeeded."""
+    """Return the points that a success at `good` does not refute."""
     return tuple(failed for failed in points if not dominates(good, failed, direction))
 
 

@@ -1,4 +1,4 @@
-"""How many targets one call may touch: fewer after failures, more again after successes."""
+"""The adaptive cap on targets per call: fewer after failures, more again after successes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import msgspec
 class RadiusSchedule(msgspec.Struct, frozen=True):
     """One schedule of the policy's `radius`, compiled.
 
-    `steps` go from the widest to the narrowest, None is without limit. After `shrink_after`
-    failures with one error the next narrower step holds, after `widen_after` successes the next
-    wider (None: never). Failures count if one of `blame` is blamed, the harness never. At most
-    `most` different errors are told apart.
+    `steps` go from the widest cap to the narrowest; None is unlimited. `shrink_after` failures with
+    one error move to the next narrower, `widen_after` successes to the next wider (None: never).
+    Failures count if `blame` lists who is blamed; those of the harness never count. At most
+    `max_errors` errors are counted at once.
     """
 
     steps: tuple[int | None, ...]
@@ -22,10 +22,10 @@ class RadiusSchedule(msgspec.Struct, frozen=True):
 
 
 class RadiusState:
-    """Where a session stands in a schedule: at `step`, and what has come of its calls since.
+    """A session's current `step` in a schedule, and the outcomes since.
 
-    `failures` are counted by error, since the last success; `successes` since the last failure
-    or step. `batch` is that of the latest observation, and `failed` what it was.
+    `failures` are counted by error since the last success, `successes` since the last failure or
+    step. `batch` and `last_failed` are those of the latest outcome.
     """
 
     __slots__ = ("batch", "failures", "last_failed", "step", "successes")
@@ -46,10 +46,9 @@ class RadiusState:
         error: str = "",
         batch: str = "",
     ) -> None:
-        """Take the outcome of a call with targets into account. `error` tells failures apart.
+        """Count the outcome of a call with targets; `error` distinguishes failures.
 
-        Of the parallel calls of one batch only the first failure counts, and a success only if
-        it is the first of all.
+        Of one batch only the first failure counts, and a success only if it is the first outcome.
         """
         if not ok and (blame == "harness" or blame not in schedule.blame):
             return

@@ -1,4 +1,4 @@
-"""What has been learned, as one piece of data: to keep elsewhere, and to begin from."""
+"""Snapshots of learned constraints and evidence, to carry to another guard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSION = 1
 
 
 class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Constraints, evidence, the ids of what was revoked, and the key of the fingerprints."""
+    """Constraints, evidence, the ids of revoked constraints, and the key of the fingerprints."""
 
     version: int
     key: bytes
@@ -21,7 +21,7 @@ class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode(constraints: ConstraintSet, key: bytes) -> bytes:
-    """The snapshot of a memory, as JSON."""
+    """Return a snapshot as JSON."""
     return msgspec.json.encode(
         Snapshot(
             version=VERSION,
@@ -34,21 +34,20 @@ def encode(constraints: ConstraintSet, key: bytes) -> bytes:
 
 
 def decode(data: bytes) -> Snapshot:
-    """Read a snapshot. `ValueError` for what is none, or is none of this version."""
+    """Decode a snapshot. `ValueError` if it is none, or of another version."""
     try:
         snapshot = msgspec.json.decode(data, type=Snapshot)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"this is no snapshot of what was learned: {error}") from None
+        raise ValueError(f"not a snapshot of learned constraints: {error}") from None
     if snapshot.version != VERSION:
-        raise ValueError(f"a snapshot of version {snapshot.version}; this version reads {VERSION}")
+        raise ValueError(
+            f"snapshot version {snapshot.version} is not supported; this version reads {VERSION}"
+        )
     return snapshot
 
 
 def restore(constraints: ConstraintSet, snapshot: Snapshot) -> None:
-    """Add a snapshot to a memory; what is known by the same id is replaced.
-
-    What was revoked, there or here, stays so.
-    """
+    """Add a snapshot, replacing constraints with the same id. What was revoked stays revoked."""
     for id_ in snapshot.revoked:
         constraints.revoke(id_)
     revoked = frozenset(constraints.revoked())

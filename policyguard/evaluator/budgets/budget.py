@@ -1,8 +1,8 @@
-"""`budgets`: how much of something a scope may use, in all or per window of time.
+"""`budgets`: how much of something a scope may use, in total or per window of time.
 
-Calls, `sum` of an argument and calls at once are drawn when the call is admitted, so parallel calls
-cannot overshoot; tokens, cost and whatever reads the outcome are known afterwards: such a call is
-admitted while what was used is below the limit, and drawn when it has completed.
+Calls, slots and the `sum` of an argument are charged at admission, so parallel calls cannot
+overshoot. Tokens, cost and whatever reads the outcome are known only afterwards: such a call is
+admitted while usage is below the limit, and charged when it completes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
 
 
 class CompiledBudget:
-    """One compiled budget.
+    """A budget.
 
-    `kind` is calls, tokens, cost, time, concurrent or sum; `max` is in units of 1e-9 (time: ns);
-    `scope` is turn, session, agent, user, project or global; `keys` are the further parts of
-    `per`, of which only a `digest` is kept. `agents` tells whether an agent's name is one of those
-    that own this budget. `reserve` is held per call until its tokens or cost are known, `extend`
-    what an approval or a grant adds (both as `max`). `most` caps the draws remembered in a window,
-    `most_keys` the accounts.
+    `kind` is calls, tokens, cost, time, concurrent or sum; `max` is in units of 1e-9 (time: ns), as
+    are `reserve`, held per call until its tokens or cost are known, and `extend`, added by an
+    approval or a grant. `scope` is turn, session, agent, user, project or global; of the further
+    `keys` of `per` only a `digest` is kept. `is_owned_by` says whether agents of a name own it.
+    `max_charges` caps the charges kept for a window, `max_keys` the keys.
     """
 
     __slots__ = (
@@ -117,31 +116,30 @@ class CompiledBudget:
         return (self.extend or 0) / SCALE
 
     def evaluate(self, ledger: UsageLedger, attempt: Attempt) -> Violation | None:
-        """What the budget has against the attempt; where nothing, its charges join the attempt's.
+        """Return the attempt's violation, if any; add what it charges to the attempt.
 
-        What cannot be decided counts against the call: an error in `when` counts as true, one in
-        `sum` or a key refuses.
+        An error in `when` counts as true, one in `sum` or a key refuses.
         """
         if self.reads_time and attempt.at is None:
-            return None  # a record without times: no window can be told, and the report says so
+            return None  # a record without times has no windows; the report says so
         if self.when is not None and not self.when_post_paid and not self._applies_to(attempt):
             return None
         try:
             amount = self._upfront_amount(attempt)
             suffix = self._key_suffix(attempt)
         except ExpressionError as error:
-            text = f"the budget cannot be reckoned: {attempt.add_error(self.id, error)}"
+            text = f"the budget cannot be computed: {attempt.add_error(self.id, error)}"
             return self._violation(attempt, None, 0, self.escalation.effect, text)
         found: Violation | None = None
         for owner, scope in self.owners(attempt.session):
             key = scope + suffix
-            account = ledger.get(self.id, key)
-            if account is None and suffix and self._has_too_many_keys(ledger, owner):
+            usage = ledger.get(self.id, key)
+            if usage is None and suffix and self._has_too_many_keys(ledger, owner):
                 text = "the budget has too many different keys"
                 return self._violation(attempt, None, 0, self.escalation.effect, text)
             granted = self._granted_amount(ledger, scope, suffix)
             charge = Charge(self.id, key, amount)
-            violation = self._evaluate_scope(account, granted, charge, owner, attempt)
+            violation = self._evaluate_scope(usage, granted, charge, owner, attempt)
             if violation is not None:
                 if found is None or violation.effect > found.effect:
                     found = violation
@@ -149,12 +147,12 @@ class CompiledBudget:
                     attempt.approval_charges = (*attempt.approval_charges, charge)
             if self.kind == "calls" and self.escalation.thresholds:
                 attempt.attempt_charges = (*attempt.attempt_charges, charge)
-            # Also where it is over: with the effect *advise* the call runs, and is paid.
+            # Also where it is exceeded: with the effect *advise* the call runs, and is charged.
             attempt.charges = (*attempt.charges, charge)
         return found
 
     def _applies_to(self, attempt: Attempt) -> bool:
-        assert self.when is not None  # noqa: S101 - both callers have asked
+        assert self.when is not None  # noqa: S101 - both callers check
         try:
             answer = self.when(attempt.activation)
         except ExpressionError as error:
@@ -167,7 +165,7 @@ class CompiledBudget:
         return True
 
     def _upfront_amount(self, attempt: Attempt) -> int:
-        """What the call draws at admission."""
+        """Return what the call charges at admission."""
         if self.kind in ("calls", "concurrent"):
             return 0 if self.post_paid else SCALE
         if self.kind == "sum" and self.sum is not None and not self.post_paid:
@@ -187,10 +185,9 @@ class CompiledBudget:
         return "".join(parts)
 
     def owners(self, session: SessionState) -> Iterator[tuple[SessionState, str]]:
-        """The sessions that pay for this session's calls, each with its scope's key.
+        """Yield the sessions that pay for a session's calls, each with its key.
 
-        For turn and session, those of the session and of all its ancestors whose agent owns the
-        budget.
+        For turn and session these are the session and all ancestors whose agent owns the budget.
         """
         if self.scope in ("session", "turn"):
             owner: SessionState | None = session
@@ -203,7 +200,7 @@ class CompiledBudget:
             yield session, session.scope_keys[self.scope]
 
     def _has_too_many_keys(self, ledger: UsageLedger, owner: SessionState) -> bool:
-        """Whether there is no room for one more account: of the owner, or of them all."""
+        """Whether there is no room for one more key, of the owner or in total."""
         if self.scope not in ("session", "turn"):
             return ledger.key_count(self.id) >= self.max_keys
         owned = owner.usage_keys if self.scope == "session" else owner.turn_usage_keys
@@ -212,8 +209,8 @@ class CompiledBudget:
         return sum(budget == self.id for budget, _ in owned) >= self.max_keys
 
     def _granted_amount(self, ledger: UsageLedger, scope: str, suffix: str) -> int:
-        account = ledger.get(self.id, scope) if suffix else None
-        return account.granted if account is not None else 0
+        usage = ledger.get(self.id, scope) if suffix else None
+        return usage.granted if usage is not None else 0
 
     def _evaluate_scope(
         self,
@@ -226,37 +223,39 @@ class CompiledBudget:
         extended = granted + (usage.granted if usage is not None else 0)
         limit = self.max + extended
         used = self._used_amount(usage, owner, attempt)
-        if used is None:  # a clock that has not begun, or is not told
+        if used is None:  # the time has not begun, or is unknown
             return None if limit else self._violation(attempt, 0, limit, self.escalation.effect)
         amount = charge.amount
-        height = used
+        count = used
         if self.kind == "time":
-            over = used >= limit
-            if not over and not self.observe and self.escalation.effect >= Effect.BLOCK:
+            exceeded = used >= limit
+            if not exceeded and not self.observe and self.escalation.effect >= Effect.BLOCK:
                 attempt.cap_timeout(limit - used, self.id)
         elif self.post_paid:
-            over = used + amount > limit or used >= limit
+            exceeded = used + amount > limit or used >= limit
         else:
-            over = used + amount > limit
-            height += amount
+            exceeded = used + amount > limit
+            count += amount
             if self.kind == "calls" and attempt.session.refused_attempts:
-                height += SCALE * attempt.session.count_refusals_of(self.id, charge.key)
-        # What was granted lifts the steps as it lifts the limit.
-        effect = self.escalation.effect_at(height - extended, limit_reached=over)
+                count += SCALE * attempt.session.count_refusals_of(self.id, charge.key)
+        # A grant raises the thresholds as it raises the limit.
+        effect = self.escalation.effect_at(count - extended, limit_reached=exceeded)
         if effect is None:
             return None
-        retry = None
-        if over and usage is not None and self.within is not None and attempt.at is not None:
-            frees = usage.fits_at(used + max(amount, 1) - limit, self.within)
-            retry = (frees - attempt.at) / 1e9 if frees is not None else None
+        retry_after = None
+        if exceeded and usage is not None and self.within is not None and attempt.at is not None:
+            fits_at = usage.fits_at(used + max(amount, 1) - limit, self.within)
+            retry_after = (fits_at - attempt.at) / 1e9 if fits_at is not None else None
         if effect < Effect.ASK and self.kind != "time" and not self.post_paid:
-            used += amount  # the note stands on this call's own result
-        return self._violation(attempt, used, limit, effect, retry_after=retry, over=over)
+            used += amount  # the advice goes with this call's own result
+        return self._violation(
+            attempt, used, limit, effect, retry_after=retry_after, exceeded=exceeded
+        )
 
     def _used_amount(
         self, usage: BudgetUsage | None, owner: SessionState, attempt: Attempt
     ) -> int | None:
-        """What counts now; None for a time that cannot be told."""
+        """Return what counts now; None for an unknown time."""
         if self.kind == "time":
             start = self._started_at(usage, owner)
             return None if attempt.at is None or start is None else attempt.at - start
@@ -267,18 +266,18 @@ class CompiledBudget:
         return usage.used_at(attempt.at, self.within)
 
     def remaining(self, ledger: UsageLedger, attempt: Attempt) -> float | None:
-        """What is left for a call like this, in the budget's unit (seconds for `time`)."""
+        """Return what remains for a call like this, in the budget's unit (seconds for `time`)."""
         try:
             suffix = self._key_suffix(attempt)
         except ExpressionError:
             return None
         least: int | None = None
         for owner, scope in self.owners(attempt.session):
-            account = ledger.get(self.id, scope + suffix)
+            usage = ledger.get(self.id, scope + suffix)
             limit = self.max + self._granted_amount(ledger, scope, suffix)
-            limit += account.granted if account is not None else 0
-            left = max(0, limit - (self._used_amount(account, owner, attempt) or 0))
-            least = left if least is None else min(least, left)
+            limit += usage.granted if usage is not None else 0
+            amount = max(0, limit - (self._used_amount(usage, owner, attempt) or 0))
+            least = amount if least is None else min(least, amount)
         return None if least is None else least / 1e9
 
     def _started_at(self, usage: BudgetUsage | None, owner: SessionState) -> int | None:
@@ -295,14 +294,13 @@ class CompiledBudget:
         text: str = "",
         retry_after: float | None = None,
         *,
-        over: bool = True,
+        exceeded: bool = True,
     ) -> Violation:
-        unit = 1e9
-        shown_used = used / unit if used is not None else None
-        shown_limit = limit / unit
+        shown_used = used / 1e9 if used is not None else None
+        shown_limit = limit / 1e9
         if not text:
-            text = self._describe(attempt.session, used or 0, limit, over=over)
-        instead = _INSTEAD if over else _WRAP_UP
+            text = self._describe(attempt.session, used or 0, limit, exceeded)
+        instead = _INSTEAD if exceeded else _WRAP_UP
         if self.message is not None or self.instead is not None:
             values = {
                 "call": attempt.activation.call,
@@ -326,24 +324,22 @@ class CompiledBudget:
             retry_after,
         )
 
-    def _describe(self, session: SessionState, used: int, limit: int, *, over: bool) -> str:
+    def _describe(self, session: SessionState, used: int, limit: int, exceeded: bool) -> str:
         name = self.id.partition("/")[2]
         if self.kind == "time":
-            how = "is over" if over else "runs out"
-            spent = f"{format_duration(used)} of {format_duration(limit)}"
-            return f"the time of budget `{name}` {how}: {spent}"
-        what = {"concurrent": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
-        span = f" in {format_duration(self.within)}" if self.within is not None else ""
-        how = "is used up" if over else "runs out"
+            what = "is over" if exceeded else "runs out"
+            shown = f"{format_duration(used)} of {format_duration(limit)}"
+            return f"the time of budget `{name}` {what}: {shown}"
+        counted = {"concurrent": "calls at once", "sum": "in all"}.get(self.kind, self.kind)
+        window = f" in {format_duration(self.within)}" if self.within is not None else ""
+        what = "is used up" if exceeded else "runs out"
         unnamed = self.scope in ("agent", "user", "project") and not session.scope_keys[self.scope]
-        whose = f"of all sessions that name no {self.scope}" if unnamed else f"per {self.scope}"
-        figures = (
-            f"{quote_value(used / SCALE)} of {quote_value(limit / SCALE)} {what}{span} {whose}"
-        )
-        return f"budget `{name}` {how}: {figures}"
+        scope = f"of all sessions that name no {self.scope}" if unnamed else f"per {self.scope}"
+        shown = f"{quote_value(used / SCALE)} of {quote_value(limit / SCALE)}"
+        return f"budget `{name}` {what}: {shown} {counted}{window} {scope}"
 
     def settle(self, charge: Charge, attempt: Attempt, outcome: Outcome) -> Charge | None:
-        """What the completed call draws beyond what it drew ahead; None for nothing."""
+        """Return what a completed call charges beyond its charge at admission; None for nothing."""
         if not self.post_paid:
             return None
         if self.when is not None and self.when_post_paid and not self._applies_to(attempt):
@@ -352,9 +348,9 @@ class CompiledBudget:
             amount = self._final_amount(attempt, outcome)
         except ExpressionError as error:
             attempt.add_error(self.id, error)
-            amount = self.max  # what cannot be reckoned has used everything
-        left = amount - charge.amount
-        return Charge(self.id, charge.key, left) if left else None
+            amount = self.max  # an invalid amount uses up the budget
+        difference = amount - charge.amount
+        return Charge(self.id, charge.key, difference) if difference else None
 
     def _final_amount(self, attempt: Attempt, outcome: Outcome) -> int:
         if self.kind == "calls":
@@ -365,12 +361,12 @@ class CompiledBudget:
 
 
 _INSTEAD = "finish with what you have, or ask for more"
-_WRAP_UP = "come to an end: use what is left for what matters most"
+_WRAP_UP = "wrap up now: use what remains for the most important steps"
 
 
 def _to_units(value: Any) -> int:
-    """A finite number >= 0 in units of 1e-9; anything else would let a call mend a budget."""
-    amount = to_units(value)
-    if amount is None:
+    """Convert a finite number >= 0: a negative one would let a call refill a budget."""
+    units = to_units(value)
+    if units is None:
         raise ExpressionError("the amount is not a finite number of at least 0")
-    return amount
+    return units

@@ -1,4 +1,4 @@
-"""The book as a session that is rebuilt sees it: what its journal tells is not all drawn anew."""
+"""The ledger for rebuilding a session from its journal, whose charges are not all made anew."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 
 
 class RebuildLedger(UsageLedger):
-    """A book in which one session draws on its own accounts, and on those that all share.
+    """A view of a ledger that drops what a session charged to its ancestors.
 
-    What a sub-agent drew from its ancestors' accounts stands in their journals (`Drawn`): draws on
-    those are let fall. The accounts are those of the `book`.
+    The ancestors' own journals hold those charges (`ChildCharged`).
     """
 
     __slots__ = ("_budgets", "_session")
@@ -27,15 +26,17 @@ class RebuildLedger(UsageLedger):
         self._session = session
 
     def get(self, budget: str, key: str) -> BudgetUsage | None:
-        """The account, if anything was ever drawn or granted; of another session an empty one."""
+        """Return the usage; of another session an empty one."""
         return BudgetUsage() if self._is_foreign(budget, key) else super().get(budget, key)
 
     def get_or_create(self, budget: str, key: str) -> BudgetUsage:
-        """The account, made where it is new; of another session one that nobody keeps."""
+        """Return the usage, new where there is none; of another session one that is not kept."""
         return (
             BudgetUsage() if self._is_foreign(budget, key) else super().get_or_create(budget, key)
         )
 
     def _is_foreign(self, budget: str, key: str) -> bool:
-        known = self._budgets.get(budget)
-        return known is not None and outlives_call(known) and owner_session(key) != self._session
+        compiled = self._budgets.get(budget)
+        if compiled is None or not outlives_call(compiled):
+            return False
+        return owner_session(key) != self._session

@@ -1,6 +1,6 @@
-"""What has been drawn from a budget, per scope and key: the book that all sessions share.
+"""The usage of budgets by scope and key, in the ledger that all sessions share.
 
-Amounts are integers (`model.quantity`): money adds up exactly, and a third call of 0.1 fits a
+Amounts are integers (see `model.amounts`): money adds up exactly, and a third call of 0.1 fits a
 budget of 0.3.
 """
 
@@ -10,11 +10,11 @@ from collections import deque
 
 
 class BudgetUsage:
-    """One budget's use in one scope.
+    """The usage of one budget under one key.
 
-    `start` is when the scope's first call was admitted (ns), `open` how many calls are running.
-    A budget with a time window keeps its draws; once they are more than `most`, the oldest two
-    become one with the later time, so that what is forgotten is forgotten late, never early.
+    `started_at` is when the first call was admitted (ns), `running` how many calls are. A budget
+    with a time window keeps its charges; beyond `max_charges` the oldest two become one with the
+    later time, so that charges are dropped late, never early.
     """
 
     __slots__ = ("charges", "granted", "latest_at", "running", "started_at", "used")
@@ -28,9 +28,9 @@ class BudgetUsage:
         self.charges: deque[tuple[int, int]] | None = None
 
     def charge(self, amount: int, at: int | None, within: int | None, max_charges: int) -> None:
-        """Count `amount`, at `at`; a negative amount gives back what was drawn at `at`.
+        """Count `amount` at `at`; a negative amount refunds what was charged at `at`.
 
-        A clock that runs backwards makes no draw older than what has been drawn before.
+        A clock that runs backwards makes no charge older than the ones before.
         """
         if at is not None and self.latest_at is not None and amount >= 0:
             at = max(at, self.latest_at)
@@ -39,7 +39,7 @@ class BudgetUsage:
     def insert_charge(
         self, amount: int, at: int | None, within: int | None, max_charges: int
     ) -> None:
-        """Count what was drawn at `at`, maybe before others that are counted already."""
+        """Count an amount at `at`, which may lie before charges that are counted already."""
         if amount < 0:
             self.refund(-amount, at, within)
             return
@@ -52,49 +52,49 @@ class BudgetUsage:
             self.latest_at = at
         if self.charges is None:
             self.charges = deque()
-        draws = self.charges
-        past = self.latest_at - within
-        while draws and draws[0][0] <= past:
-            self.used -= draws.popleft()[1]
-        if not amount or at <= past:
+        charges = self.charges
+        window_start = self.latest_at - within
+        while charges and charges[0][0] <= window_start:
+            self.used -= charges.popleft()[1]
+        if not amount or at <= window_start:
             return
         self.used += amount
-        place = len(draws)
-        while place and draws[place - 1][0] > at:
-            place -= 1
-        draws.insert(place, (at, amount))
-        if len(draws) > max_charges:
-            first = draws.popleft()
-            second = draws.popleft()
-            draws.appendleft((second[0], first[1] + second[1]))
+        index = len(charges)
+        while index and charges[index - 1][0] > at:
+            index -= 1
+        charges.insert(index, (at, amount))
+        if len(charges) > max_charges:
+            first = charges.popleft()
+            second = charges.popleft()
+            charges.appendleft((second[0], first[1] + second[1]))
 
     def refund(self, amount: int, at: int | None, within: int | None) -> None:
-        """Undo a draw of `amount` made at `at`, unless it has left the window.
+        """Undo a charge of `amount` made at `at`, unless it has left the window.
 
-        What is undone is the first draw of that size since, else what the oldest draws hold: those
-        that stay are the later ones, so nothing is ever forgotten too early.
+        Refund the first charge of that amount since `at`, else the oldest charges: the later ones
+        stay, so nothing is dropped too early.
         """
-        past = (
-            self.latest_at - within if self.latest_at is not None and within is not None else None
-        )
-        if at is not None and past is not None and at <= past:
+        window_start = None
+        if within is not None and self.latest_at is not None:
+            window_start = self.latest_at - within
+        if at is not None and window_start is not None and at <= window_start:
             return
         self.used -= amount
-        draws = self.charges
-        if not draws:
+        charges = self.charges
+        if not charges:
             return
-        for place, (drawn, held) in enumerate(draws):
-            if held == amount and (at is None or drawn >= at):
-                del draws[place]
+        for index, (charged_at, charged) in enumerate(charges):
+            if charged == amount and (at is None or charged_at >= at):
+                del charges[index]
                 return
-        while amount > 0 and draws:
-            drawn, held = draws.popleft()
-            if held > amount:
-                draws.appendleft((drawn, held - amount))
-            amount -= held
+        while amount > 0 and charges:
+            charged_at, charged = charges.popleft()
+            if charged > amount:
+                charges.appendleft((charged_at, charged - amount))
+            amount -= charged
 
     def copy(self) -> BudgetUsage:
-        """An account of its own with the same figures."""
+        """Return an independent copy."""
         copy = BudgetUsage()
         copy.used, copy.granted, copy.running = self.used, self.granted, self.running
         copy.started_at, copy.latest_at = self.started_at, self.latest_at
@@ -102,30 +102,30 @@ class BudgetUsage:
         return copy
 
     def used_at(self, at: int | None, within: int | None) -> int:
-        """What counts at `at`: all, or the draws of the last `within` nanoseconds."""
+        """Return what counts at `at`: all, or the charges of the last `within` nanoseconds."""
         if within is None or at is None or not self.charges:
             return self.used
-        past = 0
-        for drawn, amount in self.charges:
-            if drawn > at - within:
+        dropped = 0
+        for charged_at, amount in self.charges:
+            if charged_at > at - within:
                 break
-            past += amount
-        return self.used - past
+            dropped += amount
+        return self.used - dropped
 
     def fits_at(self, needed: int, within: int) -> int | None:
-        """When enough draws will have left the window for `needed` to fit; None if never."""
-        for drawn, amount in self.charges or ():
+        """Return when enough charges have left the window to fit `needed`; None if never."""
+        for charged_at, amount in self.charges or ():
             needed -= amount
             if needed <= 0:
-                return drawn + within
+                return charged_at + within
         return None
 
 
 class UsageLedger:
-    """The accounts of all budgets, by budget and key.
+    """The usage of all budgets, by budget and key.
 
-    Where a store keeps the accounts of a budget, those here are what is known of them, and `sizes`
-    has how many there are in the store once there is no room for more, else 0.
+    For budgets shared through a store it holds what is known of them, and `stored_key_counts` how
+    many keys the store has once there is no room for more, else 0.
     """
 
     __slots__ = ("stored_key_counts", "usages")
@@ -135,27 +135,27 @@ class UsageLedger:
         self.stored_key_counts: dict[str, int] = {}
 
     def get(self, budget: str, key: str) -> BudgetUsage | None:
-        """The account, if anything was ever drawn or granted."""
-        accounts = self.usages.get(budget)
-        return accounts.get(key) if accounts is not None else None
+        """Return the usage; None if nothing was ever charged or granted."""
+        usages = self.usages.get(budget)
+        return usages.get(key) if usages is not None else None
 
     def get_or_create(self, budget: str, key: str) -> BudgetUsage:
-        """The account, made where it is new."""
-        accounts = self.usages.setdefault(budget, {})
-        account = accounts.get(key)
-        if account is None:
-            account = accounts[key] = BudgetUsage()
-        return account
+        """Return the usage, new where there is none."""
+        usages = self.usages.setdefault(budget, {})
+        usage = usages.get(key)
+        if usage is None:
+            usage = usages[key] = BudgetUsage()
+        return usage
 
     def set(self, budget: str, key: str, usage: BudgetUsage) -> None:
-        """Set an account: a store has told what stands there."""
+        """Set the usage that a store has returned."""
         self.usages.setdefault(budget, {})[key] = usage
 
     def key_count(self, budget: str) -> int:
-        """How many keys a budget has."""
-        size = self.stored_key_counts.get(budget)
-        return len(self.usages.get(budget, ())) if size is None else size
+        """Return how many keys a budget has."""
+        count = self.stored_key_counts.get(budget)
+        return len(self.usages.get(budget, ())) if count is None else count
 
     def remove(self, budget: str, key: str) -> None:
-        """Forget an account whose scope is over."""
+        """Forget the usage of a scope that is over."""
         self.usages.get(budget, {}).pop(key, None)

@@ -64,7 +64,7 @@ def test_a_session_goes_on_with_its_key_and_verifies_with_it_alone(
         code, says = verified(place, *more)
         assert code == 1
         assert "error[journal/key]: was written with another key" in says
-        assert "1 journal, 0 lines: whether something was altered is not known" in says
+        assert "1 journal, 0 lines: unknown whether something was altered" in says
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,9 @@ def test_a_key_without_journals_would_do_nothing(place: Path) -> None:
     key = place / "key"
     with pytest.raises(ValueError, match=r"`journal_key` is for journals, .*: pass one"):
         opened(place, journal_key=key, store=None)
-    with pytest.raises(ValueError, match="there is no journal: give a `store` that is a file"):
+    with pytest.raises(
+        ValueError, match="`journal_key` needs a journal: give a `store` that is a file"
+    ):
         opened(place, journal_key=key, store=MemoryStore(caps=CAPS))
     (place / "policy.yaml").write_text(f"{POLICY}journal: {{durability: memory}}\n")
     with pytest.raises(ValueError, match=r"`journal.durability` is not `memory`"):

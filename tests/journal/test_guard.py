@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policyguard.compiler import compile_policy
+from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.fold import fold
-from policyguard.evaluator.session_state import EngineState
 from policyguard.guard import Guard
 from policyguard.journal.redaction import Redaction
 from policyguard.journal.verify import verify

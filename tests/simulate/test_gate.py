@@ -68,7 +68,7 @@ def test_the_report_shows_the_values_read() -> None:
     ("expression", "says"),
     [
         ("catch.rate > 0.5", "`catch.rate` is unknown"),
-        ("sessions[0].refused > 0", "no element 0"),
+        ("sessions[0].refused > 0", "index 0 is out of range for a list of 0"),
         ("1 / harm.unknown > 0", "division by zero"),
     ],
 )

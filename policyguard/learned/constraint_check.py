@@ -15,7 +15,7 @@ from policyguard.model.constraint import Constraint
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """Whether a constraint refuses a call, or admits it as a probe; neither if it does not apply."""
+    """Whether a constraint refuses a call or admits it as a probe; neither if it does not apply."""
 
     refused: bool
     probe: bool

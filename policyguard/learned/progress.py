@@ -49,7 +49,7 @@ class SearchProgress:
             self.stale_scores += 1
 
     def visit(self, settings: Progress, candidate: str, *, banned: bool) -> None:
-        """Put a candidate last, once: else one that is tried again and again would crowd out others."""
+        """Put a candidate last, once: repeated tries must not crowd out others."""
         visited = self.visited
         while candidate in visited:
             visited.remove(candidate)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budgets import charges as paying
+from policyguard.evaluator.budgets.charges import grant_charge, parent_charges
 from policyguard.evaluator.evaluation import ALLOWED, Evaluation
 from policyguard.evaluator.plan import BoundPlan
 from policyguard.evaluator.session_state import SessionState
@@ -54,13 +54,13 @@ _CALL_ID = re.compile("c([1-9][0-9]{0,14})")
 
 
 def parse_call_number(call: str) -> int:
-    """Which call of its session has this id; 0 for an id that somebody else has given."""
-    found = _CALL_ID.fullmatch(call)
-    return int(found[1]) if found is not None else 0
+    """Return a call's number in its session; 0 for an id that the host chose."""
+    match = _CALL_ID.fullmatch(call)
+    return int(match[1]) if match is not None else 0
 
 
 class CallPipeline:
-    """The calls of one session. `made` is the latest one's number, refused ones included."""
+    """The calls of one session; `last_number` numbers the latest, refused ones included."""
 
     __slots__ = ("_advice", "_guard", "_last_number", "_state", "closed")
 
@@ -72,13 +72,13 @@ class CallPipeline:
         self.closed = False
 
     def check(self, attempt: Attempt, admit: bool, invalid_reason: str = "") -> Decision:
-        """Answer an attempt; with `admit` an allowed one is counted, a refused one noted.
+        """Evaluate an attempt; with `admit` also count it as admitted or refused.
 
-        `unfit` says why its arguments cannot be judged, where that is known.
+        `invalid_reason` says why its arguments cannot be evaluated, where that is known.
         """
         guard, state = self._guard, self._state
-        world, walk = guard._state, None
-        above: list[ChildCharged] | None = None
+        guard_state, bound_plan = guard._state, None
+        emitted: list[ChildCharged] | None = None
         with guard._lock:
             if admit:
                 if guard._latest_session != state.id:
@@ -88,74 +88,76 @@ class CallPipeline:
                     attempt.id = f"c{self._last_number}"
             try:
                 if self.closed:
-                    verdict = decisions.GUARD_CLOSED if guard.closed else decisions.SESSION_CLOSED
-                    admit = False  # its journal has ended, or is another's by now
+                    evaluation = (
+                        decisions.GUARD_CLOSED if guard.closed else decisions.SESSION_CLOSED
+                    )
+                    admit = False  # its journal has ended, or belongs to another guard
                 elif invalid_reason:
-                    verdict = decisions.invalid_arguments(
+                    evaluation = decisions.invalid_arguments(
                         attempt, invalid_reason, observe=guard._mode.observe
                     )
                 else:
-                    keeper = guard._constraint_sync
-                    if keeper is not None and monotonic() >= keeper.next_poll:
-                        keeper.poll()
-                    walk = guard._evaluator.prepare(attempt)
+                    sync = guard._constraint_sync
+                    if sync is not None and monotonic() >= sync.next_poll:
+                        sync.poll()
+                    bound_plan = guard._evaluator.prepare(attempt)
                     learned = (
-                        world.check_learned(attempt)
-                        if world.constraint_set.constraints or world.has_radius
+                        guard_state.check_learned(attempt)
+                        if guard_state.constraint_set.constraints or guard_state.has_radius
                         else ()
                     )
-                    purser = guard._shared_budgets
-                    if purser is None or not purser.covers(walk.plan):
-                        verdict = guard._evaluator.evaluate(
-                            world.engine_state, attempt, walk, learned, guard._mode
+                    shared_budgets = guard._shared_budgets
+                    if shared_budgets is None or not shared_budgets.covers(bound_plan.plan):
+                        evaluation = guard._evaluator.evaluate(
+                            guard_state.engine_state, attempt, bound_plan, learned, guard._mode
                         )
                     else:
-                        judge = partial(self._evaluate, attempt, walk)
-                        again = make_repeatable(attempt, walk.plan, learned, judge)
-                        verdict = purser.evaluate(attempt, again, admit=admit)
+                        evaluate = partial(self._evaluate, attempt, bound_plan)
+                        reevaluate = make_repeatable(attempt, bound_plan.plan, learned, evaluate)
+                        evaluation = shared_budgets.evaluate(attempt, reevaluate, admit=admit)
             except ArgumentsError as error:
-                verdict = decisions.invalid_arguments(
+                evaluation = decisions.invalid_arguments(
                     attempt, str(error), observe=guard._mode.observe
                 )
-            except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
-                verdict = decisions.internal_error(attempt, error, allow=self._allow_on_error)
-            if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
+            except Exception as error:  # noqa: BLE001 - `on_internal_error` decides
+                evaluation = decisions.internal_error(attempt, error, allow=self._allow_on_error)
+            if evaluation is ALLOWED and attempt.timeout is None:  # the common case
                 own = attempt.exact_fingerprint or attempt.fingerprint
                 decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
             else:
                 observe = guard._mode.observe
-                decision = decisions.build_decision(state.id, verdict, attempt, observe=observe)
+                decision = decisions.build_decision(state.id, evaluation, attempt, observe=observe)
             if not admit:
                 return decision
             try:
                 if not decision.allowed:
                     refused = decisions.build_refused(attempt, decision)
-                    world.fold(refused)
+                    guard_state.fold(refused)
                     guard._events.emit(refused)
-                elif walk is not None:
-                    admit_call(guard._evaluator, world.engine_state, attempt)
+                elif bound_plan is not None:
+                    admit_call(guard._evaluator, guard_state.engine_state, attempt)
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)
                         if attempt.charges:
-                            above = []
-                            self._charge_ancestors(attempt.charges, attempt.at, emitted=above)
+                            emitted = []
+                            self._charge_ancestors(attempt.charges, attempt.at, emitted=emitted)
                     if decision.violations:
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
-                return self._handle_write_error(decision, attempt, error, above)
+                return self._handle_write_error(decision, attempt, error, emitted)
         return decision
 
     def _evaluate(
-        self, attempt: Attempt, walk: BoundPlan, learned: Sequence[Violation]
+        self, attempt: Attempt, bound_plan: BoundPlan, learned: Sequence[Violation]
     ) -> Evaluation:
         guard = self._guard
         return guard._evaluator.evaluate(
-            guard._state.engine_state, attempt, walk, learned, guard._mode
+            guard._state.engine_state, attempt, bound_plan, learned, guard._mode
         )
 
     @property
     def _allow_on_error(self) -> bool:
-        """Whether what policyguard itself fails on runs."""
+        """Whether calls run that policyguard itself fails on."""
         return self._guard._mode.observe or self._guard._evaluator.allow_on_internal_error
 
     def _handle_write_error(
@@ -165,38 +167,38 @@ class CallPipeline:
         error: Exception,
         emitted: list[ChildCharged] | None,
     ) -> Decision:
-        """The answer where an event could not be written down: as `on_internal_error` says.
+        """Decide on a call whose event could not be written, as `on_internal_error` says.
 
-        `above` is what those above have been told, None where the call itself was not.
+        `emitted` are the events that ancestors got; None if the call's own was not written.
         """
-        fault = EvalError("journal", str(error))
+        eval_error = EvalError("journal", str(error))
         if decision.allowed and not self._allow_on_error:
             released = Released(self._state.id, attempt.at, decision.id)
             self._guard._state.fold(released)
             if emitted is not None:
                 self._journal_reversal([released, *map(_reverse, emitted)])
-            elif isinstance(error, StoreError):  # it is written, and not anchored
+            elif isinstance(error, StoreError):  # written, but not anchored
                 self._journal_reversal([released])
             refused = decisions.internal_error(attempt, error, allow=False)
-            verdict = replace(refused, errors=(fault,))
-            return decisions.build_decision(self._state.id, verdict, attempt, observe=False)
-        return replace(decision, errors=(*decision.errors, fault))
+            evaluation = replace(refused, errors=(eval_error,))
+            return decisions.build_decision(self._state.id, evaluation, attempt, observe=False)
+        return replace(decision, errors=(*decision.errors, eval_error))
 
     def _journal_reversal(self, events: Iterable[Event]) -> None:
-        """What was written of an admission that is none is taken back in the journals, too."""
+        """Take back in the journals what was written of an admission."""
         for event in events:
-            with suppress(JournalError, StoreError):  # the caller hears of the first
+            with suppress(JournalError, StoreError):  # the caller gets the first error
                 self._guard._events.emit(event)
 
     def complete(self, event: Completed) -> Recorded:
-        """Judge a result and count it; one of a call that is not in flight is only judged."""
+        """Classify a result and count it, unless its call is not in flight."""
         guard = self._guard
         with guard._lock:
             attempt = self._state.in_flight.get(event.call)
             if attempt is None:
                 outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
-                faults = (EvalError("session/closed", self._closed_reason),) if self.closed else ()
-                return Recorded(outcome=outcome, errors=faults, counted=False)
+                errors = (EvalError("session/closed", self._closed_reason),) if self.closed else ()
+                return Recorded(outcome=outcome, errors=errors, counted=False)
             at = self._state.clamp_time(event.at)
             evaluator, state = guard._evaluator, guard._state
             outcome, charges = evaluator.evaluate_result(attempt, event, at)
@@ -240,9 +242,9 @@ class CallPipeline:
             self.fold(replace(event, session=self._state.id, charges=charges))
 
     def fold(self, event: Event) -> None:
-        """Take in anything else that happened. `RuntimeError` where the session is over.
+        """Apply any other event. `RuntimeError` where the session is over.
 
-        Raises `JournalError` as `Guard.take`, and `StoreError` where a grant cannot be kept.
+        Raises `JournalError` as `Guard._apply`, and `StoreError` where a grant cannot be written.
         """
         guard = self._guard
         with guard._lock:
@@ -252,24 +254,25 @@ class CallPipeline:
             guard._apply(event)
             try:
                 self._notify_ancestors(event, attempt)
-            except (JournalError, StoreError) as error:  # it has happened, and stands in its own
-                warn(f"what session {self._state.id!r} drew is not told above: {error}")
+            except (JournalError, StoreError) as error:  # its own journal has it
+                session = self._state.id
+                warn(f"the ancestors' journals lack charges of session {session!r}: {error}")
 
     def _notify_ancestors(self, event: Event, released: Attempt | None) -> None:
-        """Tell those above what an event means for their budgets."""
+        """Emit what an event charges to ancestors."""
         if isinstance(event, Spent):
             self._charge_ancestors(event.charges, event.at)
         elif isinstance(event, Granted):
-            raised = paying.grant_charge(self._guard._evaluator, self._state, event)
-            self._charge_ancestors((), event.at, () if raised is None else (raised,))
+            charge = grant_charge(self._guard._evaluator, self._state, event)
+            self._charge_ancestors((), event.at, () if charge is None else (charge,))
         elif released is not None:
-            back = [replace(charge, amount=-charge.amount) for charge in released.charges]
-            self._charge_ancestors(back, released.at)
+            refunds = [replace(charge, amount=-charge.amount) for charge in released.charges]
+            self._charge_ancestors(refunds, released.at)
 
     def _settle_ancestors(
         self, charges: Iterable[Charge], at: int | None, attempt: Attempt
     ) -> None:
-        """The same of a result: what was reserved too much was drawn at admission."""
+        """Emit what a result charges to ancestors; refunds are as of the admission."""
         self._charge_ancestors([charge for charge in charges if charge.amount > 0], at)
         self._charge_ancestors([charge for charge in charges if charge.amount < 0], attempt.at)
 
@@ -280,18 +283,18 @@ class CallPipeline:
         raised_limits: Iterable[Charge] = (),
         emitted: list[ChildCharged] | None = None,
     ) -> None:
-        """Tell those above what was drawn from their budgets: their own journals say it, too.
+        """Emit charges to ancestors, since their own journals must hold them too.
 
-        What has been written by then is added to `told`, also where this raises.
+        `emitted` gets each event that was written, even if this raises later.
         """
         guard, state = self._guard, self._state
         emitted = [] if emitted is None else emitted
         if state.parent is None or not guard._has_audience:
             return
-        drawn = paying.parent_charges(guard._evaluator, state, charges)
-        lifted = paying.parent_charges(guard._evaluator, state, raised_limits)
-        for owner in {**drawn, **lifted}:
-            event = ChildCharged(owner, at, state.id, drawn.get(owner, ()), lifted.get(owner, ()))
+        charged = parent_charges(guard._evaluator, state, charges)
+        raised = parent_charges(guard._evaluator, state, raised_limits)
+        for owner in {**charged, **raised}:
+            event = ChildCharged(owner, at, state.id, charged.get(owner, ()), raised.get(owner, ()))
             emitted.append(event)
             try:
                 guard._events.emit(event)
@@ -300,7 +303,7 @@ class CallPipeline:
                 raise
 
     def end(self, event: Closed) -> None:
-        """The session is over, also where that cannot be written down. Raises what that raises."""
+        """End the session, even if that cannot be written. Raises what writing raises."""
         guard = self._guard
         with guard._lock:
             if self.closed:
@@ -312,20 +315,20 @@ class CallPipeline:
                 guard._end_session(event)
 
     def detach(self) -> None:
-        """The guard is closed: what is reported from now on counts nowhere."""
+        """Stop counting: the guard is closed, or lets go of the session."""
         self.closed = True
         self._state.in_flight.clear()
 
     @property
     def _closed_reason(self) -> str:
-        """Why nothing more can happen here, and what to do."""
+        """Why the session accepts nothing more, and what to do."""
         violation = (
             decisions.GUARD_CLOSED if self._guard.closed else decisions.SESSION_CLOSED
         ).violations[0]
         return f"{violation.text}: {violation.instead}"
 
 
-def _reverse(drawn: ChildCharged) -> ChildCharged:
-    """The opposite of what was drawn."""
-    back = tuple([replace(charge, amount=-charge.amount) for charge in drawn.charges])
-    return replace(drawn, charges=back)
+def _reverse(event: ChildCharged) -> ChildCharged:
+    """Return the refund of what an event charged."""
+    refunds = tuple([replace(charge, amount=-charge.amount) for charge in event.charges])
+    return replace(event, charges=refunds)

@@ -195,5 +195,5 @@ def test_a_sub_agents_spending_that_its_payer_cannot_know_of_has_happened(
     child = guard.session("child", parent=parent)
     with full_disk("parent"):
         child.spend(cost=1)
-    assert "is not told above" in caplog.text
+    assert "journals lack charges" in caplog.text
     assert not parent.decide("x").allowed

@@ -1,1 +1,1 @@
-"""The words of policyguard: what the other rooms speak about. Frozen values, no I/O."""
+"""The model: frozen values that all other packages share, without I/O."""

@@ -1,4 +1,4 @@
-"""What failures have taught: which calls are not to be made again."""
+"""Learned constraints, and the evidence for them."""
 
 # No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
@@ -11,16 +11,15 @@ Direction = Literal["up", "down", "exact"]
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one outcome says about one thing that could be banned.
+    """What one outcome teaches about one key that could be banned.
 
-    `learn` names the policy's entry that teaches (a signature's id, or empty for `learn` itself).
-    `scope` is who is bound, `key` what (`call:…`, `target:…`, `tool:…`, `class:…`, `key:…`,
-    `parameters:…`), `counted` what failures are counted by. `point` holds the values of the
-    parameters that a parameter ban is about. `tool` is what failed, on `server` where the call
-    names one. `since` is the number of the session's last change by another call, `seq` that of
-    this outcome. `batch` is shared by one message's calls. `failure` is the fingerprint of the
-    error with its accidents masked. `scope`, `key` and `counted` hold digests of what the call
-    says; `label` is what the key says, for people.
+    `learn` names the policy's entry (a signature's id, or empty for `learn` itself), `scope` who is
+    affected, `key` what is banned (`call:…`, `target:…`, `tool:…`, `class:…`, `key:…`,
+    `parameters:…`), and `evidence_key` what failures are counted by; they hold digests of the
+    call's values, `label` the value for people. `point` holds the values of a parameter ban.
+    `tool` failed, on `server` where the call names one. `seq` numbers this outcome in the session,
+    `last_change` the last state change by another call. `batch` is that of the call.
+    `error_fingerprint` masks numbers, paths, hashes and times.
     """
 
     learn: str
@@ -41,13 +40,12 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call, target, tool, class or region of parameters that is banned, and why.
+    """A call, target, tool, class or parameter region that is banned, and why.
 
-    `id` is the same for the same scope, key and signature, on every process. `learned_at` and
-    `confirmed_at` are nanoseconds, None in untimed replays. `count` is how many failures stand
-    behind it, `taught_by` names the first of them as `session/call`. `tool` is what failed, on
-    `server` where the call named one. `points` are the failing values of a parameter ban. `label`
-    is what a target or key is called, `error` a piece of the error; both are untrusted.
+    `id` is the same for one scope, key and signature in every process. Times are nanoseconds, None
+    in untimed replays. `count` is the number of failures behind it; `taught_by` names the first of
+    them as `session/call`. `tool` failed, on `server` where the call named one. `points` are the
+    failing points of a parameter ban. `label` (a target or key) and `error` are untrusted.
     """
 
     id: str
@@ -69,10 +67,10 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Evidence(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Failures that have not become a constraint yet.
+    """Failures that are not yet a constraint.
 
-    `session` and `seq` are of the latest one: a change in that session after it makes the count
-    begin anew. `batches` are the latest that were counted, each with its session.
+    `session` and `seq` are those of the latest; a later state change in that session restarts the
+    count. `batches` are the latest that were counted, each with its session.
     """
 
     scope: str

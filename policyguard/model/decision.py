@@ -1,4 +1,4 @@
-"""What is answered to a call, and why."""
+"""Decisions on calls, with their violations and texts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from policyguard.model.text import sanitize
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One entry of the policy that has something against a call.
+    """One violation: an entry of the policy, its effect and its text.
 
     `id` names the entry (`limits/default/repeat`, `budgets/spend`, `rules/no-push`), `reason` is
     a word for programs (`repeat`, `budget`, `rule` …), `text` and `instead` are for the model.
-    `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is how
-    sure a learned constraint still is, from 0 to 1.
+    `used` and `limit` are in the entry's own unit; `retry_after` is seconds; `confidence` is that
+    of a learned constraint, from 0 to 1.
     """
 
     id: str
@@ -32,9 +32,9 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class EvalError(msgspec.Struct, frozen=True):
-    """What failed on this call: which, and how.
+    """An error in the evaluation of a call.
 
-    `id` is the entry's whose expression it was, or `approver`, or the part of policyguard's own.
+    `id` is the entry whose expression failed, `approver`, or the part of policyguard that failed.
     """
 
     id: str
@@ -46,12 +46,11 @@ class Decision(msgspec.Struct, frozen=True):
 
     It is true if the call is `allowed`: `if decision:` and `if decision.allowed:` mean the same.
 
-    `violations` holds every entry that fired, strongest effect first; `errors` every expression
-    that failed; `would` what entries in observe mode would have done. `fingerprint` is the same
-    for the same call (keyed: it means nothing to another guard). `timeout` is how many seconds an
-    allowed call may take, and `timeout_by` the entry that says so (None: as long as it likes).
-    `left` is what remains of the budgets that a refused call would have drawn on, by id, each in
-    its own unit.
+    `violations` holds every entry that fired, strongest effect first, `would` those of entries in
+    observe mode, `errors` every expression that failed. `fingerprint` is the same for the same call
+    (keyed, so meaningless to another guard). `timeout` is how many seconds an allowed call may take
+    (None: unlimited), as the entry `timeout_by` says. `left` is what remains of the budgets that a
+    refused call would charge, by id, each in its own unit.
     """
 
     id: str
@@ -83,7 +82,7 @@ class Decision(msgspec.Struct, frozen=True):
     def message(self) -> str:
         """One text for the model: what was refused, why, what is left, what to do instead.
 
-        At most `MESSAGE` characters: the strongest violation whole, of the others what fits.
+        At most `MAX_MESSAGE_CHARS`: the strongest violation, then what fits of the others.
         """
         if not self.violations:
             return ""
@@ -115,8 +114,7 @@ class Decision(msgspec.Struct, frozen=True):
     def structured(self) -> dict[str, Any]:
         """The same for programs; keys that do not apply are None.
 
-        `remaining` is what is left under the first violation, `budgets` what is left of each budget
-        that a refused call would have drawn on.
+        `remaining` is what is left under the first violation, `budgets` is `left`.
         """
         first = self.violations[0] if self.violations else None
         remaining = None
@@ -137,19 +135,19 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 MAX_MESSAGE_CHARS = 400
-"""Characters of a message: a model reads it at every refusal, and pays for it."""
+"""Characters of a message: a model reads one at every refusal, and pays for it."""
 
 _MAX_NAME_CHARS = 80
 _MORE_CHARS = 16
 _ALLOWED_HEADINGS = {
     Effect.ALLOW: "`{tool}` is allowed.",
     Effect.ADVISE: "A note on `{tool}`:",
-    Effect.ASK: "`{tool}` runs, though nobody was there to approve it:",
+    Effect.ASK: "`{tool}` runs without approval, since nobody could be asked:",
 }
 _REFUSED_HEADINGS = {
     Effect.ASK: "`{tool}` was not run: it needs an approval first.",
     Effect.BLOCK: "`{tool}` was not run.",
-    Effect.HALT: "`{tool}` was not run, and no further call will be in this turn.",
+    Effect.HALT: "`{tool}` was not run. Do not call any tool again this turn.",
 }
 _STATUSES = {
     Effect.ALLOW: "allowed",
@@ -167,15 +165,15 @@ def _constraint_id(violation: Violation | None) -> str | None:
 
 
 def _format_violation(violation: Violation, max_chars: int) -> str:
-    """A violation on a line of its own; where there is too little room, its texts are cut."""
-    told = f" [{_truncate(violation.id, _MAX_NAME_CHARS)}]"
+    """Return a violation on a line of its own, its texts truncated to fit."""
+    details = f" [{_truncate(violation.id, _MAX_NAME_CHARS)}]"
     if violation.retry_after:
-        told += f" Try again in {violation.retry_after:.3g} s."
+        details += f" Try again in {violation.retry_after:.3g} s."
     instead = f" Instead: {violation.instead}" if violation.instead else ""
-    max_chars -= len("\n- ") + len(told)
+    max_chars -= len("\n- ") + len(details)
     if len(violation.text) + len(instead) > max_chars:
         instead = _truncate(instead, max(max_chars // 3, max_chars - len(violation.text)))
-    return f"\n- {_truncate(violation.text, max_chars - len(instead))}{told}{instead}"
+    return f"\n- {_truncate(violation.text, max_chars - len(instead))}{details}{instead}"
 
 
 def _truncate(text: str, max_chars: int) -> str:

@@ -1,4 +1,4 @@
-"""What is wrong with a policy, and where: the author's mistakes as values.
+"""Diagnostics: the problems of a policy as values, with their places.
 
 A diagnostic's code is `phase/slug` (`yaml/duplicate-key`, `schema/unknown-key`). Its message is
 lower case, one line, without a final period, with the author's text in backticks.
@@ -17,13 +17,13 @@ from policyguard.model.errors import PolicyguardError
 Severity = Literal["error", "warning", "info"]
 
 _MAX_QUOTED_CHARS = 60
-"""Characters of a text of the author's that a message shows."""
+"""Characters of a policy's text that a message quotes."""
 _MAX_CANDIDATES = 1000
-"""Known words that a misspelt one is compared with; each comparison costs about a microsecond."""
+"""Known words that a misspelling is compared with, each in about a microsecond."""
 
 
 class Span(msgspec.Struct, frozen=True, order=True):
-    """A stretch of a policy file.
+    """A range in a policy file.
 
     Lines and columns count from 1, columns in code points; the end is exclusive. `file` is the
     name to show: a path as it was given, or `pack:core/policy.yaml` for what ships inside.
@@ -37,17 +37,17 @@ class Span(msgspec.Struct, frozen=True, order=True):
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A change of a file: `text` takes the place of what stands at `span`."""
+    """A change of a file: `text` replaces `span`."""
 
     span: Span
     text: str
 
 
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. `lines` are the source lines that `span` covers, as they stand in the file.
+    """One problem. `lines` are the source lines that `span` covers.
 
-    `help` says what to write instead, where that is known; `edits` write it, where there is no
-    doubt about it. They are made all together or not at all.
+    `help` says what to write instead, if that is known; `edits` write it, if it is certain. They
+    are applied all together or not at all.
     """
 
     code: str
@@ -76,19 +76,19 @@ class PolicyError(PolicyguardError, ValueError):
 
 
 def quote_text(text: str) -> str:
-    """Put the author's text into backticks, as one line, and cut where it is long."""
+    """Put a policy's text into backticks, on one line, truncated."""
     line = text.replace("\n", "\\n")
     return f"`{line if len(line) <= _MAX_QUOTED_CHARS else line[:_MAX_QUOTED_CHARS] + '…'}`"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """Return a help text with the known word that `word` most likely misspells, if any."""
-    from difflib import get_close_matches  # 3 ms, which a policy without mistakes need not pay
+    from difflib import get_close_matches  # 3 ms, which a correct policy need not pay
 
     names = {name.casefold(): name for name in islice(known, _MAX_CANDIDATES)}
     folded = word.casefold()
     close = get_close_matches(folded, names, n=3, cutoff=0.65)
-    # Letters in another order are a slip of the fingers more often than another word is meant.
+    # Swapped letters are the most likely mistake.
     swapped = [name for name in close if sorted(name) == sorted(folded)]
     best = (swapped or close)[:1]
     return f"did you mean `{names[best[0]]}`?" if best else None

@@ -1,4 +1,4 @@
-"""What a rule does to a call, from weakest to strongest."""
+"""Effects on a call, from weakest to strongest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Effect(StrEnum):
 
     @property
     def strength(self) -> int:
-        """The place in the order, from 0 (allow) to 4 (halt)."""
+        """The rank, from 0 (allow) to 4 (halt)."""
         return _STRENGTH[self]
 
     # StrEnum would compare by the alphabet, where "advise" comes before "allow".
@@ -37,4 +37,4 @@ class Effect(StrEnum):
         return self.strength >= Effect(other).strength
 
 
-_STRENGTH: dict[str, int] = {effect: place for place, effect in enumerate(Effect)}
+_STRENGTH: dict[str, int] = {effect: rank for rank, effect in enumerate(Effect)}

@@ -1,4 +1,4 @@
-"""What the entries of a policy have in common: metadata, selectors, examples."""
+"""The common parts of policy entries: metadata, selectors, examples."""
 
 # No `annotations` from `__future__`: msgspec would compile the text of each by itself.
 
@@ -11,14 +11,11 @@ EntrySeverity = Literal["low", "medium", "high", "critical"]
 
 
 class PolicyStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Frozen, and strict about what it is made from."""
+    """A frozen struct that forbids unknown fields."""
 
 
 class Entry(PolicyStruct, frozen=True, kw_only=True):
-    """What any entry may carry besides its own keys. Nothing of it changes the effect but `mode`.
-
-    `mode` is None where the policy's own holds.
-    """
+    """The keys that any entry may have. Only `mode` changes its effect; None: the policy's mode."""
 
     owner: str | None = None
     severity: EntrySeverity | None = None
@@ -30,14 +27,14 @@ class Entry(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Selector(PolicyStruct, frozen=True, kw_only=True):
-    """Matches if any of `items` does; with `outside`, unless everything is certainly inside."""
+    """Matches what any of `items` matches; with `outside`, what is not certainly all inside."""
 
     items: tuple[str, ...]
     outside: bool = False
 
 
 class SelectiveEntry(Entry, frozen=True, kw_only=True):
-    """An entry that says which calls it is about: all of these keys must match."""
+    """An entry with selectors, all of which must match a call."""
 
     tools: Selector | None = None
     servers: Selector | None = None
@@ -51,21 +48,21 @@ class SelectiveEntry(Entry, frozen=True, kw_only=True):
 
 
 SELECTOR_KEYS = frozenset(SelectiveEntry.__struct_fields__) - frozenset(Entry.__struct_fields__)
-"""The keys that say which calls an entry is about."""
+"""The selectors of an entry."""
 
 
 class TextExamples(PolicyStruct, frozen=True, kw_only=True):
-    """Texts that a pattern must find something in, and texts that it must not."""
+    """Texts that a pattern must match, and texts that it must not."""
 
     match: tuple[str, ...] = ()
     no_match: tuple[str, ...] = ()
 
 
 class Example(PolicyStruct, frozen=True, kw_only=True):
-    """One call that a rule is tried on at load. Exactly one of `args` and `command` is given.
+    """One call that a rule is tested on at load. Exactly one of `args` and `command` is given.
 
-    `command` is the text of a shell command, to be put under the first of
-    `classify.shell.arguments`. `at` is an RFC 3339 time.
+    `command` is a shell command, passed as the first of `classify.shell.arguments`. `at` is an
+    RFC 3339 time.
     """
 
     tool: str
@@ -81,7 +78,7 @@ class Example(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Examples(PolicyStruct, frozen=True, kw_only=True):
-    """Calls that a rule must refuse (or comment on), and calls that it must not."""
+    """Calls that a rule must match, and calls that it must not."""
 
     match: tuple[Example, ...] = ()
     no_match: tuple[Example, ...] = ()

@@ -1,4 +1,4 @@
-"""What may go wrong while a call is judged."""
+"""Errors in the evaluation of a call, and refusals as exceptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PolicyguardError(Exception):
 class ExpressionError(PolicyguardError):
     """An expression of the policy has no value for this call: a key is missing, types do not fit.
 
-    Never seen by a caller: the rule's `on_error` says what it means, `Decision.errors` names it.
+    Internal: a rule's `on_error` handles it, and `Decision.errors` reports it.
     """
 
 
@@ -23,9 +23,9 @@ class ArgumentsError(PolicyguardError):
 
 
 class NonPlainArgumentsError(Exception):
-    """A call's arguments are JSON in types of a program's own: enums, numbers of numpy, mappings.
+    """A call's arguments are JSON in other types than Python's own: enums, numpy numbers, mappings.
 
-    `plain` is the same in Python's own types. Never seen by a caller.
+    Internal. `plain` holds the same in Python's own types.
     """
 
     def __init__(self, plain: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
-"""What happened, as facts in order: state is a fold over them, a trace or journal a file of them.
+"""Events: state is a fold over them; a trace or journal is a file of them.
 
 One JSON object a line is policyguard's own trace format (`schemas/event.schema.json`); the key
-`event` names the kind. A recorded run of another system becomes the same events (`traces/`), with
-the derived fields (`class`, `fingerprint`, `charges` …) left empty: a replay computes them anew.
+`event` names the kind. Importers (`traces/`) leave the derived fields (`class`, `fingerprint`,
+`charges` …) empty; a replay computes them.
 
 Times are integers, nanoseconds since 1970 in UTC; `None` where the record has no time.
 """
@@ -16,18 +16,18 @@ import msgspec
 from policyguard.model.constraint import Observation
 
 Provenance = Literal["explicit", "inferred", "unknown"]
-"""Where an outcome's success or failure comes from: the record says so (`explicit`), it was read
-out of the result's text (`inferred`), or nothing tells (`unknown`)."""
+"""Where success or failure comes from: the record (`explicit`), the result's text (`inferred`), or
+nowhere (`unknown`)."""
 
 HINT_KEYS = ("read_only", "destructive", "idempotent", "open_world")
-"""What a tool's server says of it (MCP `ToolAnnotations`)."""
+"""The hints of a tool's server (MCP `ToolAnnotations`)."""
 
 ESTIMATE_KEYS = ("tokens", "cost")
-"""What a call may be said to use before it runs."""
+"""What a caller may estimate before a call runs."""
 
 
 class Charge(msgspec.Struct, frozen=True, array_like=True):
-    """What one call costs one budget: `amount` in units of 1e-9 of the budget's own unit."""
+    """What one call charges one budget: `amount` in units of 1e-9 of the budget's own unit."""
 
     budget: str
     key: str
@@ -46,7 +46,7 @@ class _Event(
 
 
 class Started(_Event, frozen=True, tag="started"):
-    """A session begins. `parent` is the session of the agent that spawned this one."""
+    """A session started. `parent` is the session of the agent that spawned this one."""
 
     parent: str = ""
     agent: str = ""
@@ -58,7 +58,7 @@ class Started(_Event, frozen=True, tag="started"):
 
 
 class TurnStarted(_Event, frozen=True, tag="turn_started"):
-    """The person (or whoever gives the agent its orders) has spoken: a new turn."""
+    """The user spoke: a new turn."""
 
 
 class _AttemptEvent(_Event, frozen=True):
@@ -80,15 +80,14 @@ class _AttemptEvent(_Event, frozen=True):
 
 
 class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
-    """A call was let through and takes its place in windows and budgets.
+    """A call was admitted and counts in windows and budgets.
 
     `call` is its id, unique in the session; `args` is None where the journal kept none; `batch`
-    is shared by the parallel calls of one message. `changing`: whether it may change state.
-    `like`, `numbers` and `exact`: for a call with tolerant numbers, the fingerprint without them,
-    them, and its own fingerprint. `keys`: for each limit that tells sameness by something else
-    than the fingerprint, by what. `radius`: the schedule that says how many targets it may touch,
-    if one does. `violations` are the entries that had something to say and let it through,
-    `effect` the strongest of their effects.
+    is shared by the parallel calls of one message. For a call with tolerant numbers,
+    `loose_fingerprint` leaves them out, `numbers` holds them, and `exact_fingerprint` is its own.
+    `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
+    constraints it tests, `radius` the schedule it is under. `violations` are the entries that fired
+    without refusing it, `effect` the strongest of their effects.
     """
 
     state_changing: bool = msgspec.field(default=True, name="changing")
@@ -101,10 +100,10 @@ class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
 
 
 class Refused(_AttemptEvent, frozen=True, tag="refused"):
-    """A call was attempted and did not run. It counts in no window.
+    """A call was refused. It counts in no window.
 
-    `keys` as in `Admitted`. `insisted` are what it would have drawn from budgets whose steps count
-    attempts, `asks` from those that an approval raises.
+    `keys` as in `Admitted`. `attempt_charges` are those to budgets whose thresholds count attempts,
+    `approval_charges` those to budgets that an approval raises.
     """
 
     effect: str = "block"
@@ -117,14 +116,12 @@ class Refused(_AttemptEvent, frozen=True, tag="refused"):
 class Completed(_Event, frozen=True, tag="completed"):
     """The result of an admitted call.
 
-    `ok` is False for a failure; None where the record does not say (`known` says where it is
-    from). `text` is the result as the model saw it, `error` the error's text (None: no error
-    text apart from `text`). `duration` and `retry_after` are seconds, `cost` is in the currency
-    of the budgets, `status` an HTTP status, `score` a measure of progress. `state` is `pending`
-    for what has neither succeeded nor failed yet, empty where `ok` says it all; `advancing` and
-    `infra` are what the result's metadata says (see `Outcome`). `timeout_by` is the entry whose
-    time the call ran out of, if it did; with `running` it went on then, and an `Ended` tells when
-    it is over.
+    `ok` is False for a failure, None where the record does not say. `text` is the result as the
+    model saw it, `error` the error's text (None: no text of its own). `duration` and `retry_after`
+    are seconds, `cost` is in the currency of the budgets, `status` is HTTP's, `score` measures
+    progress. `state` is `pending` or empty. `advancing` and `harness_flagged` come from the
+    metadata (see `Outcome`). `timeout_by` is the entry whose time limit the call exceeded, if it
+    did; if it was `still_running` then, an `Ended` follows.
     """
 
     call: str = ""
@@ -154,7 +151,7 @@ class Completed(_Event, frozen=True, tag="completed"):
 
 
 class Ended(_Event, frozen=True, tag="ended"):
-    """A call that had run out of time, and was still running, is over.
+    """A call that had timed out, and was still running, has ended.
 
     It counts nowhere: the call failed when its time was over. It gives back the places that the
     call held in `concurrent` budgets. `ok`, `text`, `error` and `duration` as in `Completed`.
@@ -168,13 +165,13 @@ class Ended(_Event, frozen=True, tag="ended"):
 
 
 class Released(_Event, frozen=True, tag="released"):
-    """An admission is taken back: the call did not run."""
+    """An admission was taken back: the call did not run."""
 
     call: str = ""
 
 
 class Spent(_Event, frozen=True, tag="spent"):
-    """Tokens and cost used between calls, by the model itself."""
+    """Tokens and cost that the model used between calls."""
 
     tokens: int = 0
     cost: float = 0.0
@@ -182,10 +179,10 @@ class Spent(_Event, frozen=True, tag="spent"):
 
 
 class Granted(_Event, frozen=True, tag="granted"):
-    """A person or a program raised a budget by `amount` (in the budget's unit).
+    """A user or a program raised a budget by `amount` (in the budget's unit).
 
-    `key` names the one account that is raised, where a yes to a call has raised the budget that
-    asked. Without it the account of the nearest owner is raised, and a halt is over.
+    `key` names what is raised where an approval of a call did it. Without it the usage of the
+    nearest owner is raised, and a halt is lifted.
     """
 
     budget: str = ""
@@ -195,7 +192,7 @@ class Granted(_Event, frozen=True, tag="granted"):
 
 
 class ChildCharged(_Event, frozen=True, tag="drawn"):
-    """What the session `by`, a sub-agent, drew from budgets of this session and of its turns.
+    """What the sub-agent session `child` charged to budgets of this session and its turns.
 
     `raised` is by how much it raised them; what is below 0 was given back. The sub-agent's own
     events have the same, and say what for: this one counts only where this session is rebuilt from
@@ -208,7 +205,7 @@ class ChildCharged(_Event, frozen=True, tag="drawn"):
 
 
 class Approved(_Event, frozen=True, tag="approved"):
-    """A person or a program said yes to one refused call, known by its fingerprint."""
+    """A user or a program approved one refused call, known by its fingerprint."""
 
     call: str = ""
     fingerprint: str = ""
@@ -217,7 +214,7 @@ class Approved(_Event, frozen=True, tag="approved"):
 
 
 class Closed(_Event, frozen=True, tag="closed"):
-    """The session is over. `success` is the run's own outcome, where it has one."""
+    """The session ended. `success` is the run's own outcome, where it has one."""
 
     success: bool | None = None
 

@@ -1,4 +1,4 @@
-"""Limits and budgets of a policy: how often, how much, how many at once.
+"""Limits and budgets of a policy.
 
 Durations are integers in nanoseconds.
 """
@@ -13,11 +13,11 @@ from policyguard.model.entry import Entry, PolicyStruct, SelectiveEntry
 Scope = Literal["turn", "session", "agent", "user", "project", "global"]
 Same = Literal["call", "call_and_result", "call_and_error", "error", "target"]
 Off = Literal["none"]
-"""What stands in place of a limit that is switched off, where `None` is a limit never mentioned."""
+"""A limit that is switched off; `None` is a limit that is not mentioned."""
 
 
 class Per(PolicyStruct, frozen=True, kw_only=True):
-    """What a budget is counted for: a scope and, within it, the values of CEL string keys."""
+    """What a budget is counted per: a scope and, within it, the values of CEL string keys."""
 
     scope: Scope
     keys: tuple[str, ...] = ()
@@ -26,8 +26,8 @@ class Per(PolicyStruct, frozen=True, kw_only=True):
 class Budget(SelectiveEntry, frozen=True, kw_only=True):
     """A total or a rate. Exactly one of `calls` … `sum` is given, `max` with `sum` only.
 
-    `time`, `within` are nanoseconds. `reserve`, `extend` and the `_at` steps are in the unit of
-    what is counted (nanoseconds for `time`).
+    `time`, `within` are nanoseconds. `reserve`, `extend` and the `_at` thresholds are in the unit
+    of what is counted (nanoseconds for `time`).
     """
 
     id: str
@@ -51,7 +51,7 @@ class Budget(SelectiveEntry, frozen=True, kw_only=True):
 
 
 class Limit(Entry, frozen=True, kw_only=True):
-    """What the kinds of limits share. The `_at` steps count attempts, `max` admitted calls."""
+    """The keys of all limits. The `_at` thresholds count attempts, `max` admitted calls."""
 
     per: Literal["turn", "session"]
     effect: Effect
@@ -65,7 +65,7 @@ class Limit(Entry, frozen=True, kw_only=True):
 class RepeatLimit(Limit, frozen=True, kw_only=True):
     """At most `max` same calls among the last `window`; `all` is as many as `bounds` keeps.
 
-    What *same* means is said by `key` (CEL) where it is given, else by `same`.
+    `key` (CEL), if given, defines what *same* means, else `same` does.
     """
 
     max: int
@@ -82,13 +82,13 @@ class CycleLimit(Limit, frozen=True, kw_only=True):
 
 
 class NoProgressLimit(Limit, frozen=True, kw_only=True):
-    """At most `max` results in a row that the tool flags as not advancing."""
+    """At most `max` consecutive results that the tool flags as not advancing."""
 
     max: int
 
 
 class FailuresLimit(Limit, frozen=True, kw_only=True):
-    """At most `max` failures in a row: any, the same error, or those of one signature."""
+    """At most `max` consecutive failures: any, the same error, or those of one signature."""
 
     max: int
     same: Literal["error"] | None = None
@@ -96,13 +96,13 @@ class FailuresLimit(Limit, frozen=True, kw_only=True):
 
 
 class RefusalsLimit(Limit, frozen=True, kw_only=True):
-    """At most `max` refused attempts in a row."""
+    """At most `max` consecutive refused attempts."""
 
     max: int
 
 
 class OutageLimit(Limit, frozen=True, kw_only=True):
-    """After `max` harness failures `within` a time, rest for `cooldown`, then one trial."""
+    """After `max` harness failures `within` a time, refuse for `cooldown`, then admit a probe."""
 
     max: int
     within: int
@@ -110,14 +110,14 @@ class OutageLimit(Limit, frozen=True, kw_only=True):
 
 
 class PollingLimit(Limit, frozen=True, kw_only=True):
-    """Asking again is work: at least `cooldown` apart, `unchanged` equal results in a row."""
+    """Repeating is normal: at least `cooldown` apart, at most `unchanged` equal results."""
 
     cooldown: int | None = None
     unchanged: int | None = None
 
 
 class LimitLevel(Entry, frozen=True, kw_only=True):
-    """The limits of one level. A kind is None where this level does not mention it."""
+    """The limits of one level. A kind is None if the level does not mention it."""
 
     repeat: RepeatLimit | Off | None = None
     cycle: CycleLimit | Off | None = None

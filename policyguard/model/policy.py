@@ -1,4 +1,4 @@
-"""The policy as it stands after all layers are merged: what the evaluator is built from.
+"""The policy after all layers are merged, from which the evaluator is built.
 
 Names here are the language's names (`docs/policy-language.md`); `class_` is its `class`. Defaults
 come from `schemas/policy.schema.json`, so a field without a default here is always given there.
@@ -31,7 +31,7 @@ PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Approval(PolicyStruct, frozen=True, kw_only=True):
-    """Who may say yes to a call that was asked about, and what happens when nobody does."""
+    """Who may approve a call that was asked about, and what happens if nobody does."""
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
     count: int
@@ -40,9 +40,9 @@ class Approval(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Rule(SelectiveEntry, frozen=True, kw_only=True):
-    """Judges a call before it runs: it matches if every selector and `when` do and not `unless`.
+    """A rule on calls: it matches if every selector and `when` match, and `unless` does not.
 
-    `on_error` is the effect where its CEL cannot be evaluated; never `halt`.
+    `on_error` is the effect if its CEL fails; never `halt`.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Rule(SelectiveEntry, frozen=True, kw_only=True):
 
 
 class ResultRule(SelectiveEntry, frozen=True, kw_only=True):
-    """Judges a result before the model sees it. `keep`: characters that *truncate* leaves."""
+    """A rule on results, before the model sees them. `keep`: characters that *truncate* leaves."""
 
     id: str
     unless: str | None = None
@@ -66,7 +66,7 @@ class ResultRule(SelectiveEntry, frozen=True, kw_only=True):
 
 
 class Tag(Entry, frozen=True, kw_only=True):
-    """A fact that the host gives. Without a default it is required at the session's start."""
+    """A value that the host passes. Without a default it is required at the session's start."""
 
     type: TagType
     one_of: tuple[Value, ...] = ()
@@ -74,10 +74,9 @@ class Tag(Entry, frozen=True, kw_only=True):
 
 
 class Param(Entry, frozen=True, kw_only=True):
-    """A named value: the environment's where the variable `env` is set, else the default.
+    """A named value: the environment variable `env` if set, else the default.
 
-    `min` and `max` are the smallest and the largest value that it may have (a duration in
-    nanoseconds), `unit` is what a bare number there counts in.
+    `min` and `max` bound it (a duration in nanoseconds), `unit` is that of a bare number there.
     """
 
     value: Value
@@ -95,7 +94,7 @@ class Pattern(Entry, frozen=True, kw_only=True):
 
 
 class ClassEntry(Entry, frozen=True, kw_only=True):
-    """Calls that match all keys given here are of the class. `words`: whole words of a name."""
+    """A class: calls that match all its keys. `words`: whole words of a name."""
 
     class_: str = msgspec.field(name="class")
     words: tuple[str, ...] | None = None
@@ -105,7 +104,7 @@ class ClassEntry(Entry, frozen=True, kw_only=True):
 
 
 class Shell(PolicyStruct, frozen=True, kw_only=True):
-    """How a shell command is read: `arguments` are the names that may hold one."""
+    """How shell commands are parsed: `arguments` are the names that may hold one."""
 
     arguments: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()
@@ -117,8 +116,8 @@ class Fingerprint(PolicyStruct, frozen=True, kw_only=True):
     """When two calls, and two results, are the same.
 
     `ignore` names arguments left out, `fold` those compared without case and white space,
-    `tolerance` those compared as numbers within that share of each other; `result_chars` is how
-    much of a result counts (None: all).
+    `tolerance` those compared as numbers within that share of each other. `result_chars` limits how
+    much of a result counts.
     """
 
     ignore: tuple[str, ...] = ()
@@ -128,7 +127,7 @@ class Fingerprint(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Classify(PolicyStruct, frozen=True, kw_only=True):
-    """What a call is. `classes` is read first-match; `state_changing` is classes, or CEL."""
+    """Classification of calls. `classes` is first match; `state_changing` is classes, or CEL."""
 
     classes: tuple[ClassEntry, ...] = ()
     targets: tuple[str, ...] = ()
@@ -138,21 +137,21 @@ class Classify(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Envelope(Entry, frozen=True, kw_only=True):
-    """A result in which `pattern` is found has this state."""
+    """A result that matches `pattern` has this state."""
 
     state: Literal["success", "failure", "pending"]
     pattern: str
 
 
 class ResultMeta(PolicyStruct, frozen=True, kw_only=True):
-    """Keys in a result's metadata that flag it as not advancing, or as the harness's fault."""
+    """Metadata keys that flag a result as not advancing, or as the harness's fault."""
 
     non_advancing: tuple[str, ...] = ()
     harness: tuple[str, ...] = ()
 
 
 class Outcomes(PolicyStruct, frozen=True, kw_only=True):
-    """What a result is. `failed_when` (CEL) decides where it is given."""
+    """Classification of results. `failed_when` (CEL), if given, decides."""
 
     failed_when: str | None = None
     envelope: tuple[Envelope, ...] = ()
@@ -160,10 +159,10 @@ class Outcomes(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Weaken(PolicyStruct, frozen=True, kw_only=True):
-    """How a constraint loses its hold: with time, and with success.
+    """How a constraint fades, with time and with success.
 
-    `half_life` and `lives` are nanoseconds; `probation` is the confidence (0 to 1) at which one
-    call is let through.
+    `half_life` and `lives` are nanoseconds; `probation` is the confidence (0 to 1) at which a probe
+    is admitted.
     """
 
     half_life: int | None = None
@@ -173,14 +172,14 @@ class Weaken(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Parameters(PolicyStruct, frozen=True, kw_only=True):
-    """Arguments that a signature is about, and where values beyond the failed one fail too."""
+    """Arguments that a signature concerns, and in which direction other values fail too."""
 
     of: tuple[str, ...]
     direction: Literal["up", "down", "exact"]
 
 
 class Learn(PolicyStruct, frozen=True, kw_only=True):
-    """What failures teach. Under a signature only what it overrides is given."""
+    """What failures teach. A signature gives only what it overrides."""
 
     corroborate: int | None = None
     ban: Literal["call", "target", "tool", "class"] | None = None
@@ -197,7 +196,7 @@ class Learn(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Signature(Entry, frozen=True, kw_only=True):
-    """A kind of failure, known by an RE2 pattern in the result. Read first-match."""
+    """A pattern (RE2) that classifies a failure by its result. First match."""
 
     id: str
     pattern: str
@@ -208,7 +207,7 @@ class Signature(Entry, frozen=True, kw_only=True):
 
 
 class BlameRule(Entry, frozen=True, kw_only=True):
-    """Overrides a signature's blame where `when` (CEL) holds. Read first-match."""
+    """Overrides a signature's blame where `when` (CEL) holds. First match."""
 
     id: str
     when: str
@@ -220,7 +219,7 @@ class MarkEvent(SelectiveEntry, frozen=True, kw_only=True):
 
 
 class Mark(Entry, frozen=True, kw_only=True):
-    """Something that has happened: a bool, or with `key` (CEL) a set of at most `keep` strings."""
+    """A flag set by calls: a bool, or with `key` (CEL) a set of at most `keep` strings."""
 
     id: str
     set: MarkEvent
@@ -233,7 +232,7 @@ class Mark(Entry, frozen=True, kw_only=True):
 
 
 class Radius(PolicyStruct, frozen=True, kw_only=True):
-    """How many targets one call may touch. Several are read first-match by `when`."""
+    """How many targets one call may touch. The first whose `when` matches applies."""
 
     schedule: tuple[int | Literal["unlimited"], ...]
     shrink_after: int | None = None
@@ -242,10 +241,10 @@ class Radius(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Progress(PolicyStruct, frozen=True, kw_only=True):
-    """Convergence: of `outcome.score`, and of what is left to try.
+    """Progress: of `outcome.score`, and of what remains to try.
 
-    `space` is how many calls' ways of acting are the search space, `exhausted_after` how many ways
-    it must have before it can be exhausted, `constrained_below` the share that is too little.
+    `space` is how many calls make up the search space, `exhausted_after` how many candidates it
+    needs before it can be exhausted, `constrained_below` the share of free ones that is too little.
     """
 
     plateau_after: int
@@ -257,7 +256,7 @@ class Progress(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Exemption(Entry, frozen=True, kw_only=True):
-    """A dated waiver: calls that `when` holds for are not judged by `rules` until the day."""
+    """A dated waiver: until that day `rules` do not apply to calls that `when` matches."""
 
     id: str
     rules: tuple[str, ...]
@@ -266,7 +265,7 @@ class Exemption(Entry, frozen=True, kw_only=True):
 
 
 class Journal(PolicyStruct, frozen=True, kw_only=True):
-    """What is written down of a call, and how surely."""
+    """What a journal keeps of a call, and how durably."""
 
     args: RedactionMode
     results: RedactionMode
@@ -276,12 +275,11 @@ class Journal(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Bounds(PolicyStruct, frozen=True, kw_only=True):
-    """Caps on what policyguard itself may hold. The least recently used goes first.
+    """Caps on what policyguard itself keeps. The least recently used goes first.
 
-    `in_flight` counts admitted calls of one session that nobody has reported; one that stays
-    `unreported` this long (nanoseconds) is reclaimed. A cancelled async call has `cleanup`
-    (nanoseconds) before it is left to itself. `window_entries`, `budget_keys` are for one window
-    and one budget.
+    `in_flight` caps a session's admitted calls without a result; one without for `unreported`
+    nanoseconds is dropped. A cancelled async call has `cleanup` (nanoseconds) to end.
+    `window_entries` and `budget_keys` are per window and per budget.
     """
 
     sessions: PositiveInt
@@ -299,7 +297,7 @@ class Bounds(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Policy(PolicyStruct, frozen=True, kw_only=True):
-    """One policy, all layers in one.
+    """One policy, all layers merged.
 
     `limits` has the keys `default`, `classes:NAME` and `tools:GLOB`. `digest` is the SHA-256, in
     hex, of the layers' text and of the environment's values that went in.

@@ -122,13 +122,13 @@ class CallPipeline:
                         attempt, invalid_reason, observe=mode.observe
                     )
                 else:
-                    sync = guard._constraint_sync
-                    if sync is not None and monotonic() >= sync.next_poll:
-                        sync.poll()
-                    bound_plan = guard._evaluator.prepare(attempt)
+                    keeper = guard._constraint_sync
+                    if keeper is not None and monotonic() >= keeper.next_poll:
+                        keeper.poll()
+                    walk = guard._evaluator.prepare(attempt)
                     learned = (
-                        guard_state.check_learned(attempt)
-                        if guard_state.constraint_set.constraints or guard_state.has_radius
+                        world.check_learned(attempt)
+                        if world.constraint_set.constraints or world.has_radius
                         else ()
                     )
                     purser = guard._shared_budgets
@@ -157,19 +157,19 @@ class CallPipeline:
             try:
                 if not decision.allowed:
                     refused = decisions.build_refused(attempt, decision)
-                    guard_state.fold(refused)
+                    world.fold(refused)
                     guard._events.emit(refused)
-                elif bound_plan is not None:
-                    admit_call(guard._evaluator, guard_state.engine_state, attempt)
+                elif walk is not None:
+                    admit_call(guard._evaluator, world.engine_state, attempt)
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)
                         if attempt.charges:
-                            emitted = []
-                            self._charge_ancestors(attempt.charges, attempt.at, emitted=emitted)
+                            above = []
+                            self._charge_ancestors(attempt.charges, attempt.at, emitted=above)
                     if decision.violations:
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
-                return self._handle_write_error(decision, attempt, error, emitted)
+                return self._handle_write_error(decision, attempt, error, above)
         return decision
 
     def _evaluate(
@@ -194,18 +194,18 @@ class CallPipeline:
 
         `emitted` are the events of ancestors that were written, None if the call's was not.
         """
-        eval_error = EvalError("journal", str(error))
+        fault = EvalError("journal", str(error))
         if decision.allowed and not self._allow_on_error:
             released = Released(self._state.id, attempt.at, decision.id)
             self._guard._state.fold(released)
             if emitted is not None:
                 self._journal_reversal([released, *map(_reverse, emitted)])
-            elif isinstance(error, StoreError):  # written, but not anchored
+            elif isinstance(error, StoreError):  # it is written, and not anchored
                 self._journal_reversal([released])
             refused = decisions.internal_error(attempt, error, allow=False)
-            evaluation = replace(refused, errors=(eval_error,))
-            return decisions.build_decision(self._state.id, evaluation, attempt, observe=False)
-        return replace(decision, errors=(*decision.errors, eval_error))
+            verdict = replace(refused, errors=(fault,))
+            return decisions.build_decision(self._state.id, verdict, attempt, observe=False)
+        return replace(decision, errors=(*decision.errors, fault))
 
     def _journal_reversal(self, events: Iterable[Event]) -> None:
         """Write the reversal of an admission into the journals."""
@@ -313,11 +313,11 @@ class CallPipeline:
         if isinstance(event, Spent):
             self._charge_ancestors(event.charges, event.at)
         elif isinstance(event, Granted):
-            charge = grant_charge(self._guard._evaluator, self._state, event)
-            self._charge_ancestors((), event.at, () if charge is None else (charge,))
+            raised = paying.grant_charge(self._guard._evaluator, self._state, event)
+            self._charge_ancestors((), event.at, () if raised is None else (raised,))
         elif released is not None:
-            refunds = [replace(charge, amount=-charge.amount) for charge in released.charges]
-            self._charge_ancestors(refunds, released.at)
+            back = [replace(charge, amount=-charge.amount) for charge in released.charges]
+            self._charge_ancestors(back, released.at)
 
     def _settle_ancestors(
         self, charges: Iterable[Charge], at: int | None, attempt: Attempt
@@ -341,10 +341,10 @@ class CallPipeline:
         emitted = [] if emitted is None else emitted
         if state.parent is None or not guard._has_audience:
             return
-        charged = parent_charges(guard._evaluator, state, charges)
-        raised = parent_charges(guard._evaluator, state, raised_limits)
-        for owner in {**charged, **raised}:
-            event = ChildCharged(owner, at, state.id, charged.get(owner, ()), raised.get(owner, ()))
+        drawn = paying.parent_charges(guard._evaluator, state, charges)
+        lifted = paying.parent_charges(guard._evaluator, state, raised_limits)
+        for owner in {**drawn, **lifted}:
+            event = ChildCharged(owner, at, state.id, drawn.get(owner, ()), lifted.get(owner, ()))
             emitted.append(event)
             try:
                 guard._events.emit(event)

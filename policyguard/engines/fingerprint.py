@@ -23,7 +23,7 @@ _ATOMIC_CLASSES = frozenset({str, int, bool, type(None)})
 _SCALAR_CLASSES = _ATOMIC_CLASSES | {float}
 _DIGEST_SIZE = 12
 """Bytes of a fingerprint. A million sessions of a thousand calls collide by chance once in 10¹¹
-times, and without the key nobody can construct a collision."""
+times, and without the key no collision can be constructed."""
 _WILDCARD = "*"
 """In `fold` and `tolerance`: every argument that is not named."""
 _MAX_TOLERANT_INT = 2**1023

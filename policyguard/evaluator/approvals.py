@@ -10,7 +10,7 @@ from policyguard.model.event import Charge
 class ApprovalRequirement(msgspec.Struct, frozen=True):
     """How many people must approve, with one of which labels (none: any), `within` what time (ns).
 
-    `allow_unanswered`: the call runs where nobody can be asked.
+    `allow_unanswered`: the call runs if no one can be asked.
     """
 
     labels: frozenset[str]

@@ -9,7 +9,7 @@ import msgspec
 from policyguard.model.decision import EvalError, Violation
 from policyguard.model.effect import Effect
 
-ApproverPresence = Literal["nobody", "somebody", "never"]
+ApproverPresence = Literal["absent", "present", "never"]
 """Whether there is an approver; `never` in a replay, where unanswered questions refuse."""
 
 

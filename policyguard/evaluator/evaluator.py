@@ -302,7 +302,7 @@ class Evaluator:
         requirement = self.approval_requirements.get(violation.id)
         if requirement is None or not requirement.allow_unanswered or presence == "never":
             return False
-        if presence == "nobody":
+        if presence == "absent":
             return True
         return session.approvals.is_expired(
             attempt.approval_fingerprint, requirement.within, attempt.at

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 R = TypeVar("R")
 
 _tasks: set[asyncio.Future[Any]] = set()
-"""Event loops hold tasks weakly: without this one that nobody awaits could vanish."""
+"""Event loops hold tasks weakly: without this, one that is never awaited could vanish."""
 
 
 def run_in_thread(fn: Callable[[], R], future: futures.Future[R], name: str) -> None:

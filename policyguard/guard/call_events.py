@@ -87,7 +87,7 @@ _PLACEHOLDER_NUMBERS = {**dict.fromkeys(_ResultNumbers.__struct_fields__), "exit
 
 
 class FastCallEmitter(CallEventEmitter):
-    """Writes ordinary calls to a journal without building an event, where nobody listens.
+    """Writes ordinary calls to a journal without building an event, if there is no listener.
 
     An admitted call is ordinary if only its fingerprint, batch and charges differ from others of
     its plan; a result if it is a success with a text, numbers and charges. Nearly all are. A

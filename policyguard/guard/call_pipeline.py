@@ -1,7 +1,7 @@
 """A call's way through one session: checked, admitted or refused, completed.
 
 Each step changes the state through the engine's fold and emits its event, under the guard's lock.
-Where nobody reads events none is built: `transitions` take what the event would carry.
+If no one reads events, none is built: `transitions` take what the event would carry.
 """
 
 from __future__ import annotations

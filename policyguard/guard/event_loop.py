@@ -81,7 +81,7 @@ def _undo(undo: Callable[[Any], object], future: Future[Any]) -> None:
 def _log_errors(fn: Callable[[], object]) -> None:
     try:
         fn()
-    except Exception:  # noqa: BLE001 - nobody waits for it
+    except Exception:  # noqa: BLE001 - its caller is gone
         log_failure("a report in the background failed")
 
 

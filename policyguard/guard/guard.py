@@ -93,7 +93,7 @@ class Guard:
         self._approver = approver
         self._mode = GuardMode(
             observe or compiled.evaluator.observe_only,
-            "somebody" if approver else "nobody",
+            "present" if approver else "absent",
         )
         self._listeners = Listeners()
         if listener is not None:
@@ -123,7 +123,7 @@ class Guard:
         `store`: where state lasts, a SQLite file (with journals in a folder beside it) or a store;
         with None nothing is written. `clock` returns nanoseconds since 1970 (UTC). `listener`: see
         `on`. `approver` is called with the session and the decision when `check` decides *ask*: it
-        may call `session.approve` at once, or arrange that somebody does later. Its return value is
+        may call `session.approve` at once, or arrange that someone does later. Its return value is
         ignored; its error is logged and put into the decision's `errors`, and the call stays
         refused. Without an approver, a rule's `approval.otherwise` applies. `journal_key`: the path
         of a file with a key (16 bytes or more) for the journals' hashes, as for

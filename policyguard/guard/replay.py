@@ -32,7 +32,7 @@ _CEL_FIELDS = ("turn", "calls", "failures", "tokens", "cost", "depth", "children
 
 
 class ReplayGuard(Guard):
-    """A guard for recorded events and policy tests: it stores nothing and asks nobody.
+    """A guard for recorded events and policy tests: it stores nothing and has no approver.
 
     In a replay the clock stands still, because all times are those of the events.
     """

@@ -61,7 +61,7 @@ Progress = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 class Session:
     """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
-    `close` lets go of the session, as leaving a `with` block does: the run may be resumed here or
+    `close` releases the session, as leaving a `with` block does: the run may be resumed here or
     in another process. `end` says that the run is over. Inside a `with` block it is the session of
     functions decorated with `@guard.tool`.
     """

@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 
 class CallOptions(TypedDict, total=False):
-    """What `Session.check` may be told of a call that is run."""
+    """The options that `Session.check` takes for a call that is run."""
 
     server: str
     batch: str | None

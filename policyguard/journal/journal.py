@@ -31,7 +31,7 @@ class Journal:
     """A log of events, each written before `write` returns. Use it from one thread at a time.
 
     `redactions` are applied to events. A written event survives the death of the process, with
-    `sync` also power loss. With a `key`, nobody else can forge a chain. `monotonic` returns
+    `sync` also power loss. With a `key`, no one else can forge a chain. `monotonic` returns
     nanoseconds. `on_finding` receives what opening a file finds (a torn line, unanchored lines).
     `current_file` is public for callers that write template lines themselves.
 

@@ -142,7 +142,7 @@ _MORE_CHARS = 16
 _ALLOWED_HEADINGS = {
     Effect.ALLOW: "`{tool}` is allowed.",
     Effect.ADVISE: "A note on `{tool}`:",
-    Effect.ASK: "`{tool}` runs without approval, since nobody could be asked:",
+    Effect.ASK: "`{tool}` runs without approval, since no one could be asked:",
 }
 _REFUSED_HEADINGS = {
     Effect.ASK: "`{tool}` was not run: it needs an approval first.",

@@ -196,7 +196,7 @@ class ChildCharged(_Event, frozen=True, tag="drawn"):
 
     `raised` is by how much it raised them; what is below 0 was given back. The sub-agent's own
     events have the same, and say what for: this one counts only where this session is rebuilt from
-    its journal, which knows nothing of them. Places in `concurrent` budgets are not told of.
+    its journal, which knows nothing of them. Slots in `concurrent` budgets are left out.
     """
 
     child: str = msgspec.field(default="", name="by")

@@ -31,7 +31,7 @@ PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Approval(PolicyStruct, frozen=True, kw_only=True):
-    """Who may approve a call that was asked about, and what happens if nobody does."""
+    """Who may approve a call that was asked about, and what happens if no one does."""
 
     from_: tuple[str, ...] = msgspec.field(name="from", default=())
     count: int

@@ -97,7 +97,7 @@ class TracePlayer:
                 if item.success is not None:
                     run.success = item.success
                 yield self._close_run(run)
-            elif not isinstance(item, Started | Approved):  # nobody answers in a replay
+            elif not isinstance(item, Started | Approved):  # a replay has no approver
                 run.replay_event(item)
         yield from self.close_all()
 

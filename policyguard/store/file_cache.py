@@ -75,7 +75,7 @@ class FileCache:
 
     @contextmanager
     def _open_folder(self) -> Iterator[int]:
-        """Open the folder, so that nobody can swap it meanwhile."""
+        """Open the folder, so that it cannot be swapped meanwhile."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self._path, flags)
         try:

@@ -26,7 +26,7 @@ _OWN_FORMAT = "policyguard"
 def run_trace(suite: Suite, test: Test, coverage: CoverageRecorder) -> Iterator[Failure]:
     """Replay a test's trace as `policyguard simulate` does, and yield the failures.
 
-    The results of refused calls are dropped; nobody answers *ask*.
+    The results of refused calls are dropped; *ask* is never approved.
     """
     yield from _TraceRunner(suite, test, coverage).run()
 

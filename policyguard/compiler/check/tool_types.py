@@ -1,7 +1,7 @@
 """Convert a tool's JSON Schema to the type of its arguments.
 
 This reads only the names and types of arguments, which an expression can get wrong; whatever the
-schema leaves open stays open. Required arguments may still be absent, because nobody validates the
+schema leaves open stays open. Required arguments may still be absent, because nothing validates the
 arguments that come from the model.
 """
 

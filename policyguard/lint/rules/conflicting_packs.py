@@ -1,7 +1,7 @@
 """Two packs set the same value, and the last one wins.
 
 Later layers replace earlier values: a limit of the same tool, class or default, an entry with the
-same id, or the same setting. Nobody has decided such a conflict between two packs. Check what the
+same id, or the same setting. No layer decides such a conflict between two packs. Check what the
 later pack replaces, above all where it is looser.
 
 Avoid:

@@ -1,6 +1,6 @@
 """A conditional rule that refuses calls, without an example of one it refuses.
 
-A condition that never holds loads like any other, and nobody notices until a call runs that
+A condition that never holds loads like any other, and stays unnoticed until a call runs that
 should have been refused. `examples` are checked at each load, against this rule alone.
 
 Avoid:

@@ -21,7 +21,7 @@ from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 _KEY_BYTES = 32
 _EVICTED = "anchors dropped"
 _BATCH_ROWS = 500
-"""The rows of one read, so that nobody waits for a long one."""
+"""The rows of one read, so that no process waits for a long one."""
 
 
 class SqliteStore:

@@ -1,8 +1,6 @@
-"""Stories: a policy, calls and their results in order, and what the policy must say.
+"""Stories: a policy, calls and their results in order, and the decisions to expect.
 
-Each file in `tests/cases/stories/` is a tests file (`docs/policy-tests.md`) with a policy inside.
-One thing goes beyond the language: with `step: 2` in the policy, the parts of the language's step 2
-are alive in it, so that they can be tested before they are.
+Each file in `tests/cases/stories/` is a tests file (`docs/policy-tests.md`) with an inline policy.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ def _tree(file: Path) -> Node:
 
 @cache
 def _read(file: Path) -> ReadResult:
-    """The file with its policy compiled."""
+    """Return the file with its policy compiled."""
     return build_suite(_tree(file))
 
 
@@ -52,7 +50,7 @@ def _stories() -> list[Any]:
 
 @pytest.mark.parametrize(("file", "name"), _stories())
 def test_story(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Session, "check", _asked_first(Session.check))
+    monkeypatch.setattr(Session, "check", _preview_first(Session.check))
     suite, diagnostics = _read(file)
     assert suite is not None, render_text(diagnostics)
     (test,) = (test for test in suite.tests if test.name == name)
@@ -61,13 +59,13 @@ def test_story(file: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("\n".join(map(render_failure, failures)), pytrace=False)
 
 
-def _asked_first(check: Any) -> Any:
-    """`Session.check`, where `preview` has given the same answer before."""
+def _preview_first(check: Any) -> Any:
+    """Return a `Session.check` that expects `preview` to have decided alike."""
 
     def checked(session: Session, tool: str, args: Any, **rest: Any) -> Decision:
-        asked = session.preview(tool, args, **rest)
+        previewed = session.preview(tool, args, **rest)
         decision: Decision = check(session, tool, args, **rest)
-        assert (asked.effect, asked.message) == (decision.effect, decision.message)
+        assert (previewed.effect, previewed.message) == (decision.effect, decision.message)
         return decision
 
     return checked

@@ -1,18 +1,17 @@
-"""Stories as recordings: what happened to somebody, and what a policy makes of it.
+"""Recorded stories: incidents that users reported, replayed under a policy.
 
-Each folder in `tests/cases/traces/` is named after what happened, and holds
+Each folder in `tests/cases/traces/` is named after the incident, and holds
 
-- `policy.yaml`: what an operator would sensibly have had in place. Its first comment tells the
-  story, its source, what `core` alone makes of it, and in one line how much gets `through`;
-- `trace.jsonl` (or `trace.jsonl.gz`): the run, in policyguard's own form;
-- `benign.jsonl`: the legitimate run next to it, of which every call must be allowed;
-- `expected.jsonl`: each series of calls that are answered alike, and not with *allow*, by the ids
-  of its first and last call; then the totals: of the run, of the benign one, and of both under
-  `core` alone. To pin it anew, run with `POLICYGUARD_PIN=1` and read the difference; what the
-  comment says of it is never pinned.
+- `policy.yaml`: the policy that a careful operator would have had. Its first comment gives the
+  story, its source, what `core` alone does, and on one line how many calls get `through`;
+- `trace.jsonl` (or `trace.jsonl.gz`): the run, in policyguard's own format;
+- `benign.jsonl`: a similar legitimate run, of which every call must be allowed;
+- `expected.jsonl`: each series of calls with the same decision other than *allow*, by the ids of
+  its first and last call; then the totals of both runs, under the policy and under `core` alone.
+  `POLICYGUARD_PIN=1` writes it again: read the difference. The comment is never rewritten.
 
-Both runs are replayed as `policyguard simulate` does: a refused call's result is not folded in,
-nobody answers *ask*, and the agent does what it did, whatever the decision.
+Both runs are replayed as `policyguard simulate` does: the result of a refused call is dropped, no
+one answers *ask*, and the agent's calls stay the same whatever the decision.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ from policyguard.traces import Reader, Skipped
 CASES = Path(__file__).parent.parent / "cases" / "traces"
 STORIES = sorted(folder for folder in CASES.iterdir() if folder.is_dir())
 FEWEST = 20
-"""Calls that a legitimate run has at least."""
+"""The minimum number of calls of a legitimate run."""
 MAX_SERIES = 40
-"""Stretches that are pinned one by one; what follows is counted."""
+"""Series that are listed one by one; the rest are counted."""
 THROUGH = re.compile(
     r"^# through: ([\d,]+) of ([\d,]+) calls(?:, \$(\d+\.\d\d) of \$(\d+\.\d\d))?$",
     re.MULTILINE,

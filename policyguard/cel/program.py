@@ -120,11 +120,7 @@ _CONVERSION_HELP = {
 
 
 def _compile(
-    source: str,
-    tree: Expr | None,
-    declarations: Declarations,
-    strict: bool,
-    expect: Type | None,
+    source: str, tree: Expr | None, declarations: Declarations, strict: bool, expect: Type | None
 ) -> Program:
     problems = Problems(source)
     if tree is None:

@@ -38,11 +38,7 @@ class ValuePositions(NamedTuple):
 
 
 _ESCAPES = dict(
-    zip(
-        '0abt\tnvfre "/\\N_LP',
-        '\0\a\b\t\t\n\v\f\r\x1b "/\\\x85\xa0\u2028\u2029',
-        strict=True,
-    )
+    zip('0abt\tnvfre "/\\N_LP', '\0\a\b\t\t\n\v\f\r\x1b "/\\\x85\xa0\u2028\u2029', strict=True)
 )
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _WHITE_SPACE = re.compile(r"[ \t\n]+")

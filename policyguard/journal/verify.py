@@ -233,11 +233,7 @@ def _describe_empty(file: Path, tail: bytes, anchors: list[Anchor]) -> VerifyFin
 
 
 def _compare_anchors(
-    file: Path,
-    position: ChainPosition,
-    anchors: list[Anchor],
-    hash_at: dict[int, str],
-    tail: bytes,
+    file: Path, position: ChainPosition, anchors: list[Anchor], hash_at: dict[int, str], tail: bytes
 ) -> Iterator[VerifyFinding]:
     """Compare an intact chain with its anchors. `tail` follows its last complete line."""
     own = [anchor for anchor in anchors if anchor.chain == position.chain]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Protocol, Self
 
 import msgspec
@@ -51,23 +50,18 @@ class AnchorStore(Protocol):
 
     def get(self, session: str) -> Anchor | None:
         """Return the session's anchor."""
-        ...
 
     def put(self, anchor: Anchor) -> None:
         """Set the session's anchor."""
-        ...
 
     def delete(self, session: str) -> None:
         """Delete the session's anchor, if there is one."""
-        ...
 
     def all(self) -> Iterable[Anchor]:
         """Return all anchors, by session."""
-        ...
 
     def count_evicted(self) -> int:
         """Return how many anchors the cap evicted: nothing proves their journals."""
-        ...
 
 
 class ConstraintRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,34 +100,27 @@ class ConstraintStore(Protocol):
 
     def put(self, record: ConstraintRecord) -> bool:
         """Write a constraint, new or existing; return False if its id is revoked."""
-        ...
 
     def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - what it is called everywhere
         """Return the constraint with this id."""
-        ...
 
     def list(self) -> tuple[ConstraintRecord, ...]:
         """Return all constraints, by id."""
-        ...
 
     def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
         """Revoke a constraint for every process; return None if the id is unknown."""
-        ...
 
     def delete(self, id: str) -> None:  # noqa: A002 - as above
         """Delete a constraint, if it exists."""
-        ...
 
     def version(self) -> int:
         """Return a number that grows with every change by any process. Cheap to call.
 
         A version read in a transaction that was rolled back means nothing.
         """
-        ...
 
     def changes(self, since: int) -> ConstraintChanges:
         """Return the changes after version `since`; all constraints for 0."""
-        ...
 
 
 class EvidenceStore(Protocol):
@@ -141,19 +128,15 @@ class EvidenceStore(Protocol):
 
     def get(self, scope: str, key: str) -> bytes | None:
         """Return the evidence under this scope and key."""
-        ...
 
     def put(self, scope: str, key: str, payload: bytes) -> None:
         """Set the evidence under this scope and key."""
-        ...
 
     def delete(self, scope: str, key: str) -> None:
         """Delete the evidence under this scope and key."""
-        ...
 
     def list(self) -> tuple[tuple[str, str, bytes], ...]:
         """Return scope, key and payload of each, by scope and key."""
-        ...
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,38 +175,30 @@ class Quota(Protocol):
     @property
     def usage(self) -> BudgetUsage:
         """The usage by all holders, as of the last `try_charge_all` or `refresh`."""
-        ...
 
     @property
     def granted(self) -> int:
         """The amount granted to the whole scope, if this is the quota of one key in it."""
-        ...
 
     @property
     def keys_when_full(self) -> int:
         """The budget's number of quotas if it had no room for this one; else 0."""
-        ...
 
     @property
     def has_reservation(self) -> bool:
         """Whether anything is reserved."""
-        ...
 
     def has_room(self, amount: int) -> bool:
         """Return whether the lease covers `amount`, so that `try_charge` will most likely work."""
-        ...
 
     def try_charge(self, amount: int, at: int | None) -> bool:
         """Charge the lease. If it returns False, call `QuotaStore.try_charge_all`."""
-        ...
 
     def charge(self, amount: int, at: int | None) -> None:
         """Count usage, even beyond the limit. A negative amount refunds a charge made at `at`."""
-        ...
 
     def reserve(self, amount: int) -> None:
         """Reserve an amount, even beyond the limit. A negative amount ends a reservation."""
-        ...
 
 
 class QuotaStore(Protocol):
@@ -231,7 +206,6 @@ class QuotaStore(Protocol):
 
     def open(self, key: QuotaKey, spec: QuotaSpec) -> Quota:
         """Return a handle on a quota. Writes nothing until the first charge."""
-        ...
 
     def try_charge_all(self, charges: Sequence[tuple[Quota, int]], at: int | None) -> bool:
         """Charge all these amounts or none, reclaiming unused leases of others.
@@ -239,19 +213,15 @@ class QuotaStore(Protocol):
         May extend the holder's leases: the less remains, the smaller they are. The first charge
         starts the quota's time. Each `usage` then shows the state before the charge.
         """
-        ...
 
     def refresh(self, quotas: Sequence[Quota], at: int | None, *, settle: bool = False) -> None:
         """Update each `usage`; with `settle`, also reclaim the leases of dead holders."""
-        ...
 
     def grant(self, key: QuotaKey, amount: int) -> None:
         """Raise a quota's limit; every limit in the scope if the key is the scope's."""
-        ...
 
     def close(self, quotas: Sequence[Quota]) -> None:
         """Return the leases of these quotas, which may be used again."""
-        ...
 
 
 class SessionLock(Protocol):
@@ -260,20 +230,13 @@ class SessionLock(Protocol):
     @property
     def is_held(self) -> bool:
         """Whether this very process holds the lock: a forked child does not inherit it."""
-        ...
 
     def release(self) -> None:
         """Release the session."""
-        ...
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Store(Protocol):
@@ -282,39 +245,31 @@ class Store(Protocol):
     @property
     def fingerprint_key(self) -> bytes:
         """The key of the store's fingerprints: 32 random bytes that never change."""
-        ...
 
     @property
     def anchors(self) -> AnchorStore:
         """The anchors of journals."""
-        ...
 
     @property
     def constraints(self) -> ConstraintStore:
         """The learned constraints."""
-        ...
 
     @property
     def evidence(self) -> EvidenceStore:
         """The evidence for future constraints."""
-        ...
 
     @property
     def quotas(self) -> QuotaStore:
         """The usage of shared budgets."""
-        ...
 
     def lock_session(self, session: str) -> SessionLock:
         """Lock a session; raise `SessionBusyError` if another process or guard holds it."""
-        ...
 
     def transaction(self) -> AbstractContextManager[None]:
         """Make all reads and writes inside one step, to threads and processes alike.
 
         An exception rolls everything back. Transactions nest: the outermost one counts.
         """
-        ...
 
     def close(self) -> None:
         """Release resources. The store reopens when it is used again."""
-        ...

@@ -108,11 +108,9 @@ class FileLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this very process holds the lock."""
         return self._is_open and self._process == os.getpid()
 
     def release(self) -> None:
-        """Release the lock."""
         self._is_open = False
         _dropped_holds.append(self.hold)
         with _locked_tables():

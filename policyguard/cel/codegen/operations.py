@@ -15,19 +15,8 @@ from policyguard.cel.codegen.writer import CodeWriter, Precedence, PythonExpr
 NUMERIC_KINDS: Final = frozenset({"int", "uint", "double"})
 _TEXT_KINDS: Final = frozenset({"string", "bytes"})
 _CLASS_NAMES: Final = {"int": "int", "double": "float", "string": "str", "bytes": "bytes"}
-_ORDERINGS: Final = {
-    "<": "less",
-    "<=": "less_or_equal",
-    ">": "greater",
-    ">=": "greater_or_equal",
-}
-_ARITHMETIC: Final = {
-    "+": "add",
-    "-": "subtract",
-    "*": "multiply",
-    "/": "divide",
-    "%": "modulo",
-}
+_ORDERINGS: Final = {"<": "less", "<=": "less_or_equal", ">": "greater", ">=": "greater_or_equal"}
+_ARITHMETIC: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "modulo"}
 
 
 def condition(writer: CodeWriter, expr: PythonExpr) -> PythonExpr:

@@ -131,11 +131,7 @@ def read_literals(source: str, report: Report) -> Literals:
 
 
 def _decode_body(
-    body: str,
-    start: int,
-    raw: bool,
-    is_bytes: bool,
-    report: Report,
+    body: str, start: int, raw: bool, is_bytes: bool, report: Report
 ) -> str | bytes | None:
     """Decode a literal whose text between the quotes is `body`, at offset `start`."""
     if raw or "\\" not in body:

@@ -33,7 +33,6 @@ class MemoryStore:
         self._locks: WeakValueDictionary[str, MemorySessionLock] = WeakValueDictionary()
 
     def lock_session(self, session: str) -> MemorySessionLock:
-        """Lock a session."""
         with self._undo_log():
             if session in self._locks:
                 raise SessionBusyError(
@@ -45,7 +44,6 @@ class MemoryStore:
             return lock
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make everything inside one step."""
         return self._undo_log()
 
     def close(self) -> None:
@@ -62,11 +60,9 @@ class MemorySessionLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether this very process holds the lock."""
         return self._locks.get(self._session) is self and self._process == os.getpid()
 
     def release(self) -> None:
-        """Release the session."""
         if self.is_held:
             del self._locks[self._session]
 
@@ -85,11 +81,9 @@ class MemoryAnchors:
         self._evicted = 0
 
     def get(self, session: str) -> Anchor | None:
-        """Return the session's anchor."""
         return self._table.rows.get(session)
 
     def put(self, anchor: Anchor) -> None:
-        """Set the session's anchor."""
         with self._table.undo_log():
             if self._table.put(anchor.session, anchor):
                 undo = partial(setattr, self, "_evicted", self._evicted)
@@ -97,16 +91,13 @@ class MemoryAnchors:
                 self._evicted += 1
 
     def delete(self, session: str) -> None:
-        """Delete the session's anchor."""
         self._table.delete(session)
 
     def all(self) -> list[Anchor]:
-        """Return all anchors, by session."""
         with self._table.undo_log():
             return sorted(self._table.rows.values(), key=lambda anchor: anchor.session)
 
     def count_evicted(self) -> int:
-        """Return how many anchors the cap evicted."""
         return self._evicted
 
 
@@ -127,7 +118,6 @@ class MemoryConstraints:
         self._changes: list[tuple[int, str]] = []
 
     def put(self, record: ConstraintRecord) -> bool:
-        """Write a constraint, unless it is revoked."""
         with self._table.undo_log():
             existing = self.get(record.id)
             if existing is not None and existing.state == REVOKED:
@@ -136,17 +126,14 @@ class MemoryConstraints:
         return True
 
     def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - the protocol's name
-        """Return the constraint with this id."""
         row = self._table.rows.get(id)
         return row.record if row is not None else None
 
     def list(self) -> tuple[ConstraintRecord, ...]:
-        """Return all constraints, by id."""
         with self._table.undo_log():
             return self._records(self._table.rows)
 
     def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
-        """Revoke a constraint."""
         with self._table.undo_log():
             existing = self.get(id)
             if existing is None:
@@ -156,7 +143,6 @@ class MemoryConstraints:
             return revoked
 
     def delete(self, id: str) -> None:  # noqa: A002 - as above
-        """Delete a constraint."""
         with self._table.undo_log():
             if id in self._table.rows:
                 self._version += 1
@@ -164,11 +150,9 @@ class MemoryConstraints:
                 self._table.delete(id)
 
     def version(self) -> int:
-        """Return the version."""
         return self._version
 
     def changes(self, since: int) -> ConstraintChanges:
-        """Return the changes after version `since`."""
         with self._table.undo_log():
             version = self._version
             if since == version:
@@ -200,19 +184,15 @@ class MemoryEvidence:
         self._table = table
 
     def get(self, scope: str, key: str) -> bytes | None:
-        """Return the evidence under this scope and key."""
         return self._table.rows.get((scope, key))
 
     def put(self, scope: str, key: str, payload: bytes) -> None:
-        """Set the evidence under this scope and key."""
         self._table.put((scope, key), payload)
 
     def delete(self, scope: str, key: str) -> None:
-        """Delete the evidence under this scope and key."""
         self._table.delete((scope, key))
 
     def list(self) -> tuple[tuple[str, str, bytes], ...]:
-        """Return scope, key and payload of each."""
         with self._table.undo_log():
             return tuple(
                 (scope, key, payload) for (scope, key), payload in sorted(self._table.rows.items())

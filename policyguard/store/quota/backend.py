@@ -24,56 +24,42 @@ class QuotaBackend(Protocol):
 
     def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
         """Make everything inside one step."""
-        ...
 
     def get_usage(self, key: QuotaKey) -> BudgetUsage | None:
         """Return a copy of a quota's usage."""
-        ...
 
     def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
         """Set a quota's usage; from `until` on nothing in it counts."""
-        ...
 
     def count_keys(self, budget: str) -> int:
         """Return a budget's number of quotas."""
-        ...
 
     def prune(self, budget: str, at: int) -> None:
         """Delete quotas without leases in which nothing counts any more."""
-        ...
 
     def list_leases(self, key: QuotaKey) -> list[QuotaLease]:
         """Return copies of a quota's leases."""
-        ...
 
     def put_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
         """Save a lease."""
-        ...
 
     def delete_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
         """Delete a lease."""
-        ...
 
     def holder_id(self) -> int:
         """Return this process's number, alive until the process dies or `release_holder`."""
-        ...
 
     def release_holder(self) -> None:
         """Declare that this process holds no lease."""
-        ...
 
     def is_alive(self, holder: int) -> bool:
         """Return whether that process is alive. Call it in write transactions only."""
-        ...
 
     def find_free_slot(self, excluded: Collection[int]) -> int:
         """Return a slot that no lease has and that is not `excluded`."""
-        ...
 
     def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
         """Return a slot's words, if they exist or with `create`."""
-        ...
 
     def after_fork(self) -> None:
         """Give up what belongs to the parent process."""
-        ...

@@ -73,7 +73,6 @@ class LeasedQuota:
 
     @property
     def has_reservation(self) -> bool:
-        """Whether anything is reserved."""
         return self.reserved > 0
 
     def drop_lease(self) -> None:
@@ -93,7 +92,6 @@ class LeasedQuota:
         self.settled_count = lease.settled_count
 
     def has_room(self, amount: int) -> bool:
-        """Return whether the lease covers `amount`."""
         if self.ceiling < 0:
             return False
         return not amount or (
@@ -101,7 +99,6 @@ class LeasedQuota:
         )
 
     def try_charge(self, amount: int, at: int | None) -> bool:
-        """Charge the lease, if it covers `amount`."""
         if not amount or self.ceiling < 0:
             return self.ceiling >= 0
         if self.used + self.reserved + amount > self.ceiling or not self._has_log_room(2):
@@ -122,7 +119,6 @@ class LeasedQuota:
         return False
 
     def charge(self, amount: int, at: int | None) -> None:
-        """Count usage, even beyond the limit."""
         words = self.words
         if (
             words is None

@@ -31,40 +31,32 @@ class MemoryQuotaBackend:
         self._last_slot = 0
 
     def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
-        """Make everything inside one step."""
         return self._undo_log()
 
     def get_usage(self, key: QuotaKey) -> BudgetUsage | None:
-        """Return a copy of a quota's usage."""
         row = self._usages.rows.get(key)
         return row[0].copy() if row is not None else None
 
     def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
-        """Set a quota's usage."""
         self._usages.put(key, (usage.copy(), until))
 
     def count_keys(self, budget: str) -> int:
-        """Return a budget's number of quotas."""
         return sum(1 for key in self._usages.rows if key.budget == budget)
 
     def prune(self, budget: str, at: int) -> None:
-        """Delete quotas in which nothing counts any more."""
         for key, (_, until) in list(self._usages.rows.items()):
             expired = until is not None and until <= at
             if expired and key.budget == budget and not self._leases.rows.get(key):
                 self._usages.delete(key)
 
     def list_leases(self, key: QuotaKey) -> list[QuotaLease]:
-        """Return copies of a quota's leases."""
         return [msgspec.structs.replace(lease) for lease in self._leases.rows.get(key, ())]
 
     def put_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
-        """Save a lease."""
         others = (other for other in self.list_leases(key) if other.id != lease.id)
         self._leases.put(key, (*others, msgspec.structs.replace(lease)))
 
     def delete_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
-        """Delete a lease."""
         others = tuple(other for other in self.list_leases(key) if other.id != lease.id)
         if others:
             self._leases.put(key, others)
@@ -73,7 +65,6 @@ class MemoryQuotaBackend:
         self._words.pop(lease.slot, None)
 
     def holder_id(self) -> int:
-        """Return this process's number."""
         return os.getpid()
 
     def release_holder(self) -> None:
@@ -89,7 +80,6 @@ class MemoryQuotaBackend:
         return self._last_slot
 
     def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
-        """Return a slot's words."""
         if create:
             self._words[slot] = memoryview(array("q", [0] * WORDS_PER_SLOT))
         return self._words.get(slot)

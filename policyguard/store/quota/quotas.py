@@ -30,7 +30,6 @@ class SharedQuotas:
         _instances.add(self)
 
     def open(self, key: QuotaKey, spec: QuotaSpec) -> LeasedQuota:
-        """Return a handle on a quota."""
         quota = LeasedQuota(
             key,
             spec,
@@ -42,7 +41,6 @@ class SharedQuotas:
         return quota
 
     def try_charge_all(self, charges: Sequence[tuple[Quota, int]], at: int | None) -> bool:
-        """Charge all these amounts or none."""
         requests = [(_as_leased_quota(quota), amount) for quota, amount in charges]
         for quota, _ in requests:
             quota.ceiling = -1  # until the result is saved
@@ -68,7 +66,6 @@ class SharedQuotas:
         return charged
 
     def refresh(self, quotas: Sequence[Quota], at: int | None, *, settle: bool = False) -> None:
-        """Update each `usage`."""
         unsettled = []
         with self._backend.transaction(write=False):
             for quota in map(_as_leased_quota, quotas):
@@ -85,7 +82,6 @@ class SharedQuotas:
             transaction.refresh_quota()
 
     def grant(self, key: QuotaKey, amount: int) -> None:
-        """Raise the limit of a quota or of a whole scope."""
         with self._backend.transaction():
             usage = self._backend.get_usage(key) or BudgetUsage()
             usage.granted += amount

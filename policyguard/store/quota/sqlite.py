@@ -38,18 +38,15 @@ class SqliteQuotaBackend:
         self.boot_id = _read_boot_id()
 
     def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
-        """Make everything inside one step."""
         return self._database.transaction(write=write)
 
     def get_usage(self, key: QuotaKey) -> BudgetUsage | None:
-        """Return a quota's usage."""
         rows = self._database.execute(
             "SELECT account FROM purses WHERE budget = ? AND key = ?", (key.budget, key.key)
         )
         return self._decode_usage(rows[0][0]) if rows else None
 
     def put_usage(self, key: QuotaKey, usage: BudgetUsage, until: int | None) -> None:
-        """Set a quota's usage."""
         self._database.execute(
             "INSERT INTO purses (budget, key, account, until) VALUES (?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET account = excluded.account, until = excluded.until",
@@ -57,11 +54,9 @@ class SqliteQuotaBackend:
         )
 
     def count_keys(self, budget: str) -> int:
-        """Return a budget's number of quotas."""
         return self._database.query_int("SELECT count(*) FROM purses WHERE budget = ?", (budget,))
 
     def prune(self, budget: str, at: int) -> None:
-        """Delete quotas in which nothing counts any more."""
         self._database.execute(
             "DELETE FROM purses WHERE budget = ? AND until <= ? AND NOT EXISTS (SELECT 1 "
             "FROM shares WHERE shares.budget = purses.budget AND shares.key = purses.key)",
@@ -69,7 +64,6 @@ class SqliteQuotaBackend:
         )
 
     def list_leases(self, key: QuotaKey) -> list[QuotaLease]:
-        """Return a quota's leases."""
         rows = self._database.execute(
             "SELECT id, holder, slot, ceiling, moved, count, boot FROM shares "
             "WHERE budget = ? AND key = ?",
@@ -78,7 +72,6 @@ class SqliteQuotaBackend:
         return [QuotaLease(*row) for row in rows]
 
     def put_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
-        """Save a lease."""
         self._database.execute(
             "INSERT INTO shares (budget, key, id, holder, slot, ceiling, moved, count, boot) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
@@ -87,11 +80,9 @@ class SqliteQuotaBackend:
         )
 
     def delete_lease(self, key: QuotaKey, lease: QuotaLease) -> None:
-        """Delete a lease."""
         self._database.execute("DELETE FROM shares WHERE id = ?", (lease.id,))
 
     def holder_id(self) -> int:
-        """Return this process's number."""
         if self._holder is None:
             # Released with the store, even while the process lives on. At exit it stays held until
             # the process is dead: threads may still charge.
@@ -100,14 +91,12 @@ class SqliteQuotaBackend:
         return self._holder[0]
 
     def release_holder(self) -> None:
-        """Declare that this process holds no lease."""
         if self._holder is not None:
             self._holder[1].release()
             self._holder = None
         self._slots.close()
 
     def is_alive(self, holder: int) -> bool:
-        """Return whether that process is alive."""
         return self._locks.is_process_alive(holder)
 
     def find_free_slot(self, excluded: Collection[int]) -> int:
@@ -127,11 +116,9 @@ class SqliteQuotaBackend:
         raise AssertionError("there is always a slot after the last lease")
 
     def slot_words(self, slot: int, *, create: bool = False) -> SlotWords | None:
-        """Return a slot's words."""
         return self._slots.create(slot) if create else self._slots.find(slot)
 
     def after_fork(self) -> None:
-        """Give up what belongs to the parent process."""
         self._holder = None
 
     def _decode_usage(self, data: bytes) -> BudgetUsage:

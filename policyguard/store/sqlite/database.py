@@ -42,11 +42,10 @@ _MAX_WAL_BYTES = 4 * 1024 * 1024
 """The size of the write-ahead log after a checkpoint."""
 
 _FAILURES = (sqlite3.Error, UnicodeError, OverflowError)
-_OUT_OF_ROOM = ("the disk is full", "make room")
 _NO_ACCESS = ("cannot be opened", "check that you can read and write it and its folder")
 _DAMAGED = ("is damaged, or not a database", RESTORE_HINT)
 _REASONS: dict[int, tuple[str, str]] = {
-    sqlite3.SQLITE_FULL: _OUT_OF_ROOM,
+    sqlite3.SQLITE_FULL: ("the disk is full", "make room"),
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_NOTADB: _DAMAGED,
     sqlite3.SQLITE_CANTOPEN: _NO_ACCESS,

@@ -71,11 +71,9 @@ class SqliteStore:
         return self._fingerprint_key
 
     def lock_session(self, session: str) -> FileLock:
-        """Lock a session."""
         return self._lock_file.acquire(session)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Make everything inside one step."""
         return self._database.transaction()
 
     def close(self) -> None:
@@ -100,12 +98,10 @@ class SqliteAnchors:
         self._max_rows = max_rows
 
     def get(self, session: str) -> Anchor | None:
-        """Return the session's anchor."""
         rows = self._database.execute(f"{_SELECT_ANCHORS} WHERE session = ?", (session,))
         return self._decode(rows[0]) if rows else None
 
     def put(self, anchor: Anchor) -> None:
-        """Set the session's anchor."""
         with self._database.transaction():
             self._database.execute(
                 "INSERT INTO anchors (session, chain, count, hash, size, used) "
@@ -123,7 +119,6 @@ class SqliteAnchors:
                 )
 
     def delete(self, session: str) -> None:
-        """Delete the session's anchor."""
         self._database.execute("DELETE FROM anchors WHERE session = ?", (session,))
 
     def all(self) -> Iterator[Anchor]:
@@ -140,7 +135,6 @@ class SqliteAnchors:
             first = f"{rows[-1][0]}\0"  # the next greater string
 
     def count_evicted(self) -> int:
-        """Return how many anchors the cap evicted."""
         return self._database.query_int(
             "SELECT ifnull(max(value), 0) FROM meta WHERE name = ?", (_EVICTED,)
         )
@@ -165,7 +159,6 @@ class SqliteConstraints:
         self._max_rows = max_rows
 
     def put(self, record: ConstraintRecord) -> bool:
-        """Write a constraint, unless it is revoked."""
         with self._database.transaction():
             existing = self.get(record.id)
             if existing is not None and existing.state == REVOKED:
@@ -186,15 +179,12 @@ class SqliteConstraints:
         return True
 
     def get(self, id: str) -> ConstraintRecord | None:  # noqa: A002 - the protocol's name
-        """Return the constraint with this id."""
         return next(iter(self._read("WHERE id = ?", id)), None)
 
     def list(self) -> tuple[ConstraintRecord, ...]:
-        """Return all constraints, by id."""
         return self._read("ORDER BY id")
 
     def revoke(self, id: str, *, by: str, at: int) -> ConstraintRecord | None:  # noqa: A002 - as above
-        """Revoke a constraint."""
         with self._database.transaction():
             if self.get(id) is None:
                 return None
@@ -206,17 +196,14 @@ class SqliteConstraints:
             return self.get(id)
 
     def delete(self, id: str) -> None:  # noqa: A002 - as above
-        """Delete a constraint."""
         with self._database.transaction():
             if self._database.execute("DELETE FROM constraints WHERE id = ? RETURNING id", (id,)):
                 self._note_removal(self._next_version())
 
     def version(self) -> int:
-        """Return the version."""
         return self._read_meta("version")
 
     def changes(self, since: int) -> ConstraintChanges:
-        """Return the changes after version `since`."""
         with self._database.transaction(write=False):
             version = self.version()
             if since == version:
@@ -251,14 +238,12 @@ class SqliteEvidence:
         self._max_rows = max_rows
 
     def get(self, scope: str, key: str) -> bytes | None:
-        """Return the evidence under this scope and key."""
         rows = self._database.execute(
             "SELECT payload FROM evidence WHERE scope = ? AND key = ?", (scope, key)
         )
         return rows[0][0] if rows else None
 
     def put(self, scope: str, key: str, payload: bytes) -> None:
-        """Set the evidence under this scope and key."""
         with self._database.transaction():
             self._database.execute(
                 "INSERT INTO evidence (scope, key, payload, used) "
@@ -269,11 +254,9 @@ class SqliteEvidence:
             _evict(self._database, "evidence", "scope, key", self._max_rows)
 
     def delete(self, scope: str, key: str) -> None:
-        """Delete the evidence under this scope and key."""
         self._database.execute("DELETE FROM evidence WHERE scope = ? AND key = ?", (scope, key))
 
     def list(self) -> tuple[tuple[str, str, bytes], ...]:
-        """Return scope, key and payload of each."""
         rows = self._database.execute(
             "SELECT scope, key, payload FROM evidence ORDER BY scope, key"
         )

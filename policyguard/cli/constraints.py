@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from policyguard.cli.console import usage_error
-from policyguard.journal.file_names import file_name
+from policyguard.journal.folder import file_name
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
 from policyguard.report.escape import for_json, for_terminal, json_document
 from policyguard.store import constraint_records

@@ -11,8 +11,8 @@ import click
 from policyguard.cli.console import usage_error
 from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.cli.verify import verify_command
-from policyguard.journal.anchor_export import anchor_lines
 from policyguard.journal.show import format_line, format_session, read_lines
+from policyguard.journal.verify import anchor_lines
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import default_store_path
 from policyguard.store.sqlite.store import SqliteStore

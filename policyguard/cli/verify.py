@@ -8,11 +8,10 @@ import click
 import msgspec
 
 from policyguard.cli.console import usage_error
-from policyguard.journal.anchor_export import read_anchors
+from policyguard.journal.chain import read_key
 from policyguard.journal.errors import JournalError
 from policyguard.journal.findings import UNPROVEN
-from policyguard.journal.hash_key import read_key
-from policyguard.journal.verify import VerifyResult, verify
+from policyguard.journal.verify import VerifyResult, read_anchors, verify
 from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import default_store_path, journal_folder, resolve_store_path

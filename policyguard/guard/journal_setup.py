@@ -8,10 +8,10 @@ from pathlib import Path
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.redact_patterns import redact_patterns
-from policyguard.journal.hash_key import read_key
+from policyguard.journal.chain import read_key
+from policyguard.journal.folder import prune
 from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redaction
-from policyguard.journal.retention import prune
 from policyguard.store.paths import journal_folder
 from policyguard.store.protocol import Store
 

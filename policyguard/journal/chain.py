@@ -16,8 +16,11 @@ import hmac
 import re
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 
 import msgspec
+
+from policyguard.journal.errors import JournalError
 
 CHAIN_FIELDS = ("seq", "chain", "key_id", "prev", "masked", "hash")
 """The fields that a journal appends, in order."""
@@ -32,6 +35,10 @@ _CHAIN_SUFFIX = re.compile(
 _SUFFIX_START = b',"seq":'
 HASH_BYTES = len(b'"hash":"') + 64 + len(b'"}\n')
 """The bytes at the end of a line that hold its hash, line feed included."""
+
+_MIN_KEY_BYTES, _MAX_KEY_BYTES = 16, 65_536
+"""From the key's id, which each journal holds, a shorter key could be guessed. A longer file is a
+device or a mistake."""
 
 
 class ChainLink(msgspec.Struct, frozen=True):
@@ -121,3 +128,72 @@ def parse_link(line: bytes) -> ChainLink | None:
         start,
         match.start("end"),
     )
+
+
+class ChainPosition(msgspec.Struct, frozen=True):
+    """The position after `count` lines of `size` bytes, the last with `hash`."""
+
+    chain: str = ""
+    count: int = 0
+    hash: str = ""
+    size: int = 0
+
+
+class BrokenChainError(Exception):
+    """A line does not follow the chain; the message says why."""
+
+
+class _SessionField(msgspec.Struct, frozen=True):
+    session: str
+
+
+_session_decoder = msgspec.json.Decoder(_SessionField)
+
+
+def decode_session(line: bytes) -> str | None:
+    """Return the session of a line; None if it is not an event."""
+    try:
+        return _session_decoder.decode(line).session
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def advance(hasher: Hasher, session: str, at: ChainPosition, line: bytes) -> ChainPosition:
+    """Follow one more line (without line feed). Raises `BrokenChainError`."""
+    link = parse_link(line)
+    if link is None:
+        raise BrokenChainError("is not a journal line")
+    if not hasher.matches(line, link):
+        raise BrokenChainError("was edited")
+    if decode_session(line) != session:
+        raise BrokenChainError("belongs to another session")
+    chain = at.chain or link.chain
+    prev = at.hash if at.count else hasher.genesis(session, link.chain)
+    if link.seq != at.count or link.prev != prev:
+        raise BrokenChainError("does not follow the previous line")
+    return ChainPosition(chain, at.count + 1, link.hash, at.size + len(line) + 1)
+
+
+def read_key(file: str | Path) -> bytes:
+    """Read the key of keyed hashes: all bytes of the file. Raises `JournalError`."""
+    try:
+        path = Path(file).expanduser()
+        with path.open("rb") as content:
+            key = content.read(_MAX_KEY_BYTES + 1)
+    except (OSError, RuntimeError) as error:  # RuntimeError: unknown user in `~name`
+        reason = getattr(error, "strerror", None) or error
+        raise JournalError(
+            Path(file), f"cannot be read: {reason}", "name the file with the key of the journals"
+        ) from None
+    if not _MIN_KEY_BYTES <= len(key) <= _MAX_KEY_BYTES:
+        size = (
+            f"{len(key)} bytes"
+            if len(key) <= _MAX_KEY_BYTES
+            else f"more than {_MAX_KEY_BYTES:,} bytes"
+        )
+        raise JournalError(
+            path,
+            f"has {size}, but a key has {_MIN_KEY_BYTES} to {_MAX_KEY_BYTES:,}",
+            f"make one with: head -c 32 /dev/urandom > {path}",
+        )
+    return key

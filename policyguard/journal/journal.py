@@ -11,9 +11,9 @@ from pathlib import Path
 
 from policyguard.journal.chain import Hasher
 from policyguard.journal.errors import JournalError
-from policyguard.journal.event_encoding import encode_bounded
-from policyguard.journal.file_names import file_name
 from policyguard.journal.findings import VerifyFinding
+from policyguard.journal.folder import file_name
+from policyguard.journal.format import encode_bounded
 from policyguard.journal.journal_file import JournalFile
 from policyguard.journal.line_template import LineTemplate, parse_template
 from policyguard.journal.reader import read_events

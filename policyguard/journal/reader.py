@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from policyguard.journal.chain import Hasher
-from policyguard.journal.chain_position import BrokenChainError, ChainPosition, advance
+from policyguard.journal.chain import BrokenChainError, ChainPosition, Hasher, advance
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.format import LineError, decode
 from policyguard.journal.recovery import require_regular, require_same_key

@@ -13,8 +13,14 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from policyguard.journal.chain import HASH_BYTES, Hasher, parse_link
-from policyguard.journal.chain_position import BrokenChainError, ChainPosition, advance
+from policyguard.journal.chain import (
+    HASH_BYTES,
+    BrokenChainError,
+    ChainPosition,
+    Hasher,
+    advance,
+    parse_link,
+)
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.findings import VerifyFinding, make_finding
 from policyguard.store.protocol import Anchor
@@ -31,8 +37,7 @@ def recover(
     on_finding: FindingCallback,
 ) -> ChainPosition:
     """Return the position of the next line. Raises `AlteredError`; `OSError` if the disk fails."""
-    start = _anchored_position(descriptor, path, anchor)
-    position = start
+    position = start = _anchored_position(descriptor, path, anchor)
     tail = b""
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
@@ -46,7 +51,16 @@ def recover(
                 position = advance(hasher, session, position, line[:-1])
             except BrokenChainError as error:
                 raise AlteredError(path, f"line {position.count + 1} {error}") from None
-    position = _repair_tail(descriptor, path, session, position, tail, hasher, on_finding)
+    if tail:  # a dying process left it unfinished
+        try:
+            position = advance(hasher, session, position, tail)
+        except BrokenChainError:
+            os.ftruncate(descriptor, position.size)
+            message, number = f"cut {len(tail)} bytes of an unfinished line", position.count + 1
+        else:
+            os.write(descriptor, b"\n")
+            message, number = "added a missing line feed", position.count
+        on_finding(make_finding("journal/torn-line", path, message, number))
     if position.count > start.count:
         message = f"adopted {position.count - start.count} lines beyond the anchor"
         on_finding(make_finding("journal/unanchored", path, message))
@@ -80,28 +94,3 @@ def require_same_key(path: Path, first: bytes, hasher: Hasher) -> None:
             "was begun with another key, or without one",
             "use that key, or another session id",
         )
-
-
-def _repair_tail(
-    descriptor: int,
-    path: Path,
-    session: str,
-    position: ChainPosition,
-    tail: bytes,
-    hasher: Hasher,
-    on_finding: FindingCallback,
-) -> ChainPosition:
-    """Cut or complete the line that a dying process left unfinished."""
-    if not tail:
-        return position
-    try:
-        completed = advance(hasher, session, position, tail)
-    except BrokenChainError:
-        os.ftruncate(descriptor, position.size)
-        message = f"cut {len(tail)} bytes of an unfinished line"
-        on_finding(make_finding("journal/torn-line", path, message, position.count + 1))
-        return position
-    os.write(descriptor, b"\n")
-    message = "added a missing line feed"
-    on_finding(make_finding("journal/torn-line", path, message, completed.count))
-    return completed

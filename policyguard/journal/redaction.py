@@ -137,7 +137,7 @@ class Redaction:
             case "hash":
                 return self._fingerprint_text, self._fingerprint_object
             case "drop":
-                return _drop_text, _drop_object
+                return lambda _: "", lambda _: None
 
     def _replace_in_object(self, value: Object) -> Any:
         try:
@@ -157,11 +157,10 @@ class Redaction:
     def _fingerprint_object(self, value: Object) -> Object:
         """Return an object's fingerprint; the mark alone if it has none."""
         try:
-            return {
-                FINGERPRINT_MARK: FINGERPRINT_MARK + self._fingerprinter.fingerprint_value(value)
-            }
+            fingerprint = self._fingerprinter.fingerprint_value(value)
         except (NotJsonError, TypeError):
-            return {FINGERPRINT_MARK: FINGERPRINT_MARK}
+            fingerprint = ""
+        return {FINGERPRINT_MARK: FINGERPRINT_MARK + fingerprint}
 
     def _replace_matches(self, value: Any) -> Any:
         """Replace matches of the patterns; return the same object if there are none."""
@@ -207,14 +206,6 @@ class Redaction:
         if isinstance(value, bool):
             return "[bool]"
         return None if value is None else "[number]"
-
-
-def _drop_text(_: str) -> str:
-    return ""
-
-
-def _drop_object(_: Object) -> None:
-    return None
 
 
 def _mask_text(text: str) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.journal.chain import ChainLink, Hasher, parse_link
-from policyguard.journal.chain_position import decode_session
+from policyguard.journal.chain import ChainLink, Hasher, decode_session, parse_link
 from policyguard.journal.findings import VerifyFinding, make_finding
 
 

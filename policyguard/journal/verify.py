@@ -1,5 +1,9 @@
 """Detect tampering: read journals and compare them with their anchors.
 
+Exported anchors, kept elsewhere, are evidence against everyone: an attacker who can write journal
+and store cannot change what was written before the export. A file may hold several exports; no
+anchor replaces an earlier one, which the attacker may have wanted to hide.
+
 Anchors are read before files: an honest writer writes a line before its anchor, so a file that is
 being written is never behind the anchors that were read.
 """
@@ -12,19 +16,23 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.journal.chain import Hasher, parse_link
-from policyguard.journal.chain_position import (
+from policyguard.journal.chain import (
     BrokenChainError,
     ChainPosition,
+    Hasher,
     advance,
     decode_session,
+    parse_link,
 )
 from policyguard.journal.errors import JournalError
-from policyguard.journal.file_names import SUFFIX, file_name, is_journal_name
 from policyguard.journal.findings import VerifyFinding, make_finding
+from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.tampering import find_tampering
+from policyguard.report.escape import for_json
 from policyguard.store.paths import JOURNAL_FOLDER
 from policyguard.store.protocol import Anchor, AnchorStore
+
+_anchor_decoder = msgspec.json.Decoder(Anchor)
 
 _MAX_FINDINGS = 100
 """The number of findings listed per file."""
@@ -269,3 +277,36 @@ def _key_finding(file: Path, key_id: str) -> VerifyFinding:
         return make_finding("journal/no-key", file, "was written without a key", 1)
     message = f"was written with another key (`{key_id}`), or needs one"
     return make_finding("journal/key", file, message, 1)
+
+
+def anchor_lines(anchors: Iterable[Anchor]) -> Iterable[str]:
+    """Return each anchor as a line of JSON, without line feed."""
+    return (for_json(msgspec.json.encode(anchor).decode()) for anchor in anchors)
+
+
+def read_anchors(path: Path) -> list[Anchor]:
+    """Read the anchors of a file, at least one; a session may have several.
+
+    Raises `JournalError`.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise JournalError(
+            path, f"cannot be read: {error.strerror}", "name a file of exported anchors"
+        ) from None
+    anchors = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            anchors.append(_anchor_decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeError):
+            raise JournalError(
+                path, f"line {number} is not an anchor", "export again: policyguard journal anchors"
+            ) from None
+    if not anchors:
+        raise JournalError(
+            path, "contains no anchor", "export again: policyguard journal anchors -o FILE"
+        )
+    return anchors

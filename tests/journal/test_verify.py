@@ -10,12 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from policyguard.journal.anchor_export import anchor_lines, read_anchors
 from policyguard.journal.chain import Chain, Hasher
 from policyguard.journal.errors import AlteredError
 from policyguard.journal.findings import CODES
 from policyguard.journal.format import encode
-from policyguard.journal.verify import VerifyResult, verify
+from policyguard.journal.verify import VerifyResult, anchor_lines, read_anchors, verify
 from policyguard.model.event import Closed, Event, Started, TurnStarted
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Anchor, Caps

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard.journal.errors import JournalError
-from policyguard.journal.file_names import SUFFIX, file_name, is_journal_name
+from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.format import decode
 from policyguard.model.event import Admitted, Closed, Completed, Refused, Started, TurnStarted
 from policyguard.store.memory.store import MemoryStore

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from policyguard.journal.json_depth import MAX_DEPTH, is_too_deep
+from policyguard.journal.format import MAX_DEPTH, is_too_deep
 
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 

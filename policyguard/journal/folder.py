@@ -1,15 +1,38 @@
-"""Deletion of expired journals and their anchors."""
+"""The folder of journals: the names of its files, and the deletion of expired ones."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import re
 from pathlib import Path
 
-from policyguard.journal.chain_position import decode_session
+from policyguard.journal.chain import decode_session
 from policyguard.journal.errors import JournalError
-from policyguard.journal.file_names import SUFFIX, file_name, is_journal_name
 from policyguard.store.protocol import AnchorStore
+
+SUFFIX = ".jsonl"
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_PREFIX_CHARACTERS = 40
+"""The length of the readable prefix."""
+_JOURNAL_NAME = re.compile(r"(?:.*-)?[0-9a-f]{32}\.jsonl")
+
+
+def file_name(session: str) -> str:
+    """Return a name unique to the session, and never a path, whatever its id is.
+
+    It is a readable prefix and a hash of the whole id, so that similar ids have different files.
+    """
+    digest = hashlib.sha256(session.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    prefix = _UNSAFE.sub("_", session)[:_PREFIX_CHARACTERS].strip("._-")
+    return f"{prefix}-{digest}{SUFFIX}" if prefix else f"{digest}{SUFFIX}"
+
+
+def is_journal_name(file: Path) -> bool:
+    """Return whether a file has the name of a journal."""
+    return _JOURNAL_NAME.fullmatch(file.name) is not None
 
 
 def prune(

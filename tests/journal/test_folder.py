@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from policyguard.journal.errors import JournalError
-from policyguard.journal.retention import prune
+from policyguard.journal.folder import prune
 from policyguard.journal.verify import verify
 from policyguard.model.event import Closed, Started
 from tests.journal.setup import BEGIN, SECOND, JournalSetup

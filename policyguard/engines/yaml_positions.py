@@ -61,63 +61,36 @@ def locate_value(text: str, start: int, end: int, style: str, value: str) -> Val
 
 
 def _scans(text: str, start: int, end: int, style: str) -> Iterator[Iterable[LocatedCharacter]]:
-    if style == '"':
-        yield _double_quoted(text, start + 1, end - 1)
-    elif style == "'":
-        yield _single_quoted(text, start + 1, end - 1)
-    elif style in ("|", ">"):
-        header = _HEADER.match(text, start)
-        if header is None:
-            return
+    if style not in ("|", ">"):
+        is_quoted = bool(style)
+        yield _flow(text, start + is_quoted, end - is_quoted, style)
+    elif header := _HEADER.match(text, start):
         blank = _BLANK.match(text, end)
         lines = list(_lines(text, header.end(), blank.end() if blank else end))
         for indent in _candidate_indents(text, lines):
             yield _block(text, lines, indent, folded=style == ">")
-    else:
-        yield _plain(text, start, end)
 
 
-def _plain(text: str, position: int, end: int) -> Iterator[LocatedCharacter]:
+def _flow(text: str, position: int, end: int, style: str) -> Iterator[LocatedCharacter]:
+    """Yield the characters of a plain or quoted scalar between its quotes."""
     while position < end:
-        run = _WHITE_SPACE.match(text, position, end)
-        if run:
-            yield from _fold_white_space(text, run.start(), run.end())
+        if run := _WHITE_SPACE.match(text, position, end):
+            yield from _fold_white_space(text, *run.span())
             position = run.end()
-        else:
-            yield text[position], position, position + 1
-            position += 1
-
-
-def _single_quoted(text: str, position: int, end: int) -> Iterator[LocatedCharacter]:
-    while position < end:
-        run = _WHITE_SPACE.match(text, position, end)
-        if run:
-            yield from _fold_white_space(text, run.start(), run.end())
-            position = run.end()
-        else:
-            width = 2 if text[position] == "'" else 1
-            yield text[position], position, position + width
-            position += width
-
-
-def _double_quoted(text: str, position: int, end: int) -> Iterator[LocatedCharacter]:
-    while position < end:
-        run = _WHITE_SPACE.match(text, position, end)
-        if run:
-            yield from _fold_white_space(text, run.start(), run.end())
-            position = run.end()
-        elif text[position] != "\\":
-            yield text[position], position, position + 1
-            position += 1
-        elif text[position + 1] == "\n":
-            # An escaped line break joins the lines; only further breaks are kept.
-            run = _WHITE_SPACE.match(text, position + 1, end)
-            stop = run.end() if run else position + 2
-            yield from _line_breaks(text, position + 2, stop)
+        elif style == '"' and text[position] == "\\":
+            escaped = position + 1
+            if text[escaped] == "\n":
+                # It joins the lines; only further breaks are kept.
+                run = _WHITE_SPACE.match(text, escaped, end)
+                stop = run.end() if run else escaped + 1
+                yield from _line_breaks(text, escaped + 1, stop)
+            else:
+                stop = escaped + 1 + _HEX_DIGITS.get(text[escaped], 0)
+                yield _unescape(text[escaped:stop]), position, stop
             position = stop
         else:
-            width = 2 + _HEX_DIGITS.get(text[position + 1], 0)
-            yield _unescape(text[position + 1 : position + width]), position, position + width
+            width = 2 if style == text[position] == "'" else 1
+            yield text[position], position, position + width
             position += width
 
 

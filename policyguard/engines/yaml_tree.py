@@ -17,24 +17,29 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class ScalarNode:
-    """A single value. `text` is its text before it was resolved to a number, boolean or null.
-
-    `style` is `'`, `"`, `|`, `>`, or empty for a plain scalar. `start` and `end` are offsets in the
-    source, without anchor and tag.
-    """
+class _LocatedNode:
+    """A node with its offsets in the source, without anchor and tag."""
 
     source: Source = field(repr=False)
     start: int
     end: int
-    style: str
-    text: str
-    value: Value | None
 
     @cached_property
     def span(self) -> Span:
-        """Its span; of a block scalar from its `|` to the end of its text."""
+        """Its span: of a block scalar from its `|`, of a collection to the end of its last child."""
         return self.source.span(self.start, self.end)
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarNode(_LocatedNode):
+    """A single value. `text` is its text before it was resolved to a number, boolean or null.
+
+    `style` is `'`, `"`, `|`, `>`, or empty for a plain scalar.
+    """
+
+    style: str
+    text: str
+    value: Value | None
 
     @cached_property
     def _positions(self) -> ValuePositions | None:
@@ -68,18 +73,10 @@ class ScalarNode:
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceNode:
+class SequenceNode(_LocatedNode):
     """A list."""
 
-    source: Source = field(repr=False)
-    start: int
-    end: int
     items: tuple[Node, ...]
-
-    @cached_property
-    def span(self) -> Span:
-        """Its span, from the first item (or bracket) to the end of the last."""
-        return self.source.span(self.start, self.end)
 
     def with_items(self, items: Iterable[Node]) -> SequenceNode:
         """Return a sequence at the same position with other items."""
@@ -87,23 +84,15 @@ class SequenceNode:
 
 
 @dataclass(frozen=True, eq=False)
-class MappingNode:
+class MappingNode(_LocatedNode):
     """Unique string keys with their values, in order."""
 
-    source: Source = field(repr=False)
-    start: int
-    end: int
     entries: tuple[tuple[ScalarNode, Node], ...]
     _index: dict[str, tuple[ScalarNode, Node]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         index = {key.text: (key, value) for key, value in self.entries}
         object.__setattr__(self, "_index", index)
-
-    @cached_property
-    def span(self) -> Span:
-        """Its span, from the first key (or brace) to the end of the last value."""
-        return self.source.span(self.start, self.end)
 
     def __contains__(self, key: str) -> bool:
         return key in self._index

@@ -6,17 +6,27 @@ Each phase returns its result and all of its diagnostics; one broken entry does 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from policyguard.compiler.build.expressions import compile_expressions
 from policyguard.compiler.check.examples import run_examples
+from policyguard.compiler.check.ineffective_keys import check_ineffective_keys
+from policyguard.compiler.check.patterns import check_patterns
+from policyguard.compiler.check.placeholders import check_placeholders
+from policyguard.compiler.check.references import check_references
 from policyguard.compiler.check.tool_names import check_tool_names
 from policyguard.compiler.check.tool_schemas import read_tools
 from policyguard.compiler.compiled_policy import CompiledPolicy, assemble
-from policyguard.compiler.frontend import FrontendResult, read_policy, read_policy_tree
 from policyguard.compiler.inputs import Inputs
-from policyguard.compiler.merge.layers import MergedPolicy
+from policyguard.compiler.load.loader import LoadedLayers, load_layers, load_tree
+from policyguard.compiler.merge import params
+from policyguard.compiler.merge.layers import MergedPolicy, compute_digest, merge_layers
+from policyguard.compiler.merge.substitution import KnownNames, substitute_names
+from policyguard.compiler.merge.typed_policy import build_typed_policy
+from policyguard.engines.yaml_tree import MappingNode as Tree
 from policyguard.engines.yaml_tree import Node
 from policyguard.model.diagnostic import Diagnostic, PolicyError
 from policyguard.model.policy import Policy
@@ -25,15 +35,27 @@ from policyguard.report.findings.diagnostics import render_text
 CheckResult = tuple[CompiledPolicy | None, list[Diagnostic]]
 
 
+class FrontendResult(NamedTuple):
+    """A typed policy, its merged tree, and all diagnostics.
+
+    `policy` exists as soon as anything could be read, without its broken parts, so that later
+    phases can check the rest. Enforce it only if no diagnostic is an error.
+    """
+
+    policy: Policy | None
+    merged: MergedPolicy
+    diagnostics: list[Diagnostic]
+
+
 def check_files(names: Sequence[str | Path], environ: Mapping[str, str]) -> CheckResult:
     """Compile the policy in these files, and return all diagnostics."""
     environ = dict(environ)  # another thread may change the process's environment
-    return _compile(read_policy(names, environ=environ), environ)
+    return _compile(read_layers(load_layers(names), environ), environ)
 
 
 def check_tree(root: Node, environ: Mapping[str, str]) -> CheckResult:
     """Compile the policy that is the value `root`, and return all diagnostics."""
-    return _compile(read_policy_tree(root, environ=environ), environ)
+    return _compile(read_layers(load_tree(root), environ), environ)
 
 
 def policy_error(diagnostics: Sequence[Diagnostic]) -> PolicyError:
@@ -48,10 +70,32 @@ def reload_merged(
 
     Raises `PolicyError` if their digest has changed.
     """
-    policy, merged, diagnostics = read_policy(names, environ=environ)
+    policy, merged, diagnostics = read_layers(load_layers(names), environ)
     if policy is None or policy.digest != digest:
         raise PolicyError("the policy has changed since it was compiled", diagnostics)
     return merged
+
+
+def read_layers(loaded: LoadedLayers, environ: Mapping[str, str]) -> FrontendResult:
+    """Merge layers, substitute names and check the result."""
+    diagnostics = list(loaded.diagnostics)
+    merged, found = merge_layers(loaded)
+    diagnostics += found
+    if not merged.tree.entries:
+        return FrontendResult(None, merged, diagnostics)
+    section = merged.tree.get("params")
+    values = params.read_params(section, environ)
+    diagnostics += values.diagnostics
+    broken = {name for section, name in merged.broken_entries if section in ("params", "lists")}
+    broken |= set(section if isinstance(section, Tree) else ()) - values.values.keys()
+    known = KnownNames(values.values, frozenset(broken) if merged.is_complete else None)
+    tree, found = substitute_names(merged.tree, known)
+    diagnostics += found
+    merged = replace(merged, tree=tree)
+    policy = build_typed_policy(tree, values.values, compute_digest(loaded.layers, values.environ))
+    for check in (check_references, check_ineffective_keys, check_patterns, check_placeholders):
+        diagnostics += check(policy, merged)
+    return FrontendResult(policy, merged, diagnostics)
 
 
 def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResult:

@@ -26,7 +26,7 @@ class _LocatedNode:
 
     @cached_property
     def span(self) -> Span:
-        """Its span: of a block scalar from its `|`, of a collection to the end of its last child."""
+        """Its span, a block scalar's from its `|`, a collection's to the end of its last child."""
         return self.source.span(self.start, self.end)
 
 

@@ -7,7 +7,7 @@ guard adds, in one place for live calls, replays and restores.
 from __future__ import annotations
 
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.build.redact_patterns import build_redactor
+from policyguard.compiler.build.messages import build_redactor
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.engine_state import Effects, EngineState
 from policyguard.evaluator.fold import fold, rebuild

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.build.redact_patterns import redact_patterns
+from policyguard.compiler.build.messages import redact_patterns
 from policyguard.journal.chain import read_key
 from policyguard.journal.folder import prune
 from policyguard.journal.journal import Journal

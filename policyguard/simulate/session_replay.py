@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from policyguard.compiler.entry_ids import learn_id
+from policyguard.compiler.build.entry_paths import learn_id
 from policyguard.guard.replay import ReplayGuard
 from policyguard.model.amounts import to_units
 from policyguard.model.decision import Decision, EvalError, Violation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.entry_ids import learn_id
+from policyguard.compiler.build.entry_paths import learn_id
 
 _ISOLATED_SCOPES = frozenset({"turn", "session"})
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.build.entry_paths import list_entry_ids
 from policyguard.compiler.build.selectors import compile_glob
-from policyguard.compiler.entry_ids import list_entry_ids
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.report.replay.figures import UnfiredEntry
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.entry_ids import learn_id, list_entry_ids
+from policyguard.compiler.build.entry_paths import learn_id, list_entry_ids
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.guard.replay import ReplayGuard
 from policyguard.model.decision import Decision

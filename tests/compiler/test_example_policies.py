@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from policyguard.compiler import check_policy
-from policyguard.compiler.frontend import read_policy
 from policyguard.compiler.load.layer_validation import find_unsupported
 from policyguard.engines.yaml_source import parse
+from tests.compiler.setup import read_files
 
 PROJECT = Path(__file__).parents[2]
 DEFAULT = PROJECT.parent / "shared" / "example-policies"
@@ -44,7 +44,7 @@ def test_pinned_policies_exist():
 
 @pytest.mark.parametrize("name", ALIVE)
 def test_fully_supported_policy_compiles(name):
-    compiled, diagnostics = check_policy(FOLDER / f"{name}.yaml", environ={})
+    compiled, diagnostics = check_policy(FOLDER / f"{name}.yaml")
     assert not [found for found in diagnostics if found.severity == "error"]
     assert compiled is not None
 
@@ -56,7 +56,7 @@ def test_every_unsupported_key_is_reported(name):
     parts = list(find_unsupported(parsed.root))
     assert [".".join(map(str, path)) for path, _ in parts] == pinned()[name]
 
-    made = read_policy(file, environ={})
+    made = read_files(file)
     here = [found for found in made.diagnostics if found.span.file == str(file)]
     refused = [found for found in here if found.code == "schema/unsupported"]
     assert refused == [found for _, found in parts]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.compiler.frontend import read_policy, read_policy_text
-from policyguard.compiler.load.loader import MAX_EXTENDS_DEPTH, load_layers, load_text
+from policyguard.compiler.load.loader import MAX_EXTENDS_DEPTH, load_layers
 from policyguard.engines.source import MAX_FILE_BYTES
 from policyguard.report.findings.diagnostics import render_text
+from tests.compiler.setup import load_text, read_files, read_text
 
 
 def write(folder: Path, **files: str) -> None:
@@ -136,7 +136,7 @@ def test_unreadable_names_are_reported_where_they_are_written(here):
 def test_text_of_other_files_is_never_shown(here, text):
     write(here / "team", a="[../other]")
     (here / "other").write_bytes(text.encode("utf-8", "surrogateescape"))
-    diagnostics = read_policy(["team/a.yaml"]).diagnostics
+    diagnostics = read_files("team/a.yaml").diagnostics
     (found,) = diagnostics
     assert (found.code, found.span.file) == ("load/not-a-policy", "team/a.yaml")
     assert "hunter2" not in render_text(diagnostics)
@@ -154,7 +154,7 @@ def test_text_of_other_files_is_never_shown(here, text):
 def test_errors_in_an_extended_policy_are_shown(here, text, code):
     write(here, a="[b.yaml]")
     (here / "b.yaml").write_text(text)
-    diagnostics = read_policy(["a.yaml"]).diagnostics
+    diagnostics = read_files("a.yaml").diagnostics
     assert code in [found.code for found in diagnostics if found.span.file == "b.yaml"]
 
 
@@ -179,12 +179,12 @@ def test_path_is_never_a_pack(here):
 
 @pytest.mark.parametrize("extends", ["core", "{a: b}", "[[core]]", "[5]", "[null]"])
 def test_malformed_extends_is_a_schema_error(extends):
-    made = read_policy_text(f"policyguard: 1\nname: x\nextends: {extends}\n", environ={})
+    made = read_text(f"policyguard: 1\nname: x\nextends: {extends}\n")
     assert [found.code for found in made.diagnostics] == ["schema/type"]
 
 
 def test_core_is_found_from_every_folder(here):
-    made = read_policy("core", environ={})
+    made = read_files("core")
     assert made.diagnostics == []
     assert made.policy.name == "core"
     shown = {layer.source.file for layer in load_layers(["core"]).layers}
@@ -207,10 +207,11 @@ def test_pack_reads_nothing_outside_its_folder(tmp_path):
         package.writestr(f"{nosy}/policy.yaml", f"policyguard: 1\nname: nosy\nextends: {extends}\n")
         package.writestr(f"{nosy}/near.yaml", "policyguard: 1\nname: near\n")
     script = (
-        "import policyguard; from policyguard.compiler.frontend import read_policy\n"
+        "import policyguard\n"
+        "from policyguard.compiler.pipeline import load_layers, read_layers\n"
         "print(policyguard.__file__)\n"
         "for name in ('core', 'nosy', 'packs/nosy', 'nosi'):\n"
-        "    made = read_policy(name, environ={})\n"
+        "    made = read_layers(load_layers([name]), {})\n"
         "    print([found.message for found in made.diagnostics], len(made.merged.sources))\n"
     )
     environ = {**os.environ, "PYTHONPATH": str(archive)}

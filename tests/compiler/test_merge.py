@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.compiler.frontend import FrontendResult, read_policy
+from policyguard.compiler.pipeline import FrontendResult
 from policyguard.engines.yaml_tree import to_plain
 from policyguard.model.diagnostic import Diagnostic
+from tests.compiler.setup import read_files
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def merged(tmp_path, monkeypatch):
             extends = f"extends: [layer{number - 1}.yaml]\n" if number else ""
             head = f"policyguard: 1\nname: layer{number}\n{extends}"
             Path(f"layer{number}.yaml").write_text(head + text)
-        return read_policy(f"layer{len(layers) - 1}.yaml", environ={})
+        return read_files(f"layer{len(layers) - 1}.yaml")
 
     return merge
 
@@ -269,6 +270,6 @@ def test_digest_differs_between_policies(merged, tmp_path):
     text = "params: {calls: {default: 3, env: CALLS}}"
     merged(text)
     values = [{}, {"CALLS": "4"}, {"CALLS": "5"}, {"OTHER": "5"}]
-    found = [read_policy("layer0.yaml", environ=environ).policy.digest for environ in values]
+    found = [read_files("layer0.yaml", environ=environ).policy.digest for environ in values]
     assert found[0] == found[3]
     assert len(set(found)) == 3

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from policyguard.compiler import check_policy
-from policyguard.compiler.frontend import FrontendResult, read_policy_text
+from policyguard.compiler.pipeline import FrontendResult
+from tests.compiler.setup import read_text
 
 HEAD = "policyguard: 1\nname: x\n"
 
 
 def read(text: str, **environ: str) -> FrontendResult:
-    return read_policy_text(HEAD + text, environ=environ)
+    return read_text(HEAD + text, environ=environ)
 
 
 def value(param: str, **environ: str) -> object:

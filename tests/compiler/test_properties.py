@@ -10,10 +10,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.compiler.frontend import FrontendResult, read_policy_text
+from policyguard.compiler.pipeline import FrontendResult
 from policyguard.engines.yaml_tree import to_plain
 from policyguard.model.policy import Policy
 from policyguard.report.findings.diagnostics import render_json, render_text
+from tests.compiler.setup import read_text
 
 CASES = Path(__file__).parents[1] / "cases" / "lint"
 POLICIES = [path.read_text("utf-8") for path in sorted(CASES.glob("*/*.yaml"))]
@@ -40,12 +41,12 @@ def judged(made: FrontendResult) -> None:
 
 @given(st.binary(max_size=300))
 def test_random_bytes(data):
-    judged(read_policy_text(data, environ={}))
+    judged(read_text(data))
 
 
 @given(st.text(max_size=300))
 def test_random_text(text):
-    judged(read_policy_text("policyguard: 1\nname: x\n" + text, environ={}))
+    judged(read_text("policyguard: 1\nname: x\n" + text))
 
 
 WORDS = st.sampled_from(sorted({token for token in TOKENS if token.isalpha()}))
@@ -60,7 +61,7 @@ TREE = st.recursive(
 @given(st.dictionaries(WORDS, TREE, max_size=6))
 def test_random_trees_with_the_languages_own_words(tree):
     text = json.dumps({"policyguard": 1, "name": "x", **tree})
-    judged(read_policy_text(text, environ={}))
+    judged(read_text(text))
 
 
 @settings(max_examples=500, deadline=None)
@@ -82,7 +83,7 @@ def test_policies_with_parts_deleted_repeated_and_swapped(rng: random.Random, te
         else:
             tokens[place] = rng.choice(VALUES)
         tokens = tokens or [" "]
-    judged(read_policy_text("".join(tokens), str(CASES / "none" / "x.yaml"), environ={}))
+    judged(read_text("".join(tokens), str(CASES / "none" / "x.yaml")))
 
 
 @given(st.randoms(use_true_random=False))
@@ -103,7 +104,7 @@ def test_the_order_of_keys_changes_nothing(rng):
             entries = sections[section]
             lines.append(f"{section}: observe" if section == "mode" else f"{section}:")
             lines += [f"  {entry}" for entry in rng.sample(entries, len(entries))]
-        made = read_policy_text("\n".join(lines), environ={})
+        made = read_text("\n".join(lines))
         assert made.diagnostics == []
         return made.policy
 
@@ -117,9 +118,7 @@ def test_the_order_of_keys_changes_nothing(rng):
 
 def test_policy_without_mistakes_has_every_value_of_its_file():
     text = (CASES / "a_policy_without_mistakes" / "policy.yaml").read_text("utf-8")
-    made = read_policy_text(
-        text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"), environ={}
-    )
+    made = read_text(text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"), environ={})
     assert made.diagnostics == []
     tree = to_plain(made.merged.tree)
     assert tree["rules"]["everything"]["tools"]["outside"] == ["write", "edit", "patch", "x"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from policyguard.compiler.frontend import read_policy_text
 from policyguard.compiler.load import schema
 from policyguard.model.entry import Example, Selector, TextExamples
 from policyguard.model.limits import Per
 from policyguard.model.policy import Policy
+from tests.compiler.setup import read_text
 
 SECOND = 10**9
 
 
 def policy(text: str) -> Policy:
-    made = read_policy_text("policyguard: 1\nname: x\n" + text, environ={})
+    made = read_text("policyguard: 1\nname: x\n" + text)
     assert made.diagnostics == []
     return made.policy
 
@@ -216,14 +216,12 @@ limits: {{default: {{repeat: {{max: 1, {given}, mode: observe}}, {given}, mode: 
 )
 def test_huge_numbers_are_errors(budget: str, said: str) -> None:
     text = f"policyguard: 1\nname: x\nparams: {{p: 1e308}}\nbudgets: {{b: {{{budget}}}}}\n"
-    assert said in read_policy_text(text, environ={}).diagnostics[0].message
+    assert said in read_text(text).diagnostics[0].message
 
 
 @pytest.mark.parametrize("calls", ["1e15", "1000000000000000.0", "999999999M"])
 def test_large_whole_numbers_stay_whole(calls: str) -> None:
-    made = read_policy_text(
-        f"policyguard: 1\nname: x\nbudgets: {{b: {{calls: {calls}}}}}\n", environ={}
-    )
+    made = read_text(f"policyguard: 1\nname: x\nbudgets: {{b: {{calls: {calls}}}}}\n", environ={})
     assert made.diagnostics == []
     assert made.policy is not None
     assert isinstance(made.policy.budgets[0].calls, int)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policyguard.compiler.frontend import read_policy_text
-from policyguard.compiler.load import language_version, schema
+from policyguard.compiler.load import schema
 from policyguard.model.policy import Policy
+from tests.compiler.setup import read_text
 
 SCALARS = {
     "duration": ["60s", "100ms", "30d"],
@@ -94,7 +94,7 @@ def objects(draw: Any, shape: schema.Subschema, depth: int) -> dict[str, Any]:
 def every_step():
     """Support the whole language."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language_version, "SUPPORTED_STEP", 4)
+        patch.setattr(schema, "SUPPORTED_STEP", 4)
         yield
 
 
@@ -102,7 +102,7 @@ def every_step():
 @given(instances(schema.document()))
 def test_every_valid_tree_becomes_a_policy(tree):
     tree = {**tree, "extends": [], "disable": {}}
-    made = read_policy_text(json.dumps(tree), environ={})
+    made = read_text(json.dumps(tree))
     found = [one for one in made.diagnostics if one.code != "schema/deprecated"]
     phases = {one.code.partition("/")[0] for one in found}
     # Only unknown names and invalid patterns remain.

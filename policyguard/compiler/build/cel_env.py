@@ -27,7 +27,7 @@ from policyguard.cel.types.types import (
     map_of,
     record,
 )
-from policyguard.compiler.load import language_version
+from policyguard.compiler.load import schema
 from policyguard.evaluator.activation import VARIABLE_PATHS
 from policyguard.learned.progress import ProgressStatus
 from policyguard.model.event import HINT_KEYS
@@ -196,7 +196,7 @@ def session_type(tags: Type) -> RecordType:
 
 
 def _progress_field() -> dict[str, Type]:
-    if int(language_version.NAME_STEPS["session.progress"]) > language_version.SUPPORTED_STEP:
+    if int(schema.NAME_STEPS["session.progress"]) > schema.SUPPORTED_STEP:
         return {}
     return {"progress": enum_of("progress", frozenset(get_args(ProgressStatus)))}
 

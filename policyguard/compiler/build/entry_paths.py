@@ -1,11 +1,18 @@
-"""Paths of a policy's entries in the merged tree."""
+"""Ids of a policy's entries, and their paths in the merged tree."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from policyguard.model.entry import Example
+from policyguard.model.limits import PollingLimit
 from policyguard.model.policy import Learn, Policy, Rule
+
+if TYPE_CHECKING:
+    from policyguard.compiler.compiled_policy import CompiledPolicy
 
 Path = tuple[str | int, ...]
 
@@ -34,3 +41,44 @@ def level_path(level: str) -> Path:
     """Return the path of a level of limits: `tools:web_*` is at `limits`, `tools`, `web_*`."""
     group, colon, name = level.partition(":")
     return ("limits", group, name) if colon else ("limits", group)
+
+
+def list_entry_ids(compiled: CompiledPolicy) -> Iterator[tuple[str, Path]]:
+    """Yield the id and path of every entry that may fire."""
+    policy = compiled.policy
+    for rule in policy.rules:
+        yield f"rules/{rule.id}", ("rules", rule.id)
+    for level, limits in policy.limits.items():
+        for field in msgspec.structs.fields(limits):
+            limit = getattr(limits, field.name)
+            path: Path = (*level_path(level), field.name)
+            if field.name == "timeout" and isinstance(limit, int):
+                yield f"limits/{level}/timeout", path
+            # A disabled kind is the text `none`; metadata are not limits.
+            if not isinstance(limit, msgspec.Struct):
+                continue
+            if isinstance(limit, PollingLimit):
+                for part in ("cooldown", "unchanged"):
+                    if getattr(limit, part) is not None:
+                        yield f"limits/{level}/polling/{part}", (*path, part)
+            else:
+                yield f"limits/{level}/{field.name}", path
+    for budget in policy.budgets:
+        yield f"budgets/{budget.id}", ("budgets", budget.id)
+    for index, schedule in enumerate(compiled.radius):
+        yield schedule.id, ("radius", index)
+    for index, signature in enumerate(policy.signatures):
+        yield f"signatures/{signature.id}", ("signatures", index)
+        if signature.learn is not None and policy.learn is not None:
+            yield learn_id(signature.id), ("signatures", index, "learn")
+    for index, entry in enumerate(policy.blame):
+        yield f"blame/{entry.id}", ("blame", index)
+    if policy.learn is not None:
+        yield "learn", ("learn",)
+        for name in policy.learn.parameters or {}:
+            yield learn_id(name), ("learn", "parameters", name)
+
+
+def learn_id(name: str) -> str:
+    """Return the id of a signature's learning entry, or of the default without a name."""
+    return f"signatures/{name}/learn" if name else "learn"

@@ -9,7 +9,7 @@ from typing import Any
 from policyguard.cel import Duration, Timestamp
 from policyguard.compiler.build import call_readers
 from policyguard.compiler.build.expressions import Expressions, reads_field
-from policyguard.compiler.build.message_parsing import collect_message_fields
+from policyguard.compiler.build.messages import collect_message_fields
 from policyguard.compiler.build.outcome_matchers import (
     EnvelopeMatcher,
     ErrorNormalizer,

@@ -28,7 +28,7 @@ from policyguard.cel.program import compile_prefilter
 from policyguard.cel.syntax.tree import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
 from policyguard.compiler.build.entry_paths import learn_sections, level_path
-from policyguard.compiler.load import language_version
+from policyguard.compiler.load import schema
 from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.model.policy import Policy
@@ -255,11 +255,8 @@ def _unsupported_message(problem: Problem) -> str:
     """Return a message if the problem is a name that is not implemented yet, else empty."""
     if problem.code not in ("undeclared-reference", "unknown-field", "not-available"):
         return ""
-    for name, step in language_version.NAME_STEPS.items():
-        if (
-            int(step) > language_version.SUPPORTED_STEP
-            and f"`{name.rpartition('.')[2]}`" in problem.message
-        ):
+    for name, step in schema.NAME_STEPS.items():
+        if int(step) > schema.SUPPORTED_STEP and f"`{name.rpartition('.')[2]}`" in problem.message:
             return f"`{name}` is not implemented yet"
     return ""
 

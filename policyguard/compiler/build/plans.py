@@ -9,8 +9,7 @@ from typing import Any
 
 from policyguard.compiler.build.entry_paths import level_path
 from policyguard.compiler.build.expressions import Expressions, Path, reads_field
-from policyguard.compiler.build.message_parsing import parse_message
-from policyguard.compiler.build.redact_patterns import build_redactor
+from policyguard.compiler.build.messages import build_message, build_redactor
 from policyguard.compiler.build.selectors import (
     compile_class_matcher,
     compile_glob,
@@ -30,7 +29,6 @@ from policyguard.evaluator.limits.outage import OutageChecker
 from policyguard.evaluator.limits.polling import PollingChecker
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.repeat import RepeatChecker
-from policyguard.evaluator.messages import MessageTemplate
 from policyguard.evaluator.plan import ClassCandidates, Plan
 from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.amounts import SCALE
@@ -386,11 +384,6 @@ def _build_approval(entry: RuleEntry) -> ApprovalRequirement | None:
     return ApprovalRequirement(
         frozenset(approval.from_), approval.count, approval.within, approval.otherwise == "allow"
     )
-
-
-def build_message(text: str | None, redact: Callable[[str], str]) -> MessageTemplate | None:
-    """Parse a message into a template; None if there is none."""
-    return MessageTemplate(parse_message(text).parts, redact) if text is not None else None
 
 
 def _is_observed(*entries: Entry) -> bool:

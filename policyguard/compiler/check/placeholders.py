@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.compiler.build.message_parsing import ParsedMessage, parse_message
+from policyguard.compiler.build.messages import ParsedMessage, parse_message
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import ScalarNode
 from policyguard.model.diagnostic import Diagnostic, Severity, did_you_mean, quote_text

@@ -10,8 +10,8 @@ from policyguard.compiler.build.learning import check_learning
 from policyguard.compiler.build.plans import LIMIT_KINDS
 from policyguard.compiler.build.radius import check_radius
 from policyguard.compiler.build.selectors import compile_glob, globs_overlap, literal_prefix_length
+from policyguard.compiler.check.ineffective_keys import check_unreachable_limits
 from policyguard.compiler.check.tags import check_examples, check_tags
-from policyguard.compiler.check.unreachable_limits import check_unreachable_limits
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic, Span, did_you_mean, quote_text

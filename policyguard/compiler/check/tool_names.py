@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from policyguard.cel.types.types import RecordType
 from policyguard.compiler.build.entry_paths import rule_examples
-from policyguard.compiler.build.message_parsing import parse_message
+from policyguard.compiler.build.messages import parse_message
 from policyguard.compiler.check.tool_schemas import ToolCatalog
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.yaml_tree import (

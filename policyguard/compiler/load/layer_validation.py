@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from policyguard.compiler.load import language_version, schema
+from policyguard.compiler.load import schema
 from policyguard.compiler.load.schema_messages import describe_problem
 from policyguard.engines.json_schema import ValidationProblem
 from policyguard.engines.source import Source
@@ -185,5 +185,5 @@ def _iter_keys(
 
 
 def _is_unsupported(shape: schema.Subschema) -> bool:
-    step = shape.get("x-step", language_version.SUPPORTED_STEP)
-    return bool(step != "lint" and step > language_version.SUPPORTED_STEP)
+    step = shape.get("x-step", schema.SUPPORTED_STEP)
+    return bool(step != "lint" and step > schema.SUPPORTED_STEP)

@@ -60,14 +60,6 @@ def load_layers(names: Sequence[str | Path]) -> LoadedLayers:
     return loader.result()
 
 
-def load_text(text: str | bytes, file: str) -> LoadedLayers:
-    """Read a policy given as text. What it extends is relative to `file`'s folder."""
-    loader = _Loader()
-    path = os.path.abspath(file)  # noqa: PTH100 - resolves no link
-    loader.add_parsed(parse(text, file), _FileRef(file, path, None), ())
-    return loader.result()
-
-
 def load_tree(root: Node) -> LoadedLayers:
     """Load a policy embedded in another file as the value `root`.
 
@@ -176,18 +168,12 @@ class _Loader:
                     message = f"{quote_text(found.display_name)} is not a policy"
                     hint = "a policy starts with `policyguard: 1`"
                     self._report(reference, _Failure("load/not-a-policy", message, hint))
+                    return
+                self._diagnostics += parsed.diagnostics
+                if parsed.root is None:
+                    self._is_complete = False
                 else:
-                    self.add_parsed(parsed, found, chain)
-
-    def add_parsed(
-        self, parsed: ParsedDocument, file: _FileRef, chain: tuple[_FileRef, ...]
-    ) -> None:
-        """Add a parsed file."""
-        self._diagnostics += parsed.diagnostics
-        if parsed.root is None:
-            self._is_complete = False
-            return
-        self.add_layer(parsed.root, file, chain)
+                    self.add_layer(parsed.root, found, chain)
 
     def add_layer(self, root: Node, file: _FileRef, chain: tuple[_FileRef, ...]) -> None:
         """Read what a parsed file extends, then add it on top."""

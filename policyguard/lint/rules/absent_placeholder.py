@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from policyguard.cel.syntax.tree import Has, Identifier, Select, TextSpan
-from policyguard.compiler.build.message_parsing import Placeholder, parse_message
+from policyguard.compiler.build.messages import Placeholder, parse_message
 from policyguard.engines.yaml_tree import Path, ScalarNode
 from policyguard.evaluator.activation import Activation
 from policyguard.lint.analysis.sample_calls import example_activation

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.cel.syntax.tree import Binary, Call, Constant, Expr, iter_children
-from policyguard.compiler.load import language_version
+from policyguard.compiler.load import schema
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding
@@ -54,7 +54,7 @@ def check(context: LintContext) -> Iterator[Finding]:
 
 
 def _hint() -> str:
-    if language_version.SUPPORTED_STEP >= _COMMANDS_STEP:
+    if schema.SUPPORTED_STEP >= _COMMANDS_STEP:
         return "use `commands`, which parses the command as a shell does"
     return (
         "this catches accidents only; `commands`, which parses like a shell, is not implemented yet"

@@ -1,11 +1,15 @@
-"""Parse messages and their `{placeholders}`."""
+"""Parse messages and their `{placeholders}`, and redact the values that fill them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
+from policyguard.compiler.build.selectors import compile_glob
+from policyguard.engines.regex import Regex
+from policyguard.evaluator.messages import MessageTemplate
 from policyguard.model.policy import Policy
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -60,3 +64,30 @@ def collect_message_fields(policy: Policy) -> frozenset[str]:
         if text is not None
         for placeholder in parse_message(text).placeholders
     )
+
+
+def build_message(text: str | None, redact: Callable[[str], str]) -> MessageTemplate | None:
+    """Parse a message into a template; None if there is none."""
+    return MessageTemplate(parse_message(text).parts, redact) if text is not None else None
+
+
+def redact_patterns(policy: Policy) -> list[tuple[str, Callable[[str, str], str]]]:
+    """Return the names of the patterns, each with its replace function."""
+    globs = [compile_glob(item) for item in policy.journal.redact]
+    return [
+        (name, Regex(pattern.match).replace)
+        for name, pattern in policy.patterns.items()
+        if any(matches(name) for matches in globs)
+    ]
+
+
+def build_redactor(policy: Policy) -> Callable[[str], str]:
+    """Return a function that replaces the patterns' matches in a text with `[name]`."""
+    found = [(f"[{name}]", replace) for name, replace in redact_patterns(policy)]
+
+    def redact(text: str) -> str:
+        for label, replace in found:
+            text = replace(text, label)
+        return text
+
+    return redact

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.compiler.build.message_parsing import parse_message
+from policyguard.compiler.build.messages import parse_message
 
 
 @pytest.mark.parametrize(

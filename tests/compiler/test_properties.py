@@ -118,7 +118,7 @@ def test_the_order_of_keys_changes_nothing(rng):
 
 def test_policy_without_mistakes_has_every_value_of_its_file():
     text = (CASES / "a_policy_without_mistakes" / "policy.yaml").read_text("utf-8")
-    made = read_text(text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"), environ={})
+    made = read_text(text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"))
     assert made.diagnostics == []
     tree = to_plain(made.merged.tree)
     assert tree["rules"]["everything"]["tools"]["outside"] == ["write", "edit", "patch", "x"]

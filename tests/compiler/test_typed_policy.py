@@ -221,7 +221,7 @@ def test_huge_numbers_are_errors(budget: str, said: str) -> None:
 
 @pytest.mark.parametrize("calls", ["1e15", "1000000000000000.0", "999999999M"])
 def test_large_whole_numbers_stay_whole(calls: str) -> None:
-    made = read_text(f"policyguard: 1\nname: x\nbudgets: {{b: {{calls: {calls}}}}}\n", environ={})
+    made = read_text(f"policyguard: 1\nname: x\nbudgets: {{b: {{calls: {calls}}}}}\n")
     assert made.diagnostics == []
     assert made.policy is not None
     assert isinstance(made.policy.budgets[0].calls, int)

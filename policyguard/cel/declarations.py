@@ -12,8 +12,6 @@ from msgspec.structs import force_setattr
 from policyguard.cel.functions.standard import STANDARD, Function
 from policyguard.cel.types.types import Type
 
-__all__ = ["Declarations"]
-
 
 class Declarations(msgspec.Struct, frozen=True, eq=False):
     """The variables and functions that expressions are compiled against. Immutable and reusable.

@@ -15,16 +15,10 @@ from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import CelLimitError
 from policyguard.cel.types.times import Duration, Timestamp
 from policyguard.cel.types.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
     DURATION,
     DYN,
-    INT,
-    NULL,
-    STRING,
+    SIMPLE_TYPES,
     TIMESTAMP,
-    TYPE,
     UINT,
     ListType,
     MapType,
@@ -37,17 +31,9 @@ from policyguard.cel.types.types import (
 from policyguard.cel.types.uint import Uint
 from policyguard.cel.types.values import TypeValue
 
-__all__ = ["TypeSpec", "from_cel", "to_cel", "to_declarations"]
-
 TypeSpec = Type | str | Mapping[str, Any]
 """A `Type`, its name (`list(string)`), or a mapping of a record's fields."""
 
-_NAMED_TYPES = {
-    str(simple): simple
-    for simple in (
-        BOOL, BYTES, DOUBLE, DURATION, DYN, INT, NULL, STRING, TIMESTAMP, TYPE, UINT,
-    )
-}  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_RESULT_DEPTH = 256
 """Nesting levels of a result, so that converting it cannot exhaust the stack."""
@@ -80,8 +66,8 @@ def _parse_type(spec: TypeSpec, name: str) -> Type:
         return record(fields, optional, name)
     require_type(f"declarations: {name}", spec, str, "a type name")
     text = spec.strip()
-    if text in _NAMED_TYPES:
-        return _NAMED_TYPES[text]
+    if text in SIMPLE_TYPES:
+        return SIMPLE_TYPES[text]
     outer, parenthesis, rest = text.partition("(")
     if parenthesis and rest.endswith(")"):
         parameters = _split_parameters(rest[:-1])
@@ -89,7 +75,7 @@ def _parse_type(spec: TypeSpec, name: str) -> Type:
             return list_of(_parse_type(parameters[0], name))
         if outer.strip() == "map" and len(parameters) == 2:
             return map_of(_parse_type(parameters[0], name), _parse_type(parameters[1], name))
-    known = ", ".join(sorted(_NAMED_TYPES))
+    known = ", ".join(sorted(SIMPLE_TYPES))
     raise ValueError(f"unknown type `{spec}`; use {known}, list(T) or map(K, V)")
 
 

@@ -14,10 +14,8 @@ from policyguard.cel.codegen.logic import TooManyBlocksError
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import CelError, Problem
 from policyguard.cel.interop import TypeSpec, from_cel, require_type, to_cel, to_declarations
-from policyguard.cel.syntax.tree import Expr, Logic, TextSpan
+from policyguard.cel.syntax.ast import Expr, Logic, TextSpan
 from policyguard.cel.types.types import DYN, Type, is_assignable
-
-__all__ = ["Program", "compile", "compile_prefilter"]
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from policyguard.cel.syntax.tree import (
+from policyguard.cel.syntax.ast import (
     Binary,
     Call,
     Comprehension,

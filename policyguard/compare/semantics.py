@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from policyguard.cel.syntax.ast import Logic, TextSpan
 from policyguard.cel.syntax.parse import parse
-from policyguard.cel.syntax.tree import Logic, TextSpan
 from policyguard.compare.list_order import order_sensitive_lists
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import level_path

@@ -22,8 +22,6 @@ from typing import Any
 
 import re2
 
-__all__ = ["Regex", "RegexError", "RegexSet"]
-
 _UNANCHORED = re2._Anchor.UNANCHORED
 _NO_SPAN = (-1, -1)
 _CONTINUATION_BYTES = range(0x80, 0xC0)

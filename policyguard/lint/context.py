@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from policyguard.cel.syntax.tree import Expr, TextSpan
+from policyguard.cel.syntax.ast import Expr, TextSpan
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.compiler.merge.layers import MergedPolicy

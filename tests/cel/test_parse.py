@@ -12,24 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policyguard import cel
-from policyguard.cel.syntax import tree
+from policyguard.cel.syntax import ast
 from policyguard.cel.syntax.parse import parse
 from policyguard.cel.types.uint import Uint
 
 
 def shape(node: object) -> Any:
     """Return a tree as nested tuples, without spans."""
-    if isinstance(node, tree.Expr):
-        if isinstance(node, tree.Constant):
+    if isinstance(node, ast.Expr):
+        if isinstance(node, ast.Constant):
             return ("Constant", node.value)
         fields = (getattr(node, name) for name in node.__struct_fields__ if "span" not in name)
         return (type(node).__name__, *map(shape, fields))
     if isinstance(node, list | tuple):
         return [shape(item) for item in node]
-    return node.name if isinstance(node, tree.Variable) else node
+    return node.name if isinstance(node, ast.Variable) else node
 
 
-def read(source: str) -> tuple[tree.Expr | None, list[str]]:
+def read(source: str) -> tuple[ast.Expr | None, list[str]]:
     problems: list[str] = []
     root = parse(source, lambda code, message, span, help_: problems.append(f"{code}: {message}"))
     return root, problems
@@ -151,9 +151,9 @@ def test_unterminated_literals_do_not_backtrack(quote: str) -> None:
 def test_spans_count_code_points() -> None:
     source = "a == '🐱' &&\n  b.c(true, 'x')"
     root, _ = read(source)
-    assert isinstance(root, tree.Logic)
+    assert isinstance(root, ast.Logic)
     comparison, call = root.operands
-    assert isinstance(call, tree.Call)
+    assert isinstance(call, ast.Call)
     texts = [comparison, call, *call.arguments]
     assert [source[node.span.start : node.span.end] for node in texts] == [
         "a == '🐱'",

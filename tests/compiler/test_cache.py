@@ -23,8 +23,8 @@ from policyguard import compiler as compiling
 from policyguard.cel import DYN, CelError, Declarations
 from policyguard.cel import compile as compile_cel
 from policyguard.cel.runtime.runtime import RUNTIME
+from policyguard.cel.syntax.ast import Expr as Expression
 from policyguard.cel.syntax.parse import parse as parse_cel
-from policyguard.cel.syntax.tree import Expr as Expression
 from policyguard.compiler import CompiledPolicy, cache, check_policy, compile_policy
 from policyguard.compiler.build.expressions import ParsedExpression
 from policyguard.compiler.cache import CachedPolicy

@@ -22,25 +22,8 @@ from policyguard.cel.check.overloads import ResolvedCall, resolve_call
 from policyguard.cel.check.problems import Problems, did_you_mean
 from policyguard.cel.check.scope import FieldPath, Scope, field_name
 from policyguard.cel.declarations import Declarations
-from policyguard.cel.syntax.tree import (
-    BadExpr,
-    Binary,
-    Call,
-    Comprehension,
-    Conditional,
-    Constant,
-    Expr,
-    Has,
-    Identifier,
-    Index,
-    ListLiteral,
-    Logic,
-    MapLiteral,
-    Select,
-    TextSpan,
-    Unary,
-    split_dotted_name,
-)
+from policyguard.cel.syntax import ast
+from policyguard.cel.syntax.ast import Expr, TextSpan, split_dotted_name
 from policyguard.cel.types.types import (
     BOOL,
     DOUBLE,
@@ -64,8 +47,6 @@ from policyguard.cel.types.types import (
 )
 from policyguard.cel.types.values import TypeValue
 
-__all__ = ["CheckedExpression", "check_expression"]
-
 _KEY_KINDS: Final = frozenset({"bool", "int", "uint", "string", "dyn"})
 
 
@@ -76,7 +57,7 @@ class CheckedExpression(msgspec.Struct):
     reads: set[str] = msgspec.field(default_factory=set)
     references: dict[Expr, str | TypeValue] = msgspec.field(default_factory=dict)
     """Identifiers and selections that name a declared variable or a type."""
-    calls: dict[Call, ResolvedCall] = msgspec.field(default_factory=dict)
+    calls: dict[ast.Call, ResolvedCall] = msgspec.field(default_factory=dict)
     expected_types: dict[Expr, Type] = msgspec.field(default_factory=dict)
     """The expected type of each node. At run time only operators guarantee the type of a result."""
 
@@ -129,7 +110,7 @@ class _Checker:
         self.scope.references[node] = referent
         return self.declarations.variables[referent] if isinstance(referent, str) else TYPE
 
-    def check_identifier(self, node: Identifier) -> Type:
+    def check_identifier(self, node: ast.Identifier) -> Type:
         referent = self.scope.resolve(node, [])
         if referent is not None:
             return self.record_reference(node, referent)
@@ -141,15 +122,15 @@ class _Checker:
             self.problems.error("undeclared-reference", message, node.span, help_)
         return DYN
 
-    def check_select(self, node: Select) -> Type:
+    def check_select(self, node: ast.Select) -> Type:
         name = split_dotted_name(node)
         if name is not None and (referent := self.scope.resolve(*name)) is not None:
             return self.record_reference(node, referent)
         return self.field_type(node, self.check(node.operand, prefix=True))
 
-    def field_type(self, node: Select | Index, operand: Type) -> Type:
+    def field_type(self, node: ast.Select | ast.Index, operand: Type) -> Type:
         """Return the type of a field; report it if it does not exist or may be absent."""
-        if isinstance(node, Select):
+        if isinstance(node, ast.Select):
             name, span = node.field, node.field_span
         else:
             name, span = str(_constant_value(node.key)), node.key.span
@@ -186,7 +167,7 @@ class _Checker:
         message = f"`{dotted}` may be absent, which is an error at run time"
         self.problems.warning("maybe-absent", message, node.span, f"check `has({dotted})` first")
 
-    def check_has(self, node: Has) -> Type:
+    def check_has(self, node: ast.Has) -> Type:
         selection = node.selection
         operand = self.check(selection.operand, prefix=True)
         span = selection.field_span
@@ -200,7 +181,7 @@ class _Checker:
             self.problems.error("no-such-overload", f"{with_article(operand)} has no fields", span)
         return BOOL
 
-    def check_index(self, node: Index) -> Type:
+    def check_index(self, node: ast.Index) -> Type:
         constant = _constant_value(node.key)
         is_path = field_name(node.key) is not None
         operand = self.check(node.operand, prefix=is_path)
@@ -227,16 +208,16 @@ class _Checker:
 
     # Literals
 
-    def check_constant(self, node: Constant) -> Type:
+    def check_constant(self, node: ast.Constant) -> Type:
         return LITERAL_TYPES[node.value.__class__]
 
-    def check_badexpr(self, node: BadExpr) -> Type:
+    def check_badexpr(self, node: ast.BadExpr) -> Type:
         return DYN
 
-    def check_listliteral(self, node: ListLiteral) -> Type:
+    def check_listliteral(self, node: ast.ListLiteral) -> Type:
         return list_of(join_all_types([self.check(item) for item in node.items]))
 
-    def check_mapliteral(self, node: MapLiteral) -> Type:
+    def check_mapliteral(self, node: ast.MapLiteral) -> Type:
         for key, _ in node.entries:
             key_type = self.check(key)
             if key_type.kind not in _KEY_KINDS:
@@ -248,7 +229,7 @@ class _Checker:
 
     # Operators
 
-    def check_unary(self, node: Unary) -> Type:
+    def check_unary(self, node: ast.Unary) -> Type:
         operand = self.check(node.operand)
         if node.operator == "!":
             self.expect_bool(operand, node.operand, "the operand of `!`")
@@ -259,7 +240,7 @@ class _Checker:
             return DYN
         return operand
 
-    def check_logic(self, node: Logic) -> Type:
+    def check_logic(self, node: ast.Logic) -> Type:
         # Both operators absorb errors from either side, so a `has()` guards every operand.
         holds = node.operator == "&&"
         guaranteed = self.scope.guaranteed_fields
@@ -269,7 +250,7 @@ class _Checker:
             self.expect_bool(actual, operand, f"an operand of `{node.operator}`")
         return BOOL
 
-    def check_conditional(self, node: Conditional) -> Type:
+    def check_conditional(self, node: ast.Conditional) -> Type:
         condition = self.check(node.condition)
         self.expect_bool(condition, node.condition, "the condition of `?:`")
         guaranteed = self.scope.guaranteed_fields
@@ -277,7 +258,7 @@ class _Checker:
         otherwise = self.check_assuming(node.otherwise, guaranteed(node.condition, False))
         return join_types(then, otherwise)
 
-    def check_binary(self, node: Binary) -> Type:
+    def check_binary(self, node: ast.Binary) -> Type:
         left = self.check(node.left)
         right = self.check(node.right)
         match node.operator:
@@ -296,7 +277,7 @@ class _Checker:
             self.report_no_operator(node, left, right)
         return result or DYN
 
-    def check_equality(self, node: Binary, left: Type, right: Type) -> None:
+    def check_equality(self, node: ast.Binary, left: Type, right: Type) -> None:
         if not is_comparable(left, right):
             message = f"{with_article(left)} is never equal to {with_article(right)}"
             help_ = suggest_time_literal(node, left, right)
@@ -314,8 +295,8 @@ class _Checker:
             help_ = did_you_mean(name, vocabulary.members)
             self.problems.error("unknown-name", message, node.span, help_)
 
-    def check_membership(self, node: Binary, left: Type, right: Type) -> None:
-        if isinstance(node.right, ListLiteral):
+    def check_membership(self, node: ast.Binary, left: Type, right: Type) -> None:
+        if isinstance(node.right, ast.ListLiteral):
             for item in node.right.items:
                 self.check_member(left, item)
         if isinstance(right, RecordType):
@@ -336,7 +317,7 @@ class _Checker:
             message = f"{with_article(left)} is never in {with_article(right)}"
             self.problems.error("never-equal", message, node.span)
 
-    def report_no_operator(self, node: Binary, left: Type, right: Type) -> None:
+    def report_no_operator(self, node: ast.Binary, left: Type, right: Type) -> None:
         help_ = suggest_time_literal(node, left, right)
         if left in NUMERIC_TYPES and right in NUMERIC_TYPES:
             help_ = "convert one side with `int(…)` or `double(…)`"
@@ -347,7 +328,7 @@ class _Checker:
 
     # Calls and macros
 
-    def check_call(self, node: Call) -> Type:
+    def check_call(self, node: ast.Call) -> Type:
         receiver = self.check(node.receiver) if node.receiver is not None else None
         arguments = [self.check(argument) for argument in node.arguments]
         resolved = resolve_call(
@@ -361,7 +342,7 @@ class _Checker:
                 self.check_member(parameter, argument)
         return resolved.result_type
 
-    def check_comprehension(self, node: Comprehension) -> Type:
+    def check_comprehension(self, node: ast.Comprehension) -> Type:
         source = self.check(node.source)
         first, second = self.iteration_types(node, source)
         if len(node.variables) == 2:
@@ -386,7 +367,7 @@ class _Checker:
                 return list_of(variables[0][1])
         return BOOL
 
-    def iteration_types(self, node: Comprehension, source: Type) -> tuple[Type, Type]:
+    def iteration_types(self, node: ast.Comprehension, source: Type) -> tuple[Type, Type]:
         """Return the types of index and element, or of key and value."""
         if isinstance(source, ListType):
             return INT, source.element
@@ -401,4 +382,4 @@ class _Checker:
 
 
 def _constant_value(node: Expr) -> object:
-    return node.value if isinstance(node, Constant) else None
+    return node.value if isinstance(node, ast.Constant) else None

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from policyguard.cel.syntax.tree import Binary, Constant
+from policyguard.cel.syntax.ast import Binary, Constant
 from policyguard.cel.types.types import DURATION, DYN, NUMERIC_TYPES, TIMESTAMP, Type, join_types
-
-__all__ = ["infer_arithmetic_type", "is_ordered", "suggest_time_literal"]
 
 _ORDERED_KINDS: Final = frozenset({"bool", "string", "bytes", "timestamp", "duration"})
 # All other arithmetic has operands and a result of one kind: see `_KINDS_BY_OPERATOR`.

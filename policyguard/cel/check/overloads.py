@@ -11,12 +11,10 @@ from policyguard.cel.check.problems import Problems, did_you_mean
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.errors import OperationError
 from policyguard.cel.functions.standard import UNAVAILABLE, Function
+from policyguard.cel.syntax.ast import BadExpr, Call, Constant, Expr
 from policyguard.cel.syntax.macros import MACRO_NAMES
-from policyguard.cel.syntax.tree import BadExpr, Call, Constant, Expr
 from policyguard.cel.types.types import DYN, Type, is_assignable
 from policyguard.engines.regex import RegexError
-
-__all__ = ["NOT_COMPUTED", "ResolvedCall", "resolve_call"]
 
 NOT_COMPUTED: Final = object()
 """Marks a value that is not known at compile time."""

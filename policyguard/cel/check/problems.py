@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from policyguard.cel.errors import Problem
-from policyguard.cel.syntax.tree import TextSpan
-
-__all__ = ["Problems", "closest_match", "did_you_mean"]
+from policyguard.cel.syntax.ast import TextSpan
 
 
 class Problems:

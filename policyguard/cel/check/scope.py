@@ -6,22 +6,10 @@ from typing import Any, Final
 
 from policyguard.cel.check.problems import did_you_mean
 from policyguard.cel.declarations import Declarations
-from policyguard.cel.syntax.tree import (
-    Constant,
-    Expr,
-    Has,
-    Identifier,
-    Index,
-    Logic,
-    Select,
-    Unary,
-    Variable,
-    split_dotted_name,
-)
+from policyguard.cel.syntax import ast
+from policyguard.cel.syntax.ast import Expr, split_dotted_name
 from policyguard.cel.types.types import RecordType, Type
 from policyguard.cel.types.values import TYPE_VALUES, TypeValue
-
-__all__ = ["FieldPath", "Scope", "field_name"]
 
 FieldPath = tuple[Any, ...]
 """A variable (its name, or the `Variable` of a macro) and the fields selected from it."""
@@ -42,16 +30,16 @@ class Scope:
         self.declarations = declarations
         self.references: dict[Expr, str | TypeValue] = {}
         """Identifiers and selections that name a declared variable or a type."""
-        self.macro_variables: list[tuple[Variable, Type]] = []
+        self.macro_variables: list[tuple[ast.Variable, Type]] = []
         """The variables of the enclosing macros, with their types."""
 
-    def find_macro_variable(self, name: str) -> tuple[Variable, Type] | None:
+    def find_macro_variable(self, name: str) -> tuple[ast.Variable, Type] | None:
         """Return the variable of an enclosing macro called `name`, and its type."""
         return next(
             (entry for entry in reversed(self.macro_variables) if entry[0].name == name), None
         )
 
-    def resolve(self, root: Identifier, fields: list[str]) -> str | TypeValue | None:
+    def resolve(self, root: ast.Identifier, fields: list[str]) -> str | TypeValue | None:
         """Resolve a dotted name to a variable or type (cel-spec langdef.md, "Name Resolution")."""
         name = ".".join((root.name, *fields))
         if self.find_macro_variable(root.name) is not None and not root.absolute:
@@ -78,15 +66,15 @@ class Scope:
             referent = self.references.get(node)
             if referent is not None:
                 return (referent, *reversed(fields)) if isinstance(referent, str) else None
-            if isinstance(node, Has):
+            if isinstance(node, ast.Has):
                 node = node.selection
-            elif isinstance(node, Select):
+            elif isinstance(node, ast.Select):
                 fields.append(node.field)
                 node = node.operand
-            elif isinstance(node, Index) and (key := field_name(node.key)) is not None:
+            elif isinstance(node, ast.Index) and (key := field_name(node.key)) is not None:
                 fields.append(key)
                 node = node.operand
-            elif isinstance(node, Identifier):
+            elif isinstance(node, ast.Identifier):
                 entry = self.find_macro_variable(node.name)
                 return None if entry is None else (entry[0], *reversed(fields))
             else:
@@ -100,12 +88,12 @@ class Scope:
     def guaranteed_fields(self, node: Expr, holds: bool) -> list[FieldPath]:
         """Return the fields that must be present if `node` is true (false, unless `holds`)."""
         match node:
-            case Has(selection=selection) if holds:
+            case ast.Has(selection=selection) if holds:
                 path = self.unresolved_field_path(selection)
                 return [path] if path is not None else []
-            case Unary(operator="!", operand=operand):
+            case ast.Unary(operator="!", operand=operand):
                 return self.guaranteed_fields(operand, not holds)
-            case Logic(operator=operator, operands=operands) if (operator == "&&") == holds:
+            case ast.Logic(operator=operator, operands=operands) if (operator == "&&") == holds:
                 return [path for each in operands for path in self.guaranteed_fields(each, holds)]
         return []
 
@@ -126,5 +114,5 @@ class Scope:
 
 def field_name(node: Expr) -> str | None:
     """Return the field that `x[node]` reads if `x.field` could be written instead."""
-    value = node.value if isinstance(node, Constant) else None
+    value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) and value.isidentifier() else None

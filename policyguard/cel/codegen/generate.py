@@ -27,24 +27,10 @@ from policyguard.cel.codegen.writer import Precedence, PythonExpr
 from policyguard.cel.declarations import Declarations
 from policyguard.cel.functions.standard import Function
 from policyguard.cel.runtime.runtime import RUNTIME, dispatch
-from policyguard.cel.syntax.tree import (
-    Binary,
-    Call,
-    Conditional,
-    Constant,
-    Expr,
-    Has,
-    Identifier,
-    Index,
-    ListLiteral,
-    MapLiteral,
-    Select,
-    Unary,
-)
+from policyguard.cel.syntax import ast
+from policyguard.cel.syntax.ast import Expr
 from policyguard.cel.types.times import Duration, Timestamp
 from policyguard.cel.types.uint import Uint
-
-__all__ = ["GeneratedFunction", "generate", "generate_prefilter"]
 
 _ACTIVATION: Final = ("activation",)
 _RESERVED_NAMES: Final = ("evaluate", "evaluate_absorbing", "iterations", "meter", "error", "kept")
@@ -199,7 +185,7 @@ class _Generator(LoopWriter):
 
     # Names and literals
 
-    def write_constant(self, node: Constant) -> PythonExpr:
+    def write_constant(self, node: ast.Constant) -> PythonExpr:
         value = node.value
         match value:
             case None | bool() | str() | bytes():
@@ -212,7 +198,7 @@ class _Generator(LoopWriter):
         # Not an atom: `1.x` is not Python.
         return PythonExpr(repr(value), kind, Precedence.ARITHMETIC, is_safe=True, is_literal=True)
 
-    def write_identifier(self, node: Identifier) -> PythonExpr:
+    def write_identifier(self, node: ast.Identifier) -> PythonExpr:
         referent = self.checked.references.get(node)
         if isinstance(referent, str):
             return PythonExpr(self.variables[referent], is_safe=True)
@@ -224,7 +210,7 @@ class _Generator(LoopWriter):
                 return PythonExpr(name, is_safe=True)
         return PythonExpr(f"raise_undeclared({node.name!r})")
 
-    def write_select(self, node: Select) -> PythonExpr:
+    def write_select(self, node: ast.Select) -> PythonExpr:
         referent = self.checked.references.get(node)
         if isinstance(referent, str):
             return PythonExpr(self.variables[referent], is_safe=True)
@@ -240,28 +226,28 @@ class _Generator(LoopWriter):
             return PythonExpr(self.direct_fields[f"{referent}.{field}"], is_safe=True)
         return operations.select(self.write(node), field)
 
-    def write_has(self, node: Has) -> PythonExpr:
+    def write_has(self, node: ast.Has) -> PythonExpr:
         operand = self.write(node.selection.operand)
         return operations.has(self.writer, operand, node.selection.field)
 
-    def write_index(self, node: Index) -> PythonExpr:
-        if isinstance(node.key, Constant) and isinstance(node.key.value, str):
+    def write_index(self, node: ast.Index) -> PythonExpr:
+        if isinstance(node.key, ast.Constant) and isinstance(node.key.value, str):
             return self.write_field(node.operand, node.key.value)
         operand = self.write(node.operand)
         return PythonExpr(f"index({operand.code}, {self.write(node.key).code})")
 
-    def write_listliteral(self, node: ListLiteral) -> PythonExpr:
+    def write_listliteral(self, node: ast.ListLiteral) -> PythonExpr:
         exprs = [self.write(item) for item in node.items]
         code = ", ".join(expr.code for expr in exprs)
         return PythonExpr(f"[{code}]", "list", is_safe=all(expr.is_safe for expr in exprs))
 
-    def write_mapliteral(self, node: MapLiteral) -> PythonExpr:
+    def write_mapliteral(self, node: ast.MapLiteral) -> PythonExpr:
         parts = [self.write(part).code for entry in node.entries for part in entry]
         return PythonExpr(f"make_map({', '.join(parts)})", "map")
 
     # Operators
 
-    def write_unary(self, node: Unary) -> PythonExpr:
+    def write_unary(self, node: ast.Unary) -> PythonExpr:
         operand = self.write(node.operand)
         if node.operator == "-":
             kind = operand.kind if operand.kind in ("int", "double") else ""
@@ -271,11 +257,11 @@ class _Generator(LoopWriter):
             return PythonExpr(code, "bool", Precedence.NOT, operand.is_safe)
         return PythonExpr(f"not_({operand.code})", "bool")
 
-    def write_binary(self, node: Binary) -> PythonExpr:
+    def write_binary(self, node: ast.Binary) -> PythonExpr:
         operator = node.operator
         left = self.write(node.left)
-        if operator == "in" and isinstance(node.right, ListLiteral):
-            items = [item.value for item in node.right.items if isinstance(item, Constant)]
+        if operator == "in" and isinstance(node.right, ast.ListLiteral):
+            items = [item.value for item in node.right.items if isinstance(item, ast.Constant)]
             if len(items) == len(node.right.items):
                 test = operations.membership_of_constants(self.writer, left, items)
                 if test is not None:
@@ -297,7 +283,7 @@ class _Generator(LoopWriter):
             return PythonExpr(self.metered_call("add", left.code, right.code), kind)
         return operations.arithmetic(self.writer, operator, left, right)
 
-    def write_conditional(self, node: Conditional) -> PythonExpr:
+    def write_conditional(self, node: ast.Conditional) -> PythonExpr:
         writer = self.writer
         condition = operations.condition(writer, self.write(node.condition))
         with writer.capture() as before_then:
@@ -323,7 +309,7 @@ class _Generator(LoopWriter):
 
     # Calls
 
-    def write_call(self, node: Call) -> PythonExpr:
+    def write_call(self, node: ast.Call) -> PythonExpr:
         resolved = self.checked.calls.get(node)
         if resolved is None:
             return PythonExpr(f"raise_undeclared({node.name + '()'!r})")

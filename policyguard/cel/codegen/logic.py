@@ -16,9 +16,7 @@ from msgspec.structs import replace
 
 from policyguard.cel.codegen import operations
 from policyguard.cel.codegen.writer import CodeWriter, Precedence, PythonExpr
-from policyguard.cel.syntax.tree import Expr, Logic
-
-__all__ = ["LogicWriter", "TooManyBlocksError"]
+from policyguard.cel.syntax.ast import Expr, Logic
 
 _MAX_NESTED_BLOCKS: Final = 17
 """Nested `for` and `try` blocks. CPython allows 20 in a function; one encloses everything."""

@@ -7,9 +7,7 @@ from typing import Any, Final
 from policyguard.cel.codegen.logic import LogicWriter
 from policyguard.cel.codegen.writer import Precedence, PythonExpr
 from policyguard.cel.runtime.cost_limits import COST_LIMITS
-from policyguard.cel.syntax.tree import Call, Comprehension, Expr, Select, Variable
-
-__all__ = ["LoopWriter"]
+from policyguard.cel.syntax.ast import Call, Comprehension, Expr, Select, Variable
 
 # Macro → (name of the accumulator, its initial value, the statement that adds an element).
 _ACCUMULATORS: Final = {

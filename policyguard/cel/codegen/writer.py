@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["CodeWriter", "Precedence", "PythonExpr"]
-
 _COMMENT_WIDTH: Final = 90
 
 

@@ -12,8 +12,6 @@ from policyguard.cel.errors import OperationError, quote_short
 from policyguard.cel.types.times import EPOCH, NS_PER_SECOND, Duration, Timestamp
 from policyguard.cel.types.values import no_such_overload
 
-__all__ = ["DURATION_GETTERS", "GETTERS", "local_time", "parse_zone"]
-
 _OFFSET: Final = re.compile(r"([+-]?)([0-9]{2}):([0-9]{2})")
 # Months, days of the month and of the year count from 0 (`getDate` from 1), weekdays from Sunday.
 _TIMESTAMP_PARTS: Final[dict[str, Callable[[datetime], int]]] = {

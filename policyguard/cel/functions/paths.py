@@ -16,8 +16,6 @@ from policyguard.cel.errors import OperationError
 from policyguard.cel.types.values import no_such_overload
 from policyguard.engines.regex import Regex
 
-__all__ = ["Glob", "is_inside", "matches_glob", "normalize_path"]
-
 _AMBIGUOUS: Final = re.compile(
     r"(?P<nul>\x00)|(?P<home>^~)|(?P<variable>\$[A-Za-z_{(])|(?P<backslash>\\)"
     r"|(?P<escape>%(?:25)*(?:2[eEfF]|5[cC]|00))"

@@ -10,8 +10,6 @@ from policyguard.cel.functions import calendar
 from policyguard.cel.types.times import Timestamp
 from policyguard.cel.types.values import no_such_overload
 
-__all__ = ["Schedule", "is_during"]
-
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _SCHEDULE: Final = re.compile(
     r"(?:(?P<days>[A-Za-z]{3}(?:[-,][A-Za-z]{3}){0,6}) +)?"

@@ -27,8 +27,6 @@ from policyguard.cel.types.types import (
 from policyguard.cel.types.values import no_such_overload, type_of
 from policyguard.engines.regex import Regex
 
-__all__ = ["STANDARD", "UNAVAILABLE", "Function"]
-
 UNAVAILABLE: Final = frozenset({"finds", "runs", "only_runs", "opaque", "sql"})
 """Functions of the policy language that are not implemented yet; using one is an error."""
 

@@ -20,8 +20,6 @@ from policyguard.cel.functions.hosts import (
 )
 from policyguard.cel.types.values import no_such_overload
 
-__all__ = ["email_domain", "is_host_in", "is_private_url", "url_host"]
-
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)([^?#]*)")
 _AUTHORITY: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]@%\s]+)(?::([0-9]*))?")
 # Some clients remove these from a URL, others do not.

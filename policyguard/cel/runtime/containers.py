@@ -11,8 +11,6 @@ from policyguard.cel.runtime.operators import equals, has_key
 from policyguard.cel.types.uint import Uint
 from policyguard.cel.types.values import describe_type, no_such_overload
 
-__all__ = ["elements", "has_field", "index", "make_map", "pairs", "size", "too_many_iterations"]
-
 _SIZED: Final[frozenset[Any]] = frozenset({str, bytes, list, tuple, dict})
 
 

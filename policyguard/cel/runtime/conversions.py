@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from policyguard.cel.errors import OperationError, quote_short
 from policyguard.cel.types.times import (
@@ -21,6 +22,8 @@ from policyguard.cel.types.times import (
 )
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX, Uint
 from policyguard.cel.types.values import no_such_overload
+
+T = TypeVar("T")
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _DOUBLE: Final = re.compile(
@@ -90,17 +93,6 @@ def to_uint(value: Any) -> Uint:
     raise _out_of_range("a 64-bit unsigned integer")
 
 
-def to_double(value: Any) -> float:
-    """`double(value)`."""
-    if value.__class__ in (int, Uint, float):
-        return float(value)
-    if value.__class__ is str:
-        if len(value) > _MAX_DOUBLE_LENGTH or not _DOUBLE.fullmatch(value):
-            raise _invalid_text("a number", value)
-        return float(value)
-    raise no_such_overload("double", value)
-
-
 def to_string(value: Any) -> str:
     """`string(value)`. Bytes must be UTF-8."""
     match value:
@@ -139,47 +131,46 @@ def _format_double(value: float) -> str:
     return f"{mantissa}e{exponent}"
 
 
-def to_bytes(value: Any) -> bytes:
-    """`bytes(value)`: a string's UTF-8, with `?` for a lone surrogate."""
-    if value.__class__ is bytes:
-        result: bytes = value
-        return result
-    if value.__class__ is str:
-        encoded: bytes = value.encode("utf-8", "replace")
-        return encoded
-    raise no_such_overload("bytes", value)
+def _converter(name: str, conversions: dict[type, Callable[[Any], T]]) -> Callable[[Any], T]:
+    """Return `name(value)`, which chooses a conversion by the class of the value."""
+
+    def convert(value: Any) -> T:
+        conversion = conversions.get(value.__class__)
+        if conversion is None:
+            raise no_such_overload(name, value)
+        return conversion(value)
+
+    return convert
 
 
-def to_bool(value: Any) -> bool:
-    """`bool(value)`: the strings that denote true and false."""
-    if value.__class__ is bool:
-        return value is True
-    if value.__class__ is str:
-        if value in _TRUE:
-            return True
-        if value in _FALSE:
-            return False
-        raise _invalid_text("true or false", value)
-    raise no_such_overload("bool", value)
+def _parse_double(text: str) -> float:
+    if len(text) > _MAX_DOUBLE_LENGTH or not _DOUBLE.fullmatch(text):
+        raise _invalid_text("a number", text)
+    return float(text)
 
 
-def to_timestamp(value: Any) -> Timestamp:
-    """`timestamp(value)`: RFC 3339, or seconds since 1970."""
-    if value.__class__ is Timestamp:
-        result: Timestamp = value
-        return result
-    if value.__class__ is str:
-        return parse_timestamp(value)
-    if value.__class__ is int:
-        return timestamp_from_seconds(value)
-    raise no_such_overload("timestamp", value)
+def _parse_bool(text: str) -> bool:
+    if text not in _TRUE and text not in _FALSE:
+        raise _invalid_text("true or false", text)
+    return text in _TRUE
 
 
-def to_duration(value: Any) -> Duration:
-    """`duration(value)`: numbers with units, such as `1h30m`."""
-    if value.__class__ is Duration:
-        result: Duration = value
-        return result
-    if value.__class__ is str:
-        return parse_duration(value)
-    raise no_such_overload("duration", value)
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "replace")  # a lone surrogate becomes `?`
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+to_bool: Final[Callable[[Any], bool]] = _converter("bool", {bool: bool, str: _parse_bool})
+to_bytes: Final[Callable[[Any], bytes]] = _converter("bytes", {bytes: bytes, str: _encode})
+to_double: Final[Callable[[Any], float]] = _converter(
+    "double", {int: float, Uint: float, float: float, str: _parse_double}
+)
+to_duration: Final[Callable[[Any], Duration]] = _converter(
+    "duration", {Duration: _identity, str: parse_duration}
+)
+to_timestamp: Final[Callable[[Any], Timestamp]] = _converter(
+    "timestamp", {Timestamp: _identity, str: parse_timestamp, int: timestamp_from_seconds}
+)

@@ -11,8 +11,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["COST_LIMITS", "CostLimits"]
-
 
 class CostLimits(msgspec.Struct, frozen=True):
     """The engine's limits. Each exceeds what cel-spec requires (langdef.md, "Limits")."""

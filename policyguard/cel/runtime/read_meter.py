@@ -13,8 +13,6 @@ from policyguard.cel.errors import CelLimitError
 from policyguard.cel.runtime import operators
 from policyguard.cel.runtime.cost_limits import COST_LIMITS
 
-__all__ = ["ReadMeter"]
-
 _TEXTS: Final[frozenset[Any]] = frozenset({str, bytes})
 _SIZED: Final[frozenset[Any]] = _TEXTS | {list, tuple, dict}
 

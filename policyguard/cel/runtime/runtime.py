@@ -11,8 +11,6 @@ from policyguard.cel.runtime import containers, operators, strings
 from policyguard.cel.runtime.read_meter import ReadMeter
 from policyguard.cel.types.values import describe_type
 
-__all__ = ["ERRORS", "RUNTIME"]
-
 ERRORS: Final = (
     OperationError,
     KeyError,

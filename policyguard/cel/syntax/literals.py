@@ -15,9 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from policyguard.cel.syntax.tree import Report, TextSpan
-
-__all__ = ["Literals", "QuotedName", "read_literals"]
+from policyguard.cel.syntax.ast import Report, TextSpan
 
 # Python's `re` is safe here: the alternatives are exclusive, so matching is linear.
 _OPENING: Final = re.compile(

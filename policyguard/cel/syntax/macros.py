@@ -10,8 +10,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["MACROS", "MACRO_NAMES", "RESERVED_WORDS", "Macro", "MacroKind"]
-
 MacroKind = Literal["all", "exists", "exists_one", "filter", "map", "transformList", "transformMap"]
 
 

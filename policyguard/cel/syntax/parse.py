@@ -1,7 +1,7 @@
 """Source text to a syntax tree. The only module that imports cel-python (`celpy`).
 
 cel-python's concrete syntax tree has ten levels between an expression and a name. This module
-reduces it to the tree of `tree.py`, with macros expanded and depth limited. Surprises of cel-python
+reduces it to the tree of `ast`, with macros expanded and depth limited. Surprises of cel-python
 0.5, besides its lexer (see `literals.py`): importing it takes 90 ms, so it is imported at the first
 compilation; creating an `Environment` raises the interpreter's recursion limit, which is restored
 because parsing does not need it; reserved words and `x{a: 1}` parse without an error, and `1.` is a
@@ -18,35 +18,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from policyguard.cel.runtime.cost_limits import COST_LIMITS
+from policyguard.cel.syntax import ast
+from policyguard.cel.syntax.ast import Expr, Operator, Report, TextSpan
 from policyguard.cel.syntax.literals import QuotedName, read_literals
 from policyguard.cel.syntax.macros import MACROS, RESERVED_WORDS, Macro
-from policyguard.cel.syntax.tree import (
-    BadExpr,
-    Binary,
-    Call,
-    Comprehension,
-    Conditional,
-    Constant,
-    Expr,
-    Has,
-    Identifier,
-    Index,
-    ListLiteral,
-    Logic,
-    MapLiteral,
-    Operator,
-    Report,
-    Select,
-    TextSpan,
-    Unary,
-    Variable,
-)
 from policyguard.cel.types.uint import INT_MAX, INT_MIN, UINT_MAX
 
 if TYPE_CHECKING:
     from lark import Token, Tree
-
-__all__ = ["parse"]
 
 _PASS_THROUGH_RULES: Final = frozenset(
     {
@@ -200,7 +179,7 @@ class _TreeBuilder:
                 self.too_deep = True
                 message = f"the expression is nested deeper than {COST_LIMITS.max_depth} levels"
                 self.report("too-deep", message, span, None)
-            return BadExpr(span)
+            return ast.BadExpr(span)
         rule: str = tree.data
         method = getattr(self, f"build_{_METHODS_BY_RULE.get(rule, rule)}")
         node: Expr = method(tree, span, depth + 1)
@@ -209,15 +188,17 @@ class _TreeBuilder:
     def build_all(self, trees: Sequence[Any], depth: int) -> list[Expr]:
         return [self.build(tree, depth) for tree in trees]
 
-    def reject(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> BadExpr:
+    def reject(
+        self, code: str, message: str, span: TextSpan, help_: str | None = None
+    ) -> ast.BadExpr:
         self.report(code, message, span, help_)
-        return BadExpr(span)
+        return ast.BadExpr(span)
 
     # Operators
 
     def build_conditional(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         condition, then, otherwise = self.build_all(tree.children, depth)
-        return Conditional(span, condition, then, otherwise)
+        return ast.Conditional(span, condition, then, otherwise)
 
     def build_logic(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         rule = tree.data
@@ -232,13 +213,13 @@ class _TreeBuilder:
         operands.append(tree)
         operands.reverse()
         nodes = self.build_all(operands, depth)
-        return Logic(span, "||" if rule == "conditionalor" else "&&", nodes)
+        return ast.Logic(span, "||" if rule == "conditionalor" else "&&", nodes)
 
     def build_binary(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         operator, right = tree.children
         left = operator.children[0]
         name = _OPERATORS[operator.data]
-        return Binary(span, name, self.build(left, depth), self.build(right, depth))
+        return ast.Binary(span, name, self.build(left, depth), self.build(right, depth))
 
     def build_unary(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         operator, operand = tree.children
@@ -253,7 +234,7 @@ class _TreeBuilder:
         # bool, and `--x` still overflows.
         node = self.build(operand, depth)
         for _ in range(2 - count % 2):
-            node = Unary(span, "!" if rule == "unary_not" else "-", node)
+            node = ast.Unary(span, "!" if rule == "unary_not" else "-", node)
         return node
 
     # Names, fields, calls
@@ -265,7 +246,7 @@ class _TreeBuilder:
         if name in RESERVED_WORDS:
             help_ = _HELP_BY_WORD.get(name)
             return self.reject("syntax", f"`{name}` is a reserved word", span, help_)
-        return Identifier(span, str(name), absolute)
+        return ast.Identifier(span, str(name), absolute)
 
     def build_dot_ident(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         return self.build_ident(tree, span, depth, absolute=True)
@@ -274,11 +255,11 @@ class _TreeBuilder:
         operand, field = tree.children
         quoted = self.literals.get(field.start_pos)
         name = quoted.name if isinstance(quoted, QuotedName) else str(field)
-        return Select(span, self.build(operand, depth), name, _token_span(field))
+        return ast.Select(span, self.build(operand, depth), name, _token_span(field))
 
     def build_member_index(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         operand, key = tree.children
-        return Index(span, self.build(operand, depth), self.build(key, depth))
+        return ast.Index(span, self.build(operand, depth), self.build(key, depth))
 
     def build_member_object(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         help_ = "write a map: {'field': value}"
@@ -292,7 +273,7 @@ class _TreeBuilder:
         arguments = rest[0].children if rest else []
         if macro := MACROS.get((str(name), len(arguments))):
             return self.build_macro(receiver, str(name), macro, arguments, span, depth)
-        return Call(
+        return ast.Call(
             span,
             self.build(receiver, depth),
             str(name),
@@ -307,10 +288,10 @@ class _TreeBuilder:
             return self.reject("syntax", message, _token_span(name))
         arguments = self.build_all(rest[0].children if rest else [], depth)
         if name == "has" and tree.data == "ident_arg":
-            if len(arguments) == 1 and isinstance(arguments[0], Select):
-                return Has(span, arguments[0])
+            if len(arguments) == 1 and isinstance(arguments[0], ast.Select):
+                return ast.Has(span, arguments[0])
             return self.reject("bad-macro", "`has` needs a field, such as `has(a.b)`", span)
-        return Call(span, None, str(name), _token_span(name), arguments)
+        return ast.Call(span, None, str(name), _token_span(name), arguments)
 
     def build_macro(
         self,
@@ -322,14 +303,14 @@ class _TreeBuilder:
         depth: int,
     ) -> Expr:
         source = self.build(receiver, depth)
-        variables: list[Variable] = []
+        variables: list[ast.Variable] = []
         for argument in arguments[: macro.variable_count]:
             node = self.build(argument, depth)
-            if not isinstance(node, Identifier) or node.absolute:
+            if not isinstance(node, ast.Identifier) or node.absolute:
                 return self.reject("bad-macro", f"`{name}` needs a plain name here", node.span)
             if any(node.name == variable.name for variable in variables):
                 return self.reject("bad-macro", f"`{node.name}` is bound twice", node.span)
-            variables.append(Variable(node.name, node.span))
+            variables.append(ast.Variable(node.name, node.span))
         self.nesting += 1
         if self.nesting > COST_LIMITS.max_macro_nesting:
             self.nesting -= 1
@@ -339,17 +320,17 @@ class _TreeBuilder:
         self.nesting -= 1
         condition = body[0] if macro.has_condition else None
         result = body[-1] if macro.has_result else None
-        return Comprehension(span, macro.kind, source, variables, condition, result)
+        return ast.Comprehension(span, macro.kind, source, variables, condition, result)
 
     # Values
 
     def build_list_lit(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         items = tree.children[0].children if tree.children else []
-        return ListLiteral(span, self.build_all(items, depth))
+        return ast.ListLiteral(span, self.build_all(items, depth))
 
     def build_map_lit(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         parts = self.build_all(tree.children[0].children if tree.children else [], depth)
-        return MapLiteral(span, list(zip(parts[::2], parts[1::2], strict=True)))
+        return ast.MapLiteral(span, list(zip(parts[::2], parts[1::2], strict=True)))
 
     def build_literal(self, tree: Any, span: TextSpan, depth: int) -> Expr:
         token = tree.children[0]
@@ -358,24 +339,28 @@ class _TreeBuilder:
             case "INT_LIT":
                 value = int(text, 16 if "x" in text.lower() else 10)
                 if INT_MIN <= value <= INT_MAX:
-                    return Constant(span, value)
+                    return ast.Constant(span, value)
                 return self.reject("number-range", f"`{text}` does not fit into 64 bits", span)
             case "UINT_LIT":
                 digits = text[:-1].removeprefix("-")
                 value = int(digits, 16 if "x" in digits.lower() else 10)
                 if value > UINT_MAX:
                     return self.reject("number-range", f"`{text}` does not fit into 64 bits", span)
-                number = Constant(span, value, unsigned=True)
+                number = ast.Constant(span, value, unsigned=True)
                 # The sign is an operator, and there is no `-` for unsigned integers.
-                return Unary(span, "-", number) if text.startswith("-") else number
+                return ast.Unary(span, "-", number) if text.startswith("-") else number
             case "FLOAT_LIT":
                 if text.endswith(".") or ".e" in text.lower():
                     return self.reject("syntax", f"`{text}` needs a digit after the point", span)
-                return Constant(span, float(text))
+                return ast.Constant(span, float(text))
             case "NULL_LIT":
-                return Constant(span, None)
+                return ast.Constant(span, None)
         literal = self.literals.get(token.start_pos)
-        return Constant(span, literal) if isinstance(literal, str | bytes | bool) else BadExpr(span)
+        return (
+            ast.Constant(span, literal)
+            if isinstance(literal, str | bytes | bool)
+            else ast.BadExpr(span)
+        )
 
 
 # The methods of grammar rules whose names differ.

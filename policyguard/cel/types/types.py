@@ -85,6 +85,11 @@ DYN = Type("dyn")
 TIMESTAMP = Type("timestamp")
 DURATION = Type("duration")
 TYPE = Type("type")
+SIMPLE_TYPES = {
+    simple.kind: simple
+    for simple in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, DYN, TIMESTAMP, DURATION, TYPE)
+}
+"""The types without parameters, by name."""
 
 NUMERIC_TYPES = frozenset({INT, UINT, DOUBLE})
 NUMBER = Type("number")

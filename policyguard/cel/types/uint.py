@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["INT_MAX", "INT_MIN", "UINT_MAX", "Uint"]
-
 INT_MIN = -(2**63)
 INT_MAX = 2**63 - 1
 UINT_MAX = 2**64 - 1

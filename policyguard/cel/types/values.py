@@ -8,8 +8,6 @@ from policyguard.cel.errors import OperationError
 from policyguard.cel.types.times import Duration, Timestamp
 from policyguard.cel.types.uint import Uint
 
-__all__ = ["TYPE_VALUES", "TypeValue", "describe_type", "no_such_overload", "type_of"]
-
 
 class TypeValue:
     """A type as a value, such as `type(1)`. One object per type, compared by identity.

@@ -25,7 +25,7 @@ from policyguard.cel import (
 )
 from policyguard.cel import compile as compile_cel
 from policyguard.cel.program import compile_prefilter
-from policyguard.cel.syntax.tree import Constant, Expr, TextSpan
+from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
 from policyguard.compiler.build.entry_paths import learn_sections, level_path
 from policyguard.compiler.load import schema

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from policyguard.cel.syntax.tree import Call, Constant, Expr, iter_children
+from policyguard.cel.syntax.ast import Call, Constant, Expr, iter_children
 from policyguard.engines.regex import Regex
 from policyguard.engines.yaml_tree import Path, ScalarNode
 from policyguard.lint.context import LintContext

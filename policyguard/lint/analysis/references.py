@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.syntax.tree import Constant, Expr, iter_children
+from policyguard.cel.syntax.ast import Constant, Expr, iter_children
 from policyguard.compiler.build.entry_paths import learn_sections
 from policyguard.compiler.build.expressions import reads_field
 from policyguard.compiler.build.selectors import compile_glob

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any, NamedTuple
 
-from policyguard.cel.syntax.tree import (
+from policyguard.cel.syntax.ast import (
     Binary,
     Call,
     Comprehension,

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from policyguard.cel.syntax.tree import Has, Identifier, Select, TextSpan
+from policyguard.cel.syntax.ast import Has, Identifier, Select, TextSpan
 from policyguard.compiler.build.messages import Placeholder, parse_message
 from policyguard.engines.yaml_tree import Path, ScalarNode
 from policyguard.evaluator.activation import Activation

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.syntax.tree import Binary, Call, Constant, Expr, iter_children
+from policyguard.cel.syntax.ast import Binary, Call, Constant, Expr, iter_children
 from policyguard.compiler.load import schema
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.context import LintContext

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.syntax.tree import Expr, Logic
+from policyguard.cel.syntax.ast import Expr, Logic
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.satisfiability import is_unsatisfiable
 from policyguard.lint.context import LintContext

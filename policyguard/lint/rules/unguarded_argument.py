@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from policyguard.cel.syntax.tree import Expr, Has, Index, Select, iter_children
+from policyguard.cel.syntax.ast import Expr, Has, Index, Select, iter_children
 from policyguard.engines.yaml_tree import Path
 from policyguard.evaluator.activation import Activation
 from policyguard.lint.analysis.sample_calls import argumentless_activation

@@ -17,6 +17,13 @@ from policyguard.cel.interop import TypeSpec, from_cel, require_type, to_cel, to
 from policyguard.cel.syntax.ast import Expr, Logic, TextSpan
 from policyguard.cel.types.types import DYN, Type, is_assignable
 
+_CONVERSION_HELP = {
+    ("string", ""): "convert it with `string(…)`",
+    ("number", "bool"): "use `… ? 1 : 0`; to choose which calls count, use `when`",
+    ("number", "string"): "convert it with `double(…)`",
+}
+"""Help on converting an expression, by expected and actual kind (empty: any)."""
+
 
 class Program(msgspec.Struct, frozen=True):
     """A compiled expression. Immutable and stateless, so safe to share between threads."""
@@ -86,44 +93,11 @@ def compile(  # noqa: A001  # used as `cel.compile`, like `re.compile`
     """
     require_type("source", source, str, "a string")
     require_type("expect", expect, Type | None, "a `Type` such as `cel.BOOL`")
-    return _compile(source, tree, to_declarations(declarations), check, expect)
-
-
-def compile_prefilter(
-    conditions: Sequence[tuple[str, Expr]], declarations: Declarations
-) -> Callable[[Any], tuple[int, ...]]:
-    """Compile conditions, as source and tree, to one function that returns those not false.
-
-    Most rules do not apply to most calls, and a function call costs more than a rule's whole
-    condition. The function takes the activation (`Declarations.attributes`) and returns the indexes
-    of the conditions that are true, fail, or are not bool. Raises `CelError` if one does not
-    compile.
-    """
-    problems = Problems("")
-    trees = [tree for _, tree in conditions]
-    checked = check_expression(
-        Logic(TextSpan(0, 0), "||", trees), declarations, problems, strict=True
-    )
-    if problems.has_errors:
-        raise CelError(problems.all)
-    return generate_prefilter(conditions, checked, declarations).load()
-
-
-_CONVERSION_HELP = {
-    ("string", ""): "convert it with `string(…)`",
-    ("number", "bool"): "use `… ? 1 : 0`; to choose which calls count, use `when`",
-    ("number", "string"): "convert it with `double(…)`",
-}
-"""Help on converting an expression, by expected and actual kind (empty: any)."""
-
-
-def _compile(
-    source: str, tree: Expr | None, declarations: Declarations, strict: bool, expect: Type | None
-) -> Program:
+    declarations = to_declarations(declarations)
     problems = Problems(source)
     if tree is None:
         tree = _parse_source(source, problems)
-    checked = check_expression(tree, declarations, problems, strict=strict)
+    checked = check_expression(tree, declarations, problems, strict=check)
     if expect is not None and not is_assignable(expect, checked.type):
         code = "not-bool" if expect.kind == "bool" else "wrong-type"
         message = f"the expression must be {expect}, but is {checked.type}"
@@ -146,10 +120,30 @@ def _compile(
         parameters=parameters,
         parameter_types=tuple(declarations.variables.get(name, DYN) for name in parameters),
         reads=frozenset(checked.reads),
-        type=checked.type if strict else DYN,
+        type=checked.type if check else DYN,
         warnings=problems.all,
         code=generated.code,
     )
+
+
+def compile_prefilter(
+    conditions: Sequence[tuple[str, Expr]], declarations: Declarations
+) -> Callable[[Any], tuple[int, ...]]:
+    """Compile conditions, as source and tree, to one function that returns those not false.
+
+    Most rules do not apply to most calls, and a function call costs more than a rule's whole
+    condition. The function takes the activation (`Declarations.attributes`) and returns the indexes
+    of the conditions that are true, fail, or are not bool. Raises `CelError` if one does not
+    compile.
+    """
+    problems = Problems("")
+    trees = [tree for _, tree in conditions]
+    checked = check_expression(
+        Logic(TextSpan(0, 0), "||", trees), declarations, problems, strict=True
+    )
+    if problems.has_errors:
+        raise CelError(problems.all)
+    return generate_prefilter(conditions, checked, declarations).load()
 
 
 def _parse_source(source: str, problems: Problems) -> Expr:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from policyguard.compiler import CompiledPolicy
-from policyguard.compiler.build.expressions import Expressions, Path, reads_field
+from policyguard.compiler.build.entry_paths import Path
+from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.evaluator.activation import Activation
 from policyguard.evaluator.plan import Plan
 from policyguard.model.entry import SelectiveEntry

@@ -8,6 +8,7 @@ a comparison.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from policyguard.cel.codegen.writer import CodeWriter, Precedence, PythonExpr
@@ -174,19 +175,14 @@ def contains(writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: 
     return PythonExpr(code, "bool", Precedence.CONDITIONAL)
 
 
-def starts_with(
-    writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: str
+def _text_method(
+    method: str,
+    function: str,
+    writer: CodeWriter,
+    operands: Sequence[PythonExpr],
+    expected_kind: str,
 ) -> PythonExpr:
-    """Write `text.startsWith(prefix)`."""
-    return _text_method("startswith", "starts_with", operands)
-
-
-def ends_with(writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: str) -> PythonExpr:
-    """Write `text.endsWith(suffix)`."""
-    return _text_method("endswith", "ends_with", operands)
-
-
-def _text_method(method: str, function: str, operands: Sequence[PythonExpr]) -> PythonExpr:
+    """Write `text.startsWith(part)` or `text.endsWith(part)`."""
     text, part = operands
     if part.kind != "string":
         return PythonExpr(f"{function}({text.code}, {part.code})", "bool")
@@ -214,9 +210,9 @@ def size(writer: CodeWriter, operands: Sequence[PythonExpr], expected_kind: str)
 
 INLINE_CALLS: Final[dict[str, Callable[[CodeWriter, Sequence[PythonExpr], str], PythonExpr]]] = {
     "contains": contains,
-    "endsWith": ends_with,
+    "endsWith": partial(_text_method, "endswith", "ends_with"),
     "matches": matches,
     "size": size,
-    "startsWith": starts_with,
+    "startsWith": partial(_text_method, "startswith", "starts_with"),
 }
 """Standard functions whose usual case is written inline."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from policyguard.cel import Duration, Timestamp
 from policyguard.compiler.build import call_readers
+from policyguard.compiler.build.entry_paths import learn_sections
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import collect_message_fields
 from policyguard.compiler.build.outcome_matchers import (
@@ -22,6 +23,7 @@ from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.outcome_classifier import OutcomeClassifier
+from policyguard.evaluator.plan import Plan
 from policyguard.model.limits import RepeatLimit
 from policyguard.model.policy import Policy
 
@@ -33,16 +35,23 @@ def build_evaluator(
     planner = PlanBuilder(policy, expressions, fingerprinter.fingerprint_text)
     reads = expressions.all_reads() | collect_message_fields(policy)
     plans = policy.bounds.plans
+    candidates = lru_cache(plans)(planner.candidates)
     plan = lru_cache(plans)(planner.build_plan)
+
+    @lru_cache(plans)
+    def plan_for_tool(tool: str, server: str, agent: str) -> Plan | None:
+        fixed = candidates(tool, server).fixed_class
+        return None if fixed is None else plan(tool, server, agent, fixed)
+
     return Evaluator(
         name=policy.name,
         digest=policy.digest,
         observe_only=policy.mode == "observe",
         allow_on_internal_error=policy.on_internal_error == "allow",
         bounds=policy.bounds,
-        candidates=lru_cache(plans)(planner.candidates),
+        candidates=candidates,
         plan=plan,
-        plan_for_tool=lru_cache(plans)(planner.plan_for_tool(plan)),
+        plan_for_tool=plan_for_tool,
         identify=fingerprinter.fingerprint_call,
         within_tolerance=fingerprinter.is_within_tolerance,
         activation_context=ActivationContext(
@@ -61,7 +70,7 @@ def build_evaluator(
         approval_requirements=planner.approvals(),
         refusal_limits=planner.refusal_limit_ids(),
         check_tags=build_tag_checker(policy),
-        reads_counts=_reads_counts(expressions),
+        reads_counts=any(".count" in source for source in expressions.sources()),
         reads_changed=reads_field(reads, "outcome.changed"),
     )
 
@@ -85,8 +94,7 @@ def _targets_reader(policy: Policy, reads: frozenset[str]) -> Any:
         for level in policy.limits.values()
     )
     banned = policy.learn is not None and any(
-        learn is not None and learn.ban == "target"
-        for learn in (policy.learn, *(signature.learn for signature in policy.signatures))
+        learn.ban == "target" for learn, _ in learn_sections(policy)
     )
     if not (by_target or banned or policy.radius) and not reads_field(reads, "call.targets"):
         return None
@@ -126,7 +134,3 @@ def _outcome_classifier(
         to_duration=Duration.from_ns,
         reads_outcome=reads_field(expressions.all_reads(), "outcome"),
     )
-
-
-def _reads_counts(expressions: Expressions) -> bool:
-    return any(".count" in source for source in expressions.sources())

@@ -27,7 +27,7 @@ from policyguard.cel import compile as compile_cel
 from policyguard.cel.program import compile_prefilter
 from policyguard.cel.syntax.ast import Constant, Expr, TextSpan
 from policyguard.compiler.build.cel_env import CelEnvironment
-from policyguard.compiler.build.entry_paths import learn_sections, level_path
+from policyguard.compiler.build.entry_paths import Path, learn_sections, level_path
 from policyguard.compiler.load import schema
 from policyguard.evaluator.activation import Activation, Expression, Prefilter
 from policyguard.model.diagnostic import Diagnostic
@@ -36,7 +36,6 @@ from policyguard.model.policy import Policy
 if TYPE_CHECKING:
     from policyguard.compiler.merge.layers import MergedPolicy
 
-Path = tuple[str | int, ...]
 Refine = Callable[[Path, Declarations], Declarations]
 
 _ALWAYS_TRUE = ("true", Constant(TextSpan(0, 4), True))

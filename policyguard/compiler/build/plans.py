@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from policyguard.compiler.build.entry_paths import level_path
-from policyguard.compiler.build.expressions import Expressions, Path, reads_field
+from policyguard.compiler.build.entry_paths import Path, level_path
+from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import build_message, build_redactor
 from policyguard.compiler.build.selectors import (
     compile_class_matcher,
@@ -68,14 +68,9 @@ class PlanBuilder:
             for level, limits in policy.limits.items()
             if limits.refusals is not None
         }
-        self._tool_levels = sorted(
-            (
-                (level, compile_glob(level[6:]))
-                for level in policy.limits
-                if level.startswith("tools:")
-            ),
-            key=lambda item: -literal_prefix_length(item[0][6:]),
-        )
+        tools = [level for level in policy.limits if level.startswith("tools:")]
+        tools.sort(key=lambda level: -literal_prefix_length(level[6:]))
+        self._tool_levels = [(level, compile_glob(level[6:])) for level in tools]
         self.budgets = {
             f"budgets/{entry.id}": self._build_budget(entry) for entry in policy.budgets
         }
@@ -110,20 +105,8 @@ class PlanBuilder:
                     break
         return ClassCandidates(tuple(options))
 
-    def plan_for_tool(
-        self, plan: Callable[[str, str, str, str], Plan]
-    ) -> Callable[[str, str, str], Plan | None]:
-        """Return a function for a tool's plan; it gives None if the class depends on arguments."""
-
-        def find_plan(tool: str, server: str, agent: str) -> Plan | None:
-            fixed = self.candidates(tool, server).fixed_class
-            return None if fixed is None else plan(tool, server, agent, fixed)
-
-        return find_plan
-
     def build_plan(self, tool: str, server: str, agent: str, class_: str) -> Plan:
         """Build the plan for an agent's calls of a tool in a class."""
-        changing = self._state_changing
         levels = [level for level, matches in self._tool_levels if matches(tool)]
         levels += [f"classes:{class_}", "default"]
         refusals = (self._refusals[level] for level in levels if level in self._refusals)
@@ -144,7 +127,7 @@ class PlanBuilder:
                     if selected(tool, server, class_) and agents(agent)
                 )
             ),
-            state_changing=changing(class_) if isinstance(changing, _ByClass) else changing,
+            state_changing=self._state_changing(class_),
             kind_only=self._kind_only,
             refusals=next(refusals, None),
             timeout=timeout,
@@ -322,26 +305,20 @@ class PlanBuilder:
                 return False
         return True
 
-    def _build_state_changing(self) -> Expression | _ByClass | bool:
+    def _build_state_changing(self) -> Callable[[str], Expression | bool]:
+        """Return a function of the class: the condition, or whether calls may change state."""
         changing = self._policy.classify.state_changing
         if isinstance(changing, str):
-            return self._expressions.get("classify", "state_changing") or True
-        # Without `state_changing`, every call may change state.
-        return True if changing is None else _ByClass(frozenset(changing))
+            condition = self._expressions.get("classify", "state_changing") or True
+            return lambda class_: condition
+        if changing is None:
+            return lambda class_: True
+        classes = frozenset(("", *changing))
+        return classes.__contains__
 
 
 _KIND_FIELDS = ("tool", "server", "class", "agent", "hints")
 """Fields of `call` that all calls of one plan share, unless they have hints."""
-
-
-class _ByClass:
-    """Predicate: calls of these classes change state, and so may calls without a class."""
-
-    def __init__(self, classes: frozenset[str]) -> None:
-        self._classes = classes
-
-    def __call__(self, class_: str) -> bool:
-        return not class_ or class_ in self._classes
 
 
 def _compile_selectors(entry: SelectiveEntry) -> Callable[[str, str, str], bool]:

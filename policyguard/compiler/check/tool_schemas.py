@@ -19,7 +19,7 @@ from policyguard.cel.types.types import EnumType, RecordType, Type, enum_of, rec
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.compiler.check.tool_types import ANY_ARGUMENTS, argument_type, union_arguments
 from policyguard.compiler.inputs import InputFile
-from policyguard.compiler.load.layer_validation import first_line
+from policyguard.compiler.load.layer_validation import first_line_span
 from policyguard.compiler.load.loader import read_sibling_file
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.engines.json_source import parse
@@ -31,7 +31,7 @@ from policyguard.engines.yaml_tree import (
     SequenceNode,
     get_child,
 )
-from policyguard.model.diagnostic import Diagnostic, Span
+from policyguard.model.diagnostic import Diagnostic
 
 PSEUDO_TOOLS = frozenset({"@spawn", "@finish"})
 """Names for agent actions that are not tool calls."""
@@ -105,7 +105,7 @@ def read_tools(merged: MergedPolicy) -> tuple[ToolCatalog | None, list[Diagnosti
         _add_tool(tool, types, errors)
     if not types and not errors:
         errors.append(
-            source.diagnostic("tools/form", "this file defines no tools", _first_line_span(root))
+            source.diagnostic("tools/form", "this file defines no tools", first_line_span(root))
         )
     order = list(merged.sources)
     files = frozenset(order[order.index(named.source.file) :])
@@ -137,7 +137,7 @@ def _tool_definitions(
             yield from _tool_definitions(item, errors, inside=True)
         return
     errors.append(
-        node.source.diagnostic("tools/form", f"this is {_ACCEPTED_FORMS}", _first_line_span(node))
+        node.source.diagnostic("tools/form", f"this is {_ACCEPTED_FORMS}", first_line_span(node))
     )
 
 
@@ -147,7 +147,7 @@ def _listed_tools(listed: SequenceNode, errors: list[Diagnostic]) -> Iterator[Ma
             yield item
         else:
             errors.append(
-                item.source.diagnostic("tools/form", "this is not a tool", _first_line_span(item))
+                item.source.diagnostic("tools/form", "this is not a tool", first_line_span(item))
             )
 
 
@@ -160,7 +160,7 @@ def _add_tool(tool: MappingNode, types: dict[str, Type], errors: list[Diagnostic
         if isinstance(kind, ScalarNode) and kind.text != "function":
             return  # a tool run by the model's provider
         message = "this tool has no `name`"
-        errors.append(tool.source.diagnostic("tools/form", message, _first_line_span(tool)))
+        errors.append(tool.source.diagnostic("tools/form", message, first_line_span(tool)))
         return
     schema = next(
         (found for key in _SCHEMA_KEYS if (found := described.get(key)) is not None), None
@@ -184,7 +184,3 @@ def _selected_tools(path: Path, merged: MergedPolicy) -> list[str]:
         if isinstance(tools, SequenceNode):
             found = [item.text for item in tools.items if isinstance(item, ScalarNode)]
     return found
-
-
-def _first_line_span(node: Node) -> Span:
-    return first_line(node.source, node.span)

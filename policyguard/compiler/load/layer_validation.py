@@ -9,7 +9,6 @@ from typing import NamedTuple
 from policyguard.compiler.load import schema
 from policyguard.compiler.load.schema_messages import describe_problem
 from policyguard.engines.json_schema import ValidationProblem
-from policyguard.engines.source import Source
 from policyguard.engines.yaml_tree import (
     MappingNode,
     Node,
@@ -72,14 +71,15 @@ def find_span(root: Node, path: Path, *, key: bool = False) -> Span:
         if not rest and isinstance(parent, MappingNode) and path[-1] in parent:
             return parent.key_node(path[-1]).span
     node, _ = descend(root, path)
-    return first_line(node.source, node.span)
+    return first_line_span(node)
 
 
-def first_line(source: Source, span: Span) -> Span:
-    """Return the part of `span` in its first line."""
+def first_line_span(node: Node) -> Span:
+    """Return the part of a node's span in its first line."""
+    span = node.span
     if span.line == span.end_line:
         return span
-    end = len(source.lines[span.line - 1].rstrip()) + 1
+    end = len(node.source.lines[span.line - 1].rstrip()) + 1
     return Span(span.file, span.line, span.column, span.line, max(end, span.column))
 
 

@@ -74,17 +74,7 @@ def collect_names(tree: Node) -> set[tuple[str, str]]:
 
     The section of classes is `classes`.
     """
-    found: set[tuple[str, str]] = set()
-    if isinstance(tree, MappingNode):
-        for section in _MAP_SECTIONS:
-            entries = tree.get(section)
-            found |= {
-                (section, name) for name in (entries if isinstance(entries, MappingNode) else ())
-            }
-        for section in _LIST_SECTIONS:
-            found |= {(section, name) for _, name in _named_items(tree.get(section), "id")}
-        found |= {("classes", name) for _, name in _named_items(_class_list(tree), "class")}
-    return found
+    return {(section, name) for section, name, _ in _named_entries(tree)}
 
 
 def find_duplicate_ids(layer: MappingNode) -> Iterator[Diagnostic]:
@@ -102,25 +92,30 @@ def find_duplicate_ids(layer: MappingNode) -> Iterator[Diagnostic]:
 def _collect_ids(tree: MappingNode) -> dict[str, list[Path]]:
     """Return each entry's full id and paths; several entries may define one class."""
     found: dict[str, list[Path]] = {}
-    for section in _MAP_SECTIONS:
-        entries = tree.get(section)
-        if isinstance(entries, MappingNode):
-            for name in entries:
-                found[f"{section}/{name}"] = [(section, name)]
-    for section in _LIST_SECTIONS:
-        for index, name in _named_items(tree.get(section), "id"):
-            found[f"{section}/{name}"] = [(section, index)]
-    for index, name in _named_items(_class_list(tree), "class"):
-        found.setdefault(f"classes/{name}", []).append(("classify", "classes", index))
+    for section, name, path in _named_entries(tree):
+        others = found.get(f"classes/{name}", []) if section == "classes" else []
+        found[f"{section}/{name}"] = [*others, path]
     for level, path in _limit_kinds(tree.get("limits")):
         found.setdefault(f"limits/{level}", []).append(path[:-1])
         found[f"limits/{level}/{path[-1]}"] = [path]
     return found
 
 
-def _class_list(tree: MappingNode) -> Node | None:
+def _named_entries(tree: Node) -> Iterator[tuple[str, str, Path]]:
+    """Yield the section, name and path of each entry; the section of classes is `classes`."""
+    if not isinstance(tree, MappingNode):
+        return
+    for section in _MAP_SECTIONS:
+        entries = tree.get(section)
+        for name in entries if isinstance(entries, MappingNode) else ():
+            yield section, name, (section, name)
+    for section in _LIST_SECTIONS:
+        for index, name in _named_items(tree.get(section), "id"):
+            yield section, name, (section, index)
     classify = tree.get("classify")
-    return get_child(classify, "classes") if classify is not None else None
+    classes = get_child(classify, "classes") if classify is not None else None
+    for index, name in _named_items(classes, "class"):
+        yield "classes", name, ("classify", "classes", index)
 
 
 def _named_items(entries: Node | None, key: str) -> Iterator[tuple[int, str]]:

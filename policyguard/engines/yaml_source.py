@@ -251,7 +251,8 @@ class _TreeBuilder:
     def _content_start(self, event: yaml.NodeEvent) -> int:
         """Return where the node itself begins, after its anchor and tag."""
         start, _ = _offsets(event)
-        match = _PROPERTIES.match(self._source.text, start) if _has_properties(event) else None
+        has_properties = event.anchor or getattr(event, "tag", None)
+        match = _PROPERTIES.match(self._source.text, start) if has_properties else None
         return match.end() if match else start
 
     def _report(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
@@ -267,10 +268,6 @@ class _TreeBuilder:
 
 def _quote_yaml(text: str) -> str:
     return quote_text(f'"{text}"')
-
-
-def _has_properties(event: yaml.NodeEvent) -> bool:
-    return bool(event.anchor or getattr(event, "tag", None))
 
 
 def _offsets(event: yaml.Event) -> tuple[int, int]:

@@ -76,10 +76,6 @@ def _matches(text: Any, pattern: Regex) -> bool:
     return pattern.search(text)
 
 
-def _identity(value: Any) -> Any:
-    return value
-
-
 def _conversions() -> Iterator[Function]:
     for name, result, convert, sources in (
         ("bool", BOOL, conversions.to_bool, (BOOL, STRING)),
@@ -93,7 +89,7 @@ def _conversions() -> Iterator[Function]:
     ):
         for source in sources:
             yield Function(name, None, (source,), result, convert)
-    yield Function("dyn", None, (DYN,), DYN, _identity, is_linear=False)
+    yield Function("dyn", None, (DYN,), DYN, conversions.identity, is_linear=False)
     yield Function("type", None, (DYN,), TYPE, type_of, is_linear=False)
 
 

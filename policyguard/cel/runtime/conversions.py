@@ -159,7 +159,8 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "replace")  # a lone surrogate becomes `?`
 
 
-def _identity(value: Any) -> Any:
+def identity(value: Any) -> Any:
+    """`dyn(value)`."""
     return value
 
 
@@ -169,8 +170,8 @@ to_double: Final[Callable[[Any], float]] = _converter(
     "double", {int: float, Uint: float, float: float, str: _parse_double}
 )
 to_duration: Final[Callable[[Any], Duration]] = _converter(
-    "duration", {Duration: _identity, str: parse_duration}
+    "duration", {Duration: identity, str: parse_duration}
 )
 to_timestamp: Final[Callable[[Any], Timestamp]] = _converter(
-    "timestamp", {Timestamp: _identity, str: parse_timestamp, int: timestamp_from_seconds}
+    "timestamp", {Timestamp: identity, str: parse_timestamp, int: timestamp_from_seconds}
 )

@@ -69,25 +69,20 @@ def _check_message(
 def _explain_unknown(name: str, policy: Policy) -> tuple[str, str | None] | None:
     """Return a message and hint if `name` is not a placeholder, else None."""
     root, *fields = name.split(".")
+    message = f"{quote_text(f'{{{name}}}')} is not a placeholder"
     if name in ("rule", *_LIMIT_FIELDS):
         return None
     if root == "call" and fields:
         if fields[0] not in _CALL_FIELDS:
-            return f"`call` has no field {quote_text(fields[0])}", did_you_mean(
-                fields[0], _CALL_FIELDS
-            )
+            hint = did_you_mean(fields[0], _CALL_FIELDS)
+            return f"`call` has no field {quote_text(fields[0])}", hint
         if fields[0] == "tags" and len(fields) > 1:
             return _explain_unknown_tag(fields[1], policy)
-        deep = fields[0] in _NESTED_FIELDS or len(fields) == 1
-        return (
-            None
-            if deep and all(fields)
-            else (f"{quote_text(f'{{{name}}}')} is not a placeholder", None)
-        )
+        is_valid = all(fields) and (fields[0] in _NESTED_FIELDS or len(fields) == 1)
+        return None if is_valid else (message, None)
     if root == "tags" and len(fields) == 1:
         return _explain_unknown_tag(fields[0], policy)
-    hint = did_you_mean(name, ("rule", *_LIMIT_FIELDS, "call.tool", "call.args"))
-    return f"{quote_text(f'{{{name}}}')} is not a placeholder", hint
+    return message, did_you_mean(name, ("rule", *_LIMIT_FIELDS, "call.tool", "call.args"))
 
 
 def _explain_unknown_tag(tag: str, policy: Policy) -> tuple[str, str | None] | None:

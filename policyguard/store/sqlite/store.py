@@ -87,15 +87,32 @@ class SqliteStore:
             self._database.close()
 
 
-_SELECT_ANCHORS = "SELECT session, chain, count, hash, size FROM anchors"
-
-
-class SqliteAnchors:
-    """See `policyguard.store.protocol.AnchorStore`."""
-
+class _SqliteTable:
     def __init__(self, database: Database, max_rows: int | None) -> None:
         self._database = database
         self._max_rows = max_rows
+
+    def _evict(self, table: str, key: str) -> int:
+        """Delete the least recently used rows beyond the cap; return their number."""
+        if self._max_rows is None:
+            return 0
+        rows = self._database.query_int("SELECT number FROM counts WHERE name = ?", (table,))
+        surplus = rows - self._max_rows
+        if surplus <= 0:
+            return 0
+        self._database.execute(
+            f"DELETE FROM {table} WHERE ({key}) IN "  # noqa: S608 - both names are from this module
+            f"(SELECT {key} FROM {table} ORDER BY used LIMIT ?)",
+            (surplus,),
+        )
+        return surplus
+
+
+_SELECT_ANCHORS = "SELECT session, chain, count, hash, size FROM anchors"
+
+
+class SqliteAnchors(_SqliteTable):
+    """See `policyguard.store.protocol.AnchorStore`."""
 
     def get(self, session: str) -> Anchor | None:
         rows = self._database.execute(f"{_SELECT_ANCHORS} WHERE session = ?", (session,))
@@ -110,7 +127,7 @@ class SqliteAnchors:
                 "hash = excluded.hash, size = excluded.size, used = excluded.used",
                 msgspec.structs.astuple(anchor),
             )
-            evicted = _evict(self._database, "anchors", "session", self._max_rows)
+            evicted = self._evict("anchors", "session")
             if evicted:
                 self._database.execute(
                     "INSERT INTO meta (name, value) VALUES (?, ?) "
@@ -151,12 +168,8 @@ _SELECT_CONSTRAINTS = (
 )
 
 
-class SqliteConstraints:
+class SqliteConstraints(_SqliteTable):
     """See `policyguard.store.protocol.ConstraintStore`."""
-
-    def __init__(self, database: Database, max_rows: int | None) -> None:
-        self._database = database
-        self._max_rows = max_rows
 
     def put(self, record: ConstraintRecord) -> bool:
         with self._database.transaction():
@@ -174,7 +187,7 @@ class SqliteConstraints:
                 "version = excluded.version, used = excluded.used",
                 (*msgspec.structs.astuple(record), version),
             )
-            if _evict(self._database, "constraints", "id", self._max_rows):
+            if self._evict("constraints", "id"):
                 self._note_removal(version)
         return True
 
@@ -230,12 +243,8 @@ class SqliteConstraints:
         return self._database.query_int("SELECT value FROM meta WHERE name = ?", (name,))
 
 
-class SqliteEvidence:
+class SqliteEvidence(_SqliteTable):
     """See `policyguard.store.protocol.EvidenceStore`."""
-
-    def __init__(self, database: Database, max_rows: int | None) -> None:
-        self._database = database
-        self._max_rows = max_rows
 
     def get(self, scope: str, key: str) -> bytes | None:
         rows = self._database.execute(
@@ -251,7 +260,7 @@ class SqliteEvidence:
                 "ON CONFLICT DO UPDATE SET payload = excluded.payload, used = excluded.used",
                 (scope, key, payload),
             )
-            _evict(self._database, "evidence", "scope, key", self._max_rows)
+            self._evict("evidence", "scope, key")
 
     def delete(self, scope: str, key: str) -> None:
         self._database.execute("DELETE FROM evidence WHERE scope = ? AND key = ?", (scope, key))
@@ -261,18 +270,3 @@ class SqliteEvidence:
             "SELECT scope, key, payload FROM evidence ORDER BY scope, key"
         )
         return tuple((row[0], row[1], row[2]) for row in rows)
-
-
-def _evict(database: Database, table: str, key: str, max_rows: int | None) -> int:
-    """Delete the least recently used rows beyond the cap; return their number."""
-    if max_rows is None:
-        return 0
-    surplus = database.query_int("SELECT number FROM counts WHERE name = ?", (table,)) - max_rows
-    if surplus <= 0:
-        return 0
-    database.execute(
-        f"DELETE FROM {table} WHERE ({key}) IN "  # noqa: S608 - both names are from this module
-        f"(SELECT {key} FROM {table} ORDER BY used LIMIT ?)",
-        (surplus,),
-    )
-    return surplus

@@ -243,10 +243,10 @@ class TestAtRunTime:
         other.append(other)
         mapping: Any = {}
         mapping["a"] = mapping
-        twin: Any = {}
-        twin["a"] = twin
+        same: Any = {}
+        same["a"] = same
         assert limit("x == y", circle, other) == "limit-compared"
-        assert limit("x == y", mapping, twin) == "limit-compared"
+        assert limit("x == y", mapping, same) == "limit-compared"
         assert limit("x in y", circle, [other]) == "limit-compared"
         assert cel.compile("x[1][1][0] == 1", DYN)(x=circle) is True
 

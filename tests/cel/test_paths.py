@@ -152,7 +152,7 @@ names = st.sampled_from(["a", "b", "..", ".", "", "app", "..."])
 def test_inside_agrees_with_the_file_system(path: list[str], root: list[str]) -> None:
     """Walks both, component by component; there are no links."""
 
-    def walk(parts: list[str]) -> list[str]:
+    def resolve(parts: list[str]) -> list[str]:
         result: list[str] = []
         for part in parts:
             if part == "..":
@@ -161,7 +161,7 @@ def test_inside_agrees_with_the_file_system(path: list[str], root: list[str]) ->
                 result.append(part)
         return result
 
-    expected = walk(path)[: len(walk(root))] == walk(root)
+    expected = resolve(path)[: len(resolve(root))] == resolve(root)
     assert is_inside("/" + "/".join(path), "/" + "/".join(root)) is expected
 
 

@@ -57,10 +57,10 @@ def test_skipped_conditions_are_false(
             programs.append(cel.compile(Expressions(seed).next(), DECLARATIONS, expect=cel.BOOL))
     for values in (random_values, data(random)):
         activation = make_activation(values)
-        kept = run_prefilter(programs, activation)
-        assert sorted(set(kept)) == list(kept)
+        selected = run_prefilter(programs, activation)
+        assert sorted(set(selected)) == list(selected)
         for number, program in enumerate(programs):
-            if number not in kept:
+            if number not in selected:
                 assert evaluate(program, activation) is False, program.source
             elif "evaluate_absorbing" not in program.code:
                 assert evaluate(program, activation) is not False, program.source

@@ -308,14 +308,24 @@ def test_unreadable_layer_is_an_error(change: str, small: Path, folder: Path) ->
 
 
 def test_environment_is_an_input(small: Path, folder: Path, compiled: Counted) -> None:
-    def most(environ: dict[str, str]) -> object:
+    def read_param(environ: dict[str, str]) -> object:
         return compile_policy(small, environ=environ).policy.params["most"].value
 
-    assert [most({}), most({"MOST": "5"}), most({"MOST": "5"}), most({})] == [3, 5, 5, 3]
+    assert [
+        read_param({}),
+        read_param({"MOST": "5"}),
+        read_param({"MOST": "5"}),
+        read_param({}),
+    ] == [
+        3,
+        5,
+        5,
+        3,
+    ]
     assert compiled.times == 3
     with pytest.raises(PolicyError):
         compile_policy(small, environ={"MOST": "many"})
-    assert most({}) == 3
+    assert read_param({}) == 3
     assert compiled.times == 4
 
 
@@ -331,12 +341,12 @@ def test_process_environment_is_an_input(
 def test_order_of_several_policies_is_an_input(small: Path, folder: Path) -> None:
     Path("other.yaml").write_text(BASE.replace("3", "7").replace("base", "other"))
 
-    def most(*names: str) -> object:
+    def read_param(*names: str) -> object:
         return compile_policy(names, environ={}).policy.params["most"].value
 
     for _ in range(2):
-        assert most("policy.yaml", "other.yaml") == 7
-        assert most("other.yaml", "policy.yaml") == 3
+        assert read_param("policy.yaml", "other.yaml") == 7
+        assert read_param("other.yaml", "policy.yaml") == 3
 
 
 def test_same_name_in_two_folders_is_two_policies(
@@ -442,21 +452,21 @@ def test_policy_with_errors_is_not_cached(small: Path, folder: Path) -> None:
 @pytest.mark.parametrize("value", [2**70, "\ud800", {"a", "b"}, 1j])
 def test_unencodable_values_are_not_cached(value: Any, small: Path, folder: Path) -> None:
     compiled_policy = compile_policy(small, environ={}, cache=False)
-    odd = replace(compiled_policy.policy, lists={"odd": (value,)})
-    place = cache.locate_entry("policy", [small])
-    assert place is not None
-    cache.store_policy(place, replace(compiled_policy, policy=odd))
-    assert place.get(CachedPolicy, {}) is None
-    cache.store_policy(place, compiled_policy)
-    assert place.get(CachedPolicy, {}) is not None
+    changed = replace(compiled_policy.policy, lists={"odd": (value,)})
+    location = cache.locate_entry("policy", [small])
+    assert location is not None
+    cache.store_policy(location, replace(compiled_policy, policy=changed))
+    assert location.get(CachedPolicy, {}) is None
+    cache.store_policy(location, compiled_policy)
+    assert location.get(CachedPolicy, {}) is not None
 
 
 def test_missing_cache_folder_is_not_an_error(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
-    for place in (tmp_path / "file" / "below", Path("/proc/cache"), tmp_path / ("x" * 300)):
-        monkeypatch.setenv("POLICYGUARD_CACHE", str(place))
+    for path in (tmp_path / "file" / "below", Path("/proc/cache"), tmp_path / ("x" * 300)):
+        monkeypatch.setenv("POLICYGUARD_CACHE", str(path))
         assert compile_policy(small, environ={}).policy.name == "small"
     monkeypatch.delenv("POLICYGUARD_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -487,8 +497,8 @@ def test_damaged_entry_is_rebuilt(
     fresh = compile_policy(small, environ={})
     (file,) = folder.iterdir()
     whole = bytearray(file.read_bytes())
-    place = data.draw(st.integers(0, len(whole) - 1))
-    whole[place] ^= data.draw(st.integers(1, 255))
+    index = data.draw(st.integers(0, len(whole) - 1))
+    whole[index] ^= data.draw(st.integers(1, 255))
     file.write_bytes(bytes(whole))
     before = compiled.times
     assert compile_policy(small, environ={}).policy == fresh.policy
@@ -532,9 +542,9 @@ def test_entry_with_arbitrary_values_is_used_or_ignored(
     """The policy comes from the entry or from its files, whatever the entry contains."""
     compile_policy(small, environ={})
     value = msgspec.to_builtins(entry(folder), builtin_types=(bytes,))
-    places: list[tuple[Any, Any]] = []
-    _places(value, places)
-    around, key = data.draw(st.sampled_from(places))
+    items: list[tuple[Any, Any]] = []
+    _list_items(value, items)
+    around, key = data.draw(st.sampled_from(items))
     around[key] = data.draw(st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text()))
     try:
         forged = msgspec.msgpack.encode(value)
@@ -544,12 +554,12 @@ def test_entry_with_arbitrary_values_is_used_or_ignored(
     assert isinstance(compile_policy(small, environ={}), CompiledPolicy)
 
 
-def _places(value: Any, found: list[tuple[Any, Any]]) -> None:
+def _list_items(value: Any, found: list[tuple[Any, Any]]) -> None:
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
         found.append((value, key))
         if isinstance(value[key], dict | list):
-            _places(value[key], found)
+            _list_items(value[key], found)
 
 
 @pytest.mark.parametrize("bound", ["sessions", "plans", "in_flight", "window_entries"])
@@ -577,8 +587,8 @@ def test_forged_reads_of_an_expression_have_no_effect(small: Path, folder: Path)
     compile_policy(small, environ={})
     known = entry(folder)
     ((source, outline),) = known.expressions.items()
-    odd = ParsedExpression(outline.tree, frozenset({"__class__", "call.__class__"}))
-    forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: odd})))
+    changed = ParsedExpression(outline.tree, frozenset({"__class__", "call.__class__"}))
+    forge(folder, msgspec.msgpack.encode(replace(known, expressions={source: changed})))
     compiled_policy = compile_policy(small, environ={})
     session = Guard(compiled_policy).session("s")
     assert session.check("fetch", {"count": 1}).allowed
@@ -622,9 +632,9 @@ def test_forged_tree_cannot_inject_code(source: str, data: st.DataObject) -> Non
     """Generated code calls only allowed functions, whatever the tree contains."""
     tree = parse_cel(source, lambda *_: None)
     value = msgspec.to_builtins(tree, builtin_types=(bytes,))
-    places: list[tuple[Any, Any]] = []
-    _places(value, places)
-    words = [(around, key) for around, key in places if isinstance(around[key], str)]
+    items: list[tuple[Any, Any]] = []
+    _list_items(value, items)
+    words = [(around, key) for around, key in items if isinstance(around[key], str)]
     for around, key in data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=4)):
         around[key] = data.draw(texts)
     try:

@@ -56,8 +56,8 @@ def test_every_unsupported_key_is_reported(name):
     parts = list(find_unsupported(parsed.root))
     assert [".".join(map(str, path)) for path, _ in parts] == pinned()[name]
 
-    made = read_files(file)
-    here = [found for found in made.diagnostics if found.span.file == str(file)]
+    result = read_files(file)
+    here = [found for found in result.diagnostics if found.span.file == str(file)]
     refused = [found for found in here if found.code == "schema/unsupported"]
     assert refused == [found for _, found in parts]
     # Nothing else is wrong, except that the pack it extends may not exist yet.

@@ -15,12 +15,12 @@ from policyguard.compiler import check_policy
 from policyguard.report.findings.diagnostics import render_text
 
 CASES = Path(__file__).parents[1] / "cases" / "lint"
-STORIES = sorted(policy.parent.name for policy in CASES.glob("*/policy.yaml"))
+CASE_NAMES = sorted(policy.parent.name for policy in CASES.glob("*/policy.yaml"))
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_report_matches_the_pinned_one(story, monkeypatch):
-    monkeypatch.chdir(CASES / story)
+@pytest.mark.parametrize("case", CASE_NAMES)
+def test_report_matches_the_pinned_one(case, monkeypatch):
+    monkeypatch.chdir(CASES / case)
     variables = Path("environ").read_text().splitlines() if Path("environ").exists() else []
     environ = dict(line.split("=", 1) for line in variables)
     compiled, diagnostics = check_policy("policy.yaml", environ=environ)

@@ -179,14 +179,14 @@ def test_path_is_never_a_pack(here):
 
 @pytest.mark.parametrize("extends", ["core", "{a: b}", "[[core]]", "[5]", "[null]"])
 def test_malformed_extends_is_a_schema_error(extends):
-    made = read_text(f"policyguard: 1\nname: x\nextends: {extends}\n")
-    assert [found.code for found in made.diagnostics] == ["schema/type"]
+    result = read_text(f"policyguard: 1\nname: x\nextends: {extends}\n")
+    assert [found.code for found in result.diagnostics] == ["schema/type"]
 
 
 def test_core_is_found_from_every_folder(here):
-    made = read_files("core")
-    assert made.diagnostics == []
-    assert made.policy.name == "core"
+    result = read_files("core")
+    assert result.diagnostics == []
+    assert result.policy.name == "core"
     shown = {layer.source.file for layer in load_layers(["core"]).layers}
     assert "pack:core/policy.yaml" in shown
     assert all(name.startswith("pack:core/") for name in shown)

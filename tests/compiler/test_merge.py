@@ -27,8 +27,8 @@ def merged(tmp_path, monkeypatch):
     return merge
 
 
-def errors(made: FrontendResult) -> list[tuple[str, str]]:
-    return [(found.code, source(found)) for found in made.diagnostics]
+def errors(result: FrontendResult) -> list[tuple[str, str]]:
+    return [(found.code, source(found)) for found in result.diagnostics]
 
 
 def source(found: Diagnostic) -> str:
@@ -132,12 +132,12 @@ def test_named_lists_are_replaced_or_changed(merged):
 
 
 def test_list_edits_need_an_inherited_list(merged):
-    made = merged("lists: {known: [true]}", "lists: {new: {add: [x]}, known: {remove: [1]}}")
-    assert errors(made) == [("reference/unknown-list", "new"), ("reference/not-in-list", "1")]
+    result = merged("lists: {known: [true]}", "lists: {new: {add: [x]}, known: {remove: [1]}}")
+    assert errors(result) == [("reference/unknown-list", "new"), ("reference/not-in-list", "1")]
 
 
 def test_disable_removes_inherited_entries(merged):
-    made = merged(
+    result = merged(
         """
 rules: {a: {tools: [x]}, b: {tools: [x]}}
 budgets: {a: {calls: 1}, c: {calls: 1}}
@@ -159,8 +159,8 @@ disable:
   limits/tools:a_*/cycle: a kind of a tool
 """,
     )
-    policy = made.policy
-    assert errors(made) == []
+    policy = result.policy
+    assert errors(result) == []
     assert [rule.id for rule in policy.rules] == ["b"]
     assert [budget.id for budget in policy.budgets] == ["a"]
     assert [signature.id for signature in policy.signatures] == ["t"]
@@ -172,40 +172,42 @@ disable:
 
 
 def test_entry_can_be_disabled_and_redefined(merged):
-    made = merged(
+    result = merged(
         "signatures: [{id: a, pattern: x}, {id: b, pattern: x}]",
         "disable: {signatures/b: goes first now}\nsignatures: [{id: b, pattern: y}]",
     )
-    assert [(one.id, one.pattern) for one in made.policy.signatures] == [("b", "y"), ("a", "x")]
+    assert [(one.id, one.pattern) for one in result.policy.signatures] == [("b", "y"), ("a", "x")]
 
 
 def test_layer_cannot_disable_its_own_entries(merged):
-    made = merged("", "rules: {a: {tools: [x]}}\ndisable: {rules/a: why}")
-    assert errors(made) == [("reference/unknown-id", "rules/a")]
+    result = merged("", "rules: {a: {tools: [x]}}\ndisable: {rules/a: why}")
+    assert errors(result) == [("reference/unknown-id", "rules/a")]
 
 
 def test_ambiguous_id_is_an_error(merged):
-    made = merged("rules: {a: {tools: [x]}}\nbudgets: {a: {calls: 1}}", "disable: {a: why}")
-    assert errors(made) == [("reference/ambiguous-id", "a")]
+    result = merged("rules: {a: {tools: [x]}}\nbudgets: {a: {calls: 1}}", "disable: {a: why}")
+    assert errors(result) == [("reference/ambiguous-id", "a")]
 
 
 def test_broken_inherited_entry_can_be_disabled(merged):
-    made = merged("rules: {a: {effect: ask}}", "disable: {rules/a: why}")
-    assert errors(made) == [("schema/missing-key", "a")]
+    result = merged("rules: {a: {effect: ask}}", "disable: {rules/a: why}")
+    assert errors(result) == [("schema/missing-key", "a")]
 
 
 def test_disable_is_not_inherited(merged):
-    made = merged("rules: {a: {tools: [x]}}", "disable: {rules/a: why}", "rules: {a: {tools: [y]}}")
-    assert [rule.id for rule in made.policy.rules] == ["a"]
+    result = merged(
+        "rules: {a: {tools: [x]}}", "disable: {rules/a: why}", "rules: {a: {tools: [y]}}"
+    )
+    assert [rule.id for rule in result.policy.rules] == ["a"]
 
 
 def test_duplicate_id_is_an_error(merged):
-    made = merged(
+    result = merged(
         "signatures: [{id: a, pattern: x}]",
         "signatures: [{id: a, pattern: y}, {id: a, pattern: z}, {id: b, pattern: z}]",
     )
-    assert errors(made) == [("reference/duplicate-id", "a")]
-    assert made.diagnostics[0].span.file == "layer1.yaml"
+    assert errors(result) == [("reference/duplicate-id", "a")]
+    assert result.diagnostics[0].span.file == "layer1.yaml"
 
 
 def test_values_keep_their_source(merged):
@@ -236,23 +238,23 @@ def test_values_keep_their_source(merged):
 
 
 def test_broken_entries_are_known_and_hide_no_errors(merged):
-    made = merged(
+    result = merged(
         "rules: {a: {tools: [x], effect: stop}, b: {effct: ask}}\nlists: {l: 5}\n"
         "signatures: [{id: s, pattern: [x]}]\nclassify: {classes: [{class: k}]}",
         "rules: {c: {classes: [k], tools: [$l]}}\n"
         "limits: {default: {failures: {max: 1, signature: s}}}",
     )
-    assert {code for code, _ in errors(made)} == {
+    assert {code for code, _ in errors(result)} == {
         "schema/value",
         "schema/unknown-key",
         "schema/missing-key",
         "schema/type",
     }
-    assert {("rules", "a"), ("rules", "b"), ("lists", "l")} <= made.merged.broken_entries
-    assert made.merged.broken_names("classes") == {"k"}
-    assert made.merged.broken_names("signatures") == {"s"}
+    assert {("rules", "a"), ("rules", "b"), ("lists", "l")} <= result.merged.broken_entries
+    assert result.merged.broken_names("classes") == {"k"}
+    assert result.merged.broken_names("signatures") == {"s"}
     # The rest can be checked further.
-    assert [rule.id for rule in made.policy.rules] == ["a", "c"]
+    assert [rule.id for rule in result.policy.rules] == ["a", "c"]
 
 
 def test_digest_differs_between_policies(merged, tmp_path):

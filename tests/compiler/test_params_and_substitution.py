@@ -16,13 +16,13 @@ def read(text: str, **environ: str) -> FrontendResult:
 
 
 def value(param: str, **environ: str) -> object:
-    made = read(f"params: {{p: {param}}}", **environ)
-    assert made.diagnostics == []
-    return made.policy.params["p"].value
+    result = read(f"params: {{p: {param}}}", **environ)
+    assert result.diagnostics == []
+    return result.policy.params["p"].value
 
 
-def codes(made: FrontendResult) -> list[str]:
-    return [found.code for found in made.diagnostics]
+def codes(result: FrontendResult) -> list[str]:
+    return [found.code for found in result.diagnostics]
 
 
 @pytest.mark.parametrize(
@@ -86,21 +86,21 @@ def test_param_has_the_environment_value_or_its_default(param, environ, expected
     ],
 )
 def test_invalid_environment_value_is_an_error(param, given):
-    made = read(f"params: {{p: {param}}}\nbudgets: {{b: {{calls: $p}}}}", P=given)
-    (found,) = made.diagnostics
+    result = read(f"params: {{p: {param}}}\nbudgets: {{b: {{calls: $p}}}}", P=given)
+    (found,) = result.diagnostics
     assert found.code == "scalar/environment"
     assert found.message.startswith("`P` in the environment is `")
-    assert made.policy.params == {}
+    assert result.policy.params == {}
 
 
 def test_no_limit_is_clamped():
     """Values without bounds are not limited."""
-    made = read("budgets: {b: {calls: 999999999M, within: 99999d}}\nbounds: {sessions: 999M}")
-    assert codes(made) == []
-    (budget,) = made.policy.budgets
+    result = read("budgets: {b: {calls: 999999999M, within: 99999d}}\nbounds: {sessions: 999M}")
+    assert codes(result) == []
+    (budget,) = result.policy.budgets
     assert budget.calls == 999_999_999_000_000
     assert budget.within == 99_999 * 86_400 * 10**9
-    assert made.policy.bounds.sessions == 999_000_000
+    assert result.policy.bounds.sessions == 999_000_000
 
 
 @pytest.mark.parametrize(
@@ -123,15 +123,15 @@ def test_contradicting_bounds_are_errors(param):
 
 @pytest.mark.parametrize("param", ["$calls", "{default: $calls}", "{default: $no, env: P}"])
 def test_param_cannot_refer_to_another(param):
-    made = read(f"params: {{calls: 5, p: {param}}}\nbudgets: {{b: {{calls: $p}}}}", P="3")
-    (found,) = made.diagnostics
+    result = read(f"params: {{calls: 5, p: {param}}}\nbudgets: {{b: {{calls: $p}}}}", P="3")
+    (found,) = result.diagnostics
     assert found.code == "scalar/param"
     assert found.help.endswith(" instead of `$p`")
-    assert set(made.policy.params) == {"calls"}
+    assert set(result.policy.params) == {"calls"}
 
 
 def test_names_work_for_values_of_every_kind():
-    made = read(
+    result = read(
         """
 params: {calls: 20, wait: 5m, money: 2.5, window: 7, tokens: 500k, tool: bash}
 lists: {tools: [a, $more, $tool], more: [b*, c]}
@@ -146,8 +146,8 @@ classify: {targets: [$more], classes: [{class: k, tools: [$tools]}]}
 rules: {r: {tools: [$tools, $tool], message: cost $calls}}
 """
     )
-    assert codes(made) == []
-    policy = made.policy
+    assert codes(result) == []
+    policy = result.policy
     budgets = {budget.id: budget for budget in policy.budgets}
     assert policy.lists["tools"] == ("a", "b*", "c", "bash")
     assert budgets["calls"].calls == 20
@@ -180,47 +180,47 @@ rules: {r: {tools: [$tools, $tool], message: cost $calls}}
     ],
 )
 def test_name_that_does_not_fit_is_an_error(text, code, message):
-    made = read(
+    result = read(
         "params: {calls: 5, text: t, half: 2.5, zero: 0}\n"
         "lists: {list: [a], odd: [a, 'b c']}\n" + text
     )
-    (found,) = made.diagnostics
+    (found,) = result.diagnostics
     assert found.code == code
     assert message in found.message
 
 
 def test_close_name_is_suggested():
-    made = read("params: {searches: 5}\nbudgets: {b: {calls: $serches}}")
-    assert made.diagnostics[0].help == "did you mean `$searches`?"
+    result = read("params: {searches: 5}\nbudgets: {b: {calls: $serches}}")
+    assert result.diagnostics[0].help == "did you mean `$searches`?"
 
 
 def test_broken_param_is_not_reported_as_unknown():
-    made = read(
+    result = read(
         "params: {p: {default: 5, max: 4}}\nlists: {l: {a: b}}\n"
         "budgets: {b: {calls: $p, tools: [$l]}}"
     )
-    assert codes(made) == ["schema/unknown-key", "schema/missing-key", "scalar/param"]
+    assert codes(result) == ["schema/unknown-key", "schema/missing-key", "scalar/param"]
 
 
 def test_list_cycle_is_an_error():
-    made = read("lists: {a: [$b, x], b: [$c], c: [$a]}\nrules: {r: {tools: [$a]}}")
-    assert codes(made) == ["reference/list-cycle"]
+    result = read("lists: {a: [$b, x], b: [$c], c: [$a]}\nrules: {r: {tools: [$a]}}")
+    assert codes(result) == ["reference/list-cycle"]
 
 
 def test_exponential_lists_are_an_error():
     lists = ["l0: [a, a, a, a, a, a, a, a, a, a]"]
     lists += [f"l{n}: [{', '.join([f'$l{n - 1}'] * 10)}]" for n in range(1, 30)]
-    made = read("lists: {" + ", ".join(lists) + "}")
-    assert codes(made) == ["reference/too-many"]
+    result = read("lists: {" + ", ".join(lists) + "}")
+    assert codes(result) == ["reference/too-many"]
 
 
 def test_yes_and_no_are_text_with_a_warning():
-    made = read("params: {a: no, b: {default: 1_000}, c: 'no', d: text}")
-    assert [(found.code, found.severity) for found in made.diagnostics] == [
+    result = read("params: {a: no, b: {default: 1_000}, c: 'no', d: text}")
+    assert [(found.code, found.severity) for found in result.diagnostics] == [
         ("yaml/boolean-trap", "warning"),
         ("yaml/number-trap", "warning"),
     ]
-    assert made.policy.params["a"].value == "no"
+    assert result.policy.params["a"].value == "no"
 
 
 @pytest.mark.parametrize(

@@ -24,29 +24,29 @@ VALUES = ["null", "true", "1e3", "-1", "0", "''", "[]", "{}", "[1]", "{a: b}", "
 VALUES += ['"5"', "yes", "017", "5m", "2k", "\u202e", "\x00", "é", "*a", "&a", "!t", "|", ">"]
 
 
-def judged(made: FrontendResult) -> None:
+def check_result(result: FrontendResult) -> None:
     """Assert what holds for every policy, however broken."""
-    errors = [found for found in made.diagnostics if found.severity == "error"]
-    assert made.policy is not None or errors
-    assert isinstance(made.policy, Policy | None)
-    for found in made.diagnostics:
+    errors = [found for found in result.diagnostics if found.severity == "error"]
+    assert result.policy is not None or errors
+    assert isinstance(result.policy, Policy | None)
+    for found in result.diagnostics:
         assert re.fullmatch(r"[a-z]+/[a-z0-9-]+", found.code)
         assert found.message
         assert not found.message.endswith(".")
         assert found.span.line >= 1
         assert found.span.column >= 1
-    assert len(render_json(made.diagnostics)) == len(set(made.diagnostics))
-    render_text(made.diagnostics)
+    assert len(render_json(result.diagnostics)) == len(set(result.diagnostics))
+    render_text(result.diagnostics)
 
 
 @given(st.binary(max_size=300))
 def test_random_bytes(data):
-    judged(read_text(data))
+    check_result(read_text(data))
 
 
 @given(st.text(max_size=300))
 def test_random_text(text):
-    judged(read_text("policyguard: 1\nname: x\n" + text))
+    check_result(read_text("policyguard: 1\nname: x\n" + text))
 
 
 WORDS = st.sampled_from(sorted({token for token in TOKENS if token.isalpha()}))
@@ -61,7 +61,7 @@ TREE = st.recursive(
 @given(st.dictionaries(WORDS, TREE, max_size=6))
 def test_random_trees_with_the_languages_own_words(tree):
     text = json.dumps({"policyguard": 1, "name": "x", **tree})
-    judged(read_text(text))
+    check_result(read_text(text))
 
 
 @settings(max_examples=500, deadline=None)
@@ -69,21 +69,21 @@ def test_random_trees_with_the_languages_own_words(tree):
 def test_policies_with_parts_deleted_repeated_and_swapped(rng: random.Random, text):
     tokens = TOKEN.findall(text)
     for _ in range(rng.choice([1, 1, 2, 3, 6])):
-        place = rng.randrange(len(tokens))
+        index = rng.randrange(len(tokens))
         what = rng.random()
         if what < 0.3:
-            tokens[place] = rng.choice(TOKENS)
+            tokens[index] = rng.choice(TOKENS)
         elif what < 0.5:
-            del tokens[place : place + rng.choice([1, 1, 2, 5])]
+            del tokens[index : index + rng.choice([1, 1, 2, 5])]
         elif what < 0.65:
-            tokens.insert(place, rng.choice(TOKENS))
+            tokens.insert(index, rng.choice(TOKENS))
         elif what < 0.8:
             start = rng.randrange(len(tokens))
-            tokens[place:place] = tokens[start : start + rng.randrange(1, 30)]
+            tokens[index:index] = tokens[start : start + rng.randrange(1, 30)]
         else:
-            tokens[place] = rng.choice(VALUES)
+            tokens[index] = rng.choice(VALUES)
         tokens = tokens or [" "]
-    judged(read_text("".join(tokens), str(CASES / "none" / "x.yaml")))
+    check_result(read_text("".join(tokens), str(CASES / "none" / "x.yaml")))
 
 
 @given(st.randoms(use_true_random=False))
@@ -104,9 +104,9 @@ def test_the_order_of_keys_changes_nothing(rng):
             entries = sections[section]
             lines.append(f"{section}: observe" if section == "mode" else f"{section}:")
             lines += [f"  {entry}" for entry in rng.sample(entries, len(entries))]
-        made = read_text("\n".join(lines))
-        assert made.diagnostics == []
-        return made.policy
+        result = read_text("\n".join(lines))
+        assert result.diagnostics == []
+        return result.policy
 
     one = written(list(sections))
     other = written(rng.sample(list(sections), len(sections)))
@@ -118,8 +118,8 @@ def test_the_order_of_keys_changes_nothing(rng):
 
 def test_policy_without_mistakes_has_every_value_of_its_file():
     text = (CASES / "a_policy_without_mistakes" / "policy.yaml").read_text("utf-8")
-    made = read_text(text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"))
-    assert made.diagnostics == []
-    tree = to_plain(made.merged.tree)
+    result = read_text(text, str(CASES / "a_policy_without_mistakes" / "policy.yaml"))
+    assert result.diagnostics == []
+    tree = to_plain(result.merged.tree)
     assert tree["rules"]["everything"]["tools"]["outside"] == ["write", "edit", "patch", "x"]
     assert tree["lists"]["base"] == ["b"]

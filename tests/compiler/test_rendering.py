@@ -15,12 +15,12 @@ from policyguard.report.findings.diagnostics import render_json, render_text
 
 def found(line: str, start: int, end: int, **given: str) -> Diagnostic:
     text = "\n" * 13 + line
-    place = 13 + start
+    offset = 13 + start
     source = Source("policies/team.yaml", text)
     return source.diagnostic(
         given.get("code", "cel/undeclared-reference"),
         given.get("message", "unknown variable `cal`"),
-        source.span(place, 13 + end),
+        source.span(offset, 13 + end),
         hint=given.get("hint"),
     )
 
@@ -97,8 +97,8 @@ def test_diagnostics_are_sorted_and_unique():
     source = Source("b", "one\ntwo\n")
     late, early = (source.diagnostic("c/d", "m", source.span(at, at + 1)) for at in (4, 0))
     other = Source("a", "x").diagnostic("c/d", "m", Span("a", 1, 1, 1, 2))
-    places = [(one["file"], one["line"]) for one in render_json([late, early, other, late])]
-    assert places == [("a", 1), ("b", 1), ("b", 2)]
+    positions = [(one["file"], one["line"]) for one in render_json([late, early, other, late])]
+    assert positions == [("a", 1), ("b", 1), ("b", 2)]
 
 
 def test_json_has_every_field():

@@ -28,8 +28,8 @@ def objects(found: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
             elif key in ("items", "additionalProperties", "propertyNames", "if", "then", "else"):
                 yield from objects(below, f"{path}/{key}")
             elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-                for place, one in enumerate(below):
-                    yield from objects(one, f"{path}/{key}/{place}")
+                for index, one in enumerate(below):
+                    yield from objects(one, f"{path}/{key}/{index}")
 
 
 def test_schema_is_valid():
@@ -121,12 +121,12 @@ STRUCTS = [
     ("/bounds", policy.Bounds, set()),
     ("", policy.Policy, {"digest"}),
 ]
-PLACES = dict(objects(DOCUMENT))
+SCHEMAS = dict(objects(DOCUMENT))
 
 
-@pytest.mark.parametrize(("place", "struct", "own"), STRUCTS, ids=[place for place, *_ in STRUCTS])
-def test_model_has_the_keys_of_the_schema(place, struct, own):
-    found = PLACES[place if place.startswith("/") or not place else f"/{place}"]
+@pytest.mark.parametrize(("path", "struct", "own"), STRUCTS, ids=[path for path, *_ in STRUCTS])
+def test_model_has_the_keys_of_the_schema(path, struct, own):
+    found = SCHEMAS[path if path.startswith("/") or not path else f"/{path}"]
     renamed = {name for name, below in found["properties"].items() if "x-renamed" in below}
     known = set(found["properties"]) - {"policyguard", "extends", "disable"} - renamed
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}

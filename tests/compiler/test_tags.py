@@ -124,11 +124,11 @@ def test_journal_stores_times_as_text_and_sessions_resume(tmp_path: Path) -> Non
         assert session.check("enter", tags={"opens": later}).allowed
     with guard(tmp_path, store=store) as second:
         assert second._journal is not None
-        told = [
+        tags = [
             e.tags for e in second._journal.read_events("s") if isinstance(e, Started | Admitted)
         ]
         time = "2026-01-01T12:00:00Z"
-        assert told == [{"opens": time, "risk": 2.0}, {"opens": time}]
+        assert tags == [{"opens": time, "risk": 2.0}, {"opens": time}]
         session = second.session("s")
         assert session.check("see").allowed
         assert [found.id for found in session.check("jump").violations] == ["rules/risky"]

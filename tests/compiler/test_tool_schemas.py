@@ -51,12 +51,12 @@ FORMS: dict[str, Any] = {
 }
 
 
-def check(folder: Path, rules: str, tools: Any = None, above: str = "") -> list[Diagnostic]:
+def check(folder: Path, rules: str, tools: Any = None, head: str = "") -> list[Diagnostic]:
     """Return the diagnostics of a policy with these rules and tools."""
     if tools is not None:
         text = tools if isinstance(tools, str) else json.dumps(tools)
         (folder / "tools.json").write_text(text)
-    head = above or "schemas: tools.json\n"
+    head = head or "schemas: tools.json\n"
     file = folder / "policy.yaml"
     file.write_text(f"policyguard: 1\nname: x\n{head}{rules}")
     return check_policy(file, environ={})[1]
@@ -95,8 +95,8 @@ def test_real_mcp_server_schemas(tmp_path: Path) -> None:
     tools = {"tools": [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed]}
     assert check(tmp_path, rule("call.args.lines.exists(l, l == 'x')"), tools) == []
     assert codes(check(tmp_path, rule("call.args.note == 'x'"), tools)) == ["cel/maybe-absent"]
-    asked = "has(call.args.note) && call.args.note != null"
-    assert check(tmp_path, rule(asked), tools) == []
+    condition = "has(call.args.note) && call.args.note != null"
+    assert check(tmp_path, rule(condition), tools) == []
     assert codes(check(tmp_path, rule("call.args.nte == 'x'"), tools)) == ["cel/unknown-field"]
     assert codes(check(tmp_path, rule("call.args.amount == 'x'"), tools)) == ["cel/never-equal"]
 
@@ -155,16 +155,14 @@ def test_inherited_files_are_not_checked_against_the_tools(tmp_path: Path) -> No
     )
     (tmp_path / "tools.json").write_text(json.dumps({"tools": [TOOL]}))
     knowing = "extends: [core, ./base.yaml]\nschemas: tools.json\n"
-    assert check(tmp_path, rule("call.args.order == 'x'"), above=knowing) == []
-    assert codes(check(tmp_path, rule("true", "[nowhere]"), above=knowing)) == [
+    assert check(tmp_path, rule("call.args.order == 'x'"), head=knowing) == []
+    assert codes(check(tmp_path, rule("true", "[nowhere]"), head=knowing)) == [
         "reference/unknown-tool"
     ]
     (tmp_path / "policy.yaml").rename(tmp_path / "middle.yaml")
     (tmp_path / "middle.yaml").write_text("policyguard: 1\nname: m\nschemas: tools.json\n")
-    above = "extends: [./middle.yaml]\n"
-    assert codes(check(tmp_path, rule("call.args.oder == 'x'"), above=above)) == [
-        "cel/unknown-field"
-    ]
+    head = "extends: [./middle.yaml]\n"
+    assert codes(check(tmp_path, rule("call.args.oder == 'x'"), head=head)) == ["cel/unknown-field"]
 
 
 @pytest.mark.parametrize(
@@ -193,10 +191,10 @@ def test_schema_file_must_be_in_the_policy_folder(named: str, code: str, tmp_pat
     (inside / "large.json").write_text(" " * (1024 * 1024) + good)
     (inside / "latin.json").write_bytes(b'{"tools": "\xff"}')
     os.mkfifo(inside / "fifo")
-    (wrong, *_) = check(inside, "", above=f"schemas: {named}\n")
+    (wrong, *_) = check(inside, "", head=f"schemas: {named}\n")
     assert wrong.code == code
-    assert check(inside, rule("true"), above="schemas: folder/tools.json\n") == []
-    assert check(inside, rule("true"), above="schemas: folder/../folder/tools.json\n") == []
+    assert check(inside, rule("true"), head="schemas: folder/tools.json\n") == []
+    assert check(inside, rule("true"), head="schemas: folder/../folder/tools.json\n") == []
 
 
 BROKEN: list[tuple[str, str, tuple[int, int]]] = [
@@ -217,12 +215,12 @@ BROKEN: list[tuple[str, str, tuple[int, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "code", "place"), BROKEN, ids=range(len(BROKEN)))
+@pytest.mark.parametrize(("text", "code", "position"), BROKEN, ids=range(len(BROKEN)))
 def test_malformed_file_is_an_error_with_its_place(
-    text: str, code: str, place: tuple[int, int], tmp_path: Path
+    text: str, code: str, position: tuple[int, int], tmp_path: Path
 ) -> None:
     (wrong,) = check(tmp_path, rule("call.args.x == 1", "[whatever]"), text)
-    assert (wrong.code, (wrong.span.line, wrong.span.column)) == (code, place)
+    assert (wrong.code, (wrong.span.line, wrong.span.column)) == (code, position)
     assert wrong.span.file.endswith("tools.json")
     assert wrong.severity == "error"
 
@@ -279,8 +277,8 @@ def test_decision_does_not_depend_on_the_types(tmp_path: Path) -> None:
     rules = rule("has(call.args.amount) && call.args.amount > 200")
     calls = [{"amount": 250}, {"amount": 2}, {"amount": "250"}, {}, {"amount": None}]
     decided = []
-    for above in ("schemas: tools.json\n", "mode: enforce\n"):
-        assert check(tmp_path, rules, {"tools": [TOOL]}, above=above) == []
+    for head in ("schemas: tools.json\n", "mode: enforce\n"):
+        assert check(tmp_path, rules, {"tools": [TOOL]}, head=head) == []
         guard = Guard.load(tmp_path / "policy.yaml")
         decided.append(
             [guard.session(f"s{n}").check("refund", args).effect for n, args in enumerate(calls)]

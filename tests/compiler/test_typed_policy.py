@@ -15,9 +15,9 @@ SECOND = 10**9
 
 
 def policy(text: str) -> Policy:
-    made = read_text("policyguard: 1\nname: x\n" + text)
-    assert made.diagnostics == []
-    return made.policy
+    result = read_text("policyguard: 1\nname: x\n" + text)
+    assert result.diagnostics == []
+    return result.policy
 
 
 def test_empty_policy_has_all_defaults():
@@ -202,7 +202,7 @@ limits: {{default: {{repeat: {{max: 1, {given}, mode: observe}}, {given}, mode: 
 
 
 @pytest.mark.parametrize(
-    ("budget", "said"),
+    ("budget", "message"),
     [
         ("calls: 1e308", "expected a whole number, found `1e+308`"),
         ("tokens: 1e19", "expected a whole number, found `1e+19`"),
@@ -214,14 +214,14 @@ limits: {{default: {{repeat: {{max: 1, {given}, mode: observe}}, {given}, mode: 
         ("cost: $p", "`$p` does not fit here: `1e+308` is too large"),
     ],
 )
-def test_huge_numbers_are_errors(budget: str, said: str) -> None:
+def test_huge_numbers_are_errors(budget: str, message: str) -> None:
     text = f"policyguard: 1\nname: x\nparams: {{p: 1e308}}\nbudgets: {{b: {{{budget}}}}}\n"
-    assert said in read_text(text).diagnostics[0].message
+    assert message in read_text(text).diagnostics[0].message
 
 
 @pytest.mark.parametrize("calls", ["1e15", "1000000000000000.0", "999999999M"])
 def test_large_whole_numbers_stay_whole(calls: str) -> None:
-    made = read_text(f"policyguard: 1\nname: x\nbudgets: {{b: {{calls: {calls}}}}}\n")
-    assert made.diagnostics == []
-    assert made.policy is not None
-    assert isinstance(made.policy.budgets[0].calls, int)
+    result = read_text(f"policyguard: 1\nname: x\nbudgets: {{b: {{calls: {calls}}}}}\n")
+    assert result.diagnostics == []
+    assert result.policy is not None
+    assert isinstance(result.policy.budgets[0].calls, int)

@@ -63,7 +63,7 @@ def within(value: Any, shape: schema.Subschema) -> bool:
 @st.composite
 def arrays(draw: Any, shape: schema.Subschema, depth: int) -> list[Any]:
     count = draw(st.integers(max(shape.get("minItems", 0), 0), 2))
-    return [draw(instances(schema.child_schema(shape, place), depth + 1)) for place in range(count)]
+    return [draw(instances(schema.child_schema(shape, index), depth + 1)) for index in range(count)]
 
 
 @st.composite
@@ -79,8 +79,8 @@ def objects(draw: Any, shape: schema.Subschema, depth: int) -> dict[str, Any]:
     only = {branch["required"][0] for branch in shape.get("oneOf", ())} - keys
     optional = sorted(properties.keys() - keys - only - {"max", "within", "key", "schemas"})
     if optional:
-        least = shape.get("minProperties", 0)
-        keys |= set(draw(st.lists(st.sampled_from(optional), min_size=least, max_size=4)))
+        min_size = shape.get("minProperties", 0)
+        keys |= set(draw(st.lists(st.sampled_from(optional), min_size=min_size, max_size=4)))
     keys |= {"max"} if "sum" in keys else set()
     found = {key: draw(instances(properties[key], depth + 1)) for key in sorted(keys)}
     if isinstance(shape.get("additionalProperties"), dict):
@@ -102,10 +102,10 @@ def every_step():
 @given(instances(schema.document()))
 def test_every_valid_tree_becomes_a_policy(tree):
     tree = {**tree, "extends": [], "disable": {}}
-    made = read_text(json.dumps(tree))
-    found = [one for one in made.diagnostics if one.code != "schema/deprecated"]
+    result = read_text(json.dumps(tree))
+    found = [one for one in result.diagnostics if one.code != "schema/deprecated"]
     phases = {one.code.partition("/")[0] for one in found}
     # Only unknown names and invalid patterns remain.
-    assert phases <= {"reference", "scalar", "regex"}, (tree, made.diagnostics)
-    assert isinstance(made.policy, Policy)
-    assert made.policy.name == tree["name"]
+    assert phases <= {"reference", "scalar", "regex"}, (tree, result.diagnostics)
+    assert isinstance(result.policy, Policy)
+    assert result.policy.name == tree["name"]

@@ -146,8 +146,8 @@ JSON = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=4),
-    lambda below: (
-        st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=3)
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
     ),
     max_leaves=8,
 )

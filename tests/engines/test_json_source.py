@@ -18,7 +18,7 @@ VALUES = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | TEXT,
-    lambda below: st.lists(below) | st.dictionaries(TEXT, below),
+    lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner),
 )
 
 

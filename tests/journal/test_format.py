@@ -75,15 +75,15 @@ def _shape(schema: dict[str, Any]) -> dict[str, Any]:
         return {"type": types, **{k: v for k, v in schema.items() if k == "default"}}
     if "const" in schema:
         return {"enum": [schema["const"]]}
-    kept = {k: v for k, v in schema.items() if k not in ("description", "title")}
+    reduced = {k: v for k, v in schema.items() if k not in ("description", "title")}
     for key in ("items", "additionalProperties"):
-        if isinstance(kept.get(key), dict):
-            kept[key] = _shape(kept[key])
-    if "properties" in kept:
-        kept["properties"] = {name: _shape(one) for name, one in kept["properties"].items()}
-    if "prefixItems" in kept:
-        kept["prefixItems"] = [_shape(item) for item in kept["prefixItems"]]
-    return kept
+        if isinstance(reduced.get(key), dict):
+            reduced[key] = _shape(reduced[key])
+    if "properties" in reduced:
+        reduced["properties"] = {name: _shape(one) for name, one in reduced["properties"].items()}
+    if "prefixItems" in reduced:
+        reduced["prefixItems"] = [_shape(item) for item in reduced["prefixItems"]]
+    return reduced
 
 
 def test_the_schema_has_each_type_of_event_and_no_other() -> None:

@@ -41,8 +41,8 @@ def test_death_at_any_byte_after_the_anchor_is_repaired_and_reported(tmp_path: P
         setup.restart()
         setup.write(TurnStarted("s"))
         adopted = whole or keep == len(last) - 1  # all but the line feed is there
-        kept = run(close=False)[: 8 + adopted]
-        assert list(setup.journal.read_events("s")) == [*kept, TurnStarted("s")]
+        remaining = run(close=False)[: 8 + adopted]
+        assert list(setup.journal.read_events("s")) == [*remaining, TurnStarted("s")]
         expected = ["journal/torn-line"] * torn + ["journal/unanchored"] * adopted
         assert [finding.code for finding in setup.findings] == expected
         assert codes(setup) == []

@@ -233,8 +233,8 @@ def test_expired_keys_make_room(store: Store) -> None:
         at = number * 5
         quota = store.quotas.open(QuotaKey("b", f"p\x1f{number}", "p"), spec)
         assert try_charge(store, quota, at=at), number
-    kept = [store.quotas.open(QuotaKey("b", f"p\x1f{n}", "p"), spec) for n in (0, 18, 19)]
-    assert [usage_at(store, quota, 96) for quota in kept] == [0, 1, 1]
+    remaining = [store.quotas.open(QuotaKey("b", f"p\x1f{n}", "p"), spec) for n in (0, 18, 19)]
+    assert [usage_at(store, quota, 96) for quota in remaining] == [0, 1, 1]
 
 
 def test_a_closed_quota_returns_its_lease_and_can_be_used_again(store: Store) -> None:
@@ -295,7 +295,7 @@ def test_any_text_is_a_key(store: Store, text: str) -> None:
 
 
 @contextmanager
-def without_room(store: Store) -> Iterator[None]:
+def full_disk(store: Store) -> Iterator[None]:
     """Make the store's transactions fail at the commit."""
     backend = store.quotas._backend
     transaction = backend.transaction
@@ -398,7 +398,7 @@ def test_a_holder_without_an_answer_charges_nothing_that_was_reclaimed(store: St
     assert try_charge(store, one)
     assert one.has_room(20)
     assert drain(store, two) == 98
-    with without_room(store), pytest.raises(StoreError):
+    with full_disk(store), pytest.raises(StoreError):
         try_charge(store, one, 90)
     assert not one.try_charge(1, 1)
     assert drain(store, one) == 0
@@ -425,7 +425,7 @@ def test_the_words_of_the_dead_stay_until_they_are_settled(tmp_path: Path) -> No
     assert sum(try_charge(store, dead) for _ in range(10)) == 10
     assert try_charge(late, heir)
     die(store)
-    with without_room(late), pytest.raises(StoreError):
+    with full_disk(late), pytest.raises(StoreError):
         try_charge(late, heir)
     assert drain(late, heir) == 100 - 11
 
@@ -450,10 +450,10 @@ def test_a_garbage_collected_store_reserves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     spec = QuotaSpec(limit=SCALE, reserves=True, counts_slots=True)
     store, late = SqliteStore(path, caps=CAPS), SqliteStore(path, caps=CAPS)
-    (gone,), (other,) = open_quotas(store, 1, spec), open_quotas(late, 1, spec)
-    assert try_charge(store, gone, SCALE)
+    (dropped,), (other,) = open_quotas(store, 1, spec), open_quotas(late, 1, spec)
+    assert try_charge(store, dropped, SCALE)
     assert not try_charge(late, other, SCALE)
-    del store, gone
+    del store, dropped
     gc.collect()
     assert try_charge(late, other, SCALE)
 
@@ -561,12 +561,12 @@ class Processes:
         self.reserved: dict[int, int] = {}
         self.has_forced = False
 
-    def quota(self, who: int) -> LeasedQuota:
-        if who not in self.stores:
-            self.stores[who] = SqliteStore(self.path, caps=CAPS)
-            self.quotas[who] = self.stores[who].quotas.open(NAME, self.spec)
-            self.reserved[who] = 0
-        return self.quotas[who]
+    def quota(self, process: int) -> LeasedQuota:
+        if process not in self.stores:
+            self.stores[process] = SqliteStore(self.path, caps=CAPS)
+            self.quotas[process] = self.stores[process].quotas.open(NAME, self.spec)
+            self.reserved[process] = 0
+        return self.quotas[process]
 
     def total(self, at: int) -> int:
         within = self.spec.within
@@ -574,51 +574,51 @@ class Processes:
             amount for charged, amount in self.used if within is None or charged > at - within
         )
 
-    def charge(self, who: int, amount: int, at: int) -> None:
-        quota = self.quota(who)
+    def charge(self, process: int, amount: int, at: int) -> None:
+        quota = self.quota(process)
         fits = self.total(at) + amount <= self.spec.limit
-        charged = try_charge(self.stores[who], quota, amount, at)
+        charged = try_charge(self.stores[process], quota, amount, at)
         assert charged == fits or (charged and self.has_forced), (self.total(at), amount)
         if charged and self.spec.reserves:
-            self.reserved[who] += amount
+            self.reserved[process] += amount
         elif charged:
             self.used.append((at, amount))
 
-    def fail(self, who: int, amount: int, at: int) -> None:
+    def fail(self, process: int, amount: int, at: int) -> None:
         """Let the commit fail: only a holder with a lease may charge."""
-        quota = self.quota(who)
+        quota = self.quota(process)
         fits = self.total(at) + amount <= self.spec.limit
         charged = False
-        with suppress(StoreError), without_room(self.stores[who]):
-            charged = try_charge(self.stores[who], quota, amount, at)
+        with suppress(StoreError), full_disk(self.stores[process]):
+            charged = try_charge(self.stores[process], quota, amount, at)
         assert fits or not charged or self.has_forced
         if charged and self.spec.reserves:
-            self.reserved[who] += amount
+            self.reserved[process] += amount
         elif charged:
             self.used.append((at, amount))
 
-    def finish(self, who: int, amount: int, at: int) -> None:
-        quota = self.quota(who)
+    def finish(self, process: int, amount: int, at: int) -> None:
+        quota = self.quota(process)
         quota.charge(amount, at)
         self.used.append((at, amount))
-        quota.reserve(-self.reserved[who])
-        self.reserved[who] = 0
+        quota.reserve(-self.reserved[process])
+        self.reserved[process] = 0
         self.has_forced = True
 
-    def refund(self, who: int, which: int) -> None:
+    def refund(self, process: int, which: int) -> None:
         if self.used:
             charged, amount = self.used.pop(which % len(self.used))
-            self.quota(who).charge(-amount, charged)
+            self.quota(process).charge(-amount, charged)
 
-    def die(self, who: int) -> None:
-        self.quota(who)
-        die(self.stores.pop(who))
-        self.quotas.pop(who)
-        self.reserved.pop(who)
+    def die(self, process: int) -> None:
+        self.quota(process)
+        die(self.stores.pop(process))
+        self.quotas.pop(process)
+        self.reserved.pop(process)
 
-    def close(self, who: int) -> None:
-        self.quota(who)
-        self.stores[who].close()
+    def close(self, process: int) -> None:
+        self.quota(process)
+        self.stores[process].close()
 
 
 STEPS = st.lists(
@@ -643,23 +643,23 @@ def test_processes_that_come_go_and_die_charge_as_one_would(
     with tempfile.TemporaryDirectory() as folder:
         spec = QuotaSpec(limit=limit, within=within, reserves=reserves)
         processes = Processes(Path(folder) / "state" / "store.db", spec)
-        for at, (step, who, number) in enumerate(steps):
+        for at, (step, process, number) in enumerate(steps):
             match step:
                 case "charge":
-                    processes.charge(who, number, at)
+                    processes.charge(process, number, at)
                 case "fail":
-                    processes.fail(who, number, at)
+                    processes.fail(process, number, at)
                 case "finish" if not never_forced:
-                    processes.finish(who, number, at)
+                    processes.finish(process, number, at)
                 case "refund":
-                    processes.refund(who, number)
+                    processes.refund(process, number)
                 case "refresh":
-                    quota = processes.quota(who)
-                    assert usage_at(processes.stores[who], quota, at) == processes.total(at)
+                    quota = processes.quota(process)
+                    assert usage_at(processes.stores[process], quota, at) == processes.total(at)
                 case "die":
-                    processes.die(who)
+                    processes.die(process)
                 case "close":
-                    processes.close(who)
+                    processes.close(process)
         end = len(steps)
         quota = processes.quota(9)
         assert usage_at(processes.stores[9], quota, end) == processes.total(end)

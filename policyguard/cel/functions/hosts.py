@@ -160,7 +160,7 @@ def matches_host(host: str, pattern: str) -> bool:
 def is_private_host(host: str) -> bool:
     """Whether a normalized `host` is not public: this machine, the local network, the cloud's.
 
-    Names are judged as written; none is looked up.
+    Names are taken as written; none is looked up.
     """
     if host.startswith("["):
         return _is_private_ipv6(ipaddress.IPv6Address(host[1:-1]))

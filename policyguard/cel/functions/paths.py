@@ -43,9 +43,9 @@ def normalize_path(path: Any, function: str) -> str:
 def _normalize(path: str) -> str:
     if not path or len(path) > _MAX_PATH_LENGTH:
         raise OperationError("invalid-argument", "the path is empty or too long")
-    if (doubtful := _AMBIGUOUS.search(path)) is not None:
-        why = _AMBIGUITIES[doubtful.lastgroup or ""]
-        raise OperationError("invalid-argument", f"the path contains {why}")
+    if (ambiguity := _AMBIGUOUS.search(path)) is not None:
+        reason = _AMBIGUITIES[ambiguity.lastgroup or ""]
+        raise OperationError("invalid-argument", f"the path contains {reason}")
     if _NOT_NORMAL.search(path) is None:
         return path
     normal = posixpath.normpath(path)

@@ -266,10 +266,10 @@ def _to_expression(program: Program | LazyProgram) -> Expression:
 
     function: Expression
 
-    def first(view: Activation) -> Any:
+    def first(activation: Activation) -> Any:
         nonlocal function
         function = program.program.function
-        return function(view)
+        return function(activation)
 
     function = first
-    return lambda view: function(view)
+    return lambda activation: function(activation)

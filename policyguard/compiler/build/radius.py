@@ -61,7 +61,7 @@ def check_radius(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
             key=True,
             hint="name the arguments that hold targets: `classify: {targets: [path, paths]}`",
         )
-    last = next((place for place, one in enumerate(policy.radius) if one.when is None), None)
+    last = next((index for index, one in enumerate(policy.radius) if one.when is None), None)
     if last is not None and last + 1 < len(policy.radius):
         yield merged.diagnostic(
             "reference/no-effect",

@@ -50,8 +50,8 @@ def prepare_example(policy: Policy, example: Example, evaluator: Evaluator) -> t
         roles=example.roles,
         tags={**tags, **example.tags},
     )
-    most = policy.bounds.window_entries
-    session = SessionState(started, None, evaluator.activation_context, max_entries=most)
+    max_entries = policy.bounds.window_entries
+    session = SessionState(started, None, evaluator.activation_context, max_entries=max_entries)
     session.cel_session.update(example.session)
     if isinstance(session.cel_session["cost"], int):
         session.cel_session["cost"] = float(session.cel_session["cost"])

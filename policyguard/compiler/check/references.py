@@ -138,12 +138,12 @@ def _has_kind(level: LimitLevel, kind: str) -> bool:
 def _check_lists(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
     """Report lists that mix text and other values, half of which can never be equal to anything."""
     for name, items in policy.lists.items():
-        index_of_odd = _first_non_text(items)
-        if index_of_odd is not None:
+        other_index = _first_non_text(items)
+        if other_index is not None:
             message = f"the list `{name}` mixes text and other values"
-            hint = f'if it is text, quote it: `"{items[index_of_odd]}"`'
+            hint = f'if it is text, quote it: `"{items[other_index]}"`'
             yield merged.diagnostic(
-                "reference/mixed-list", message, ("lists", name, index_of_odd), hint=hint
+                "reference/mixed-list", message, ("lists", name, other_index), hint=hint
             )
 
 

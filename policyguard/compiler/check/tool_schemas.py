@@ -118,11 +118,11 @@ def _tool_definitions(
     """Yield the tool definitions of any form; `inside` a list of several."""
     if isinstance(node, MappingNode):
         result = node.get("result")
-        answer = result if isinstance(result, MappingNode) else node
-        listed = answer.get("tools")
-        more = answer.get("nextCursor")
+        response = result if isinstance(result, MappingNode) else node
+        listed = response.get("tools")
+        more = response.get("nextCursor")
         if isinstance(more, ScalarNode) and more.value is not None:
-            key = answer.key_node("nextCursor").span
+            key = response.key_node("nextCursor").span
             message = "this is only one page of the response; more tools follow"
             hint = "fetch all pages, and put them into a list"
             errors.append(node.source.diagnostic("tools/incomplete", message, key, hint=hint))

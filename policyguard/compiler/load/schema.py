@@ -87,9 +87,9 @@ def find_sections_with(key: str, shape: Subschema) -> list[str]:
     level = {"": shape}
     for _ in range(2):
         level = {
-            f"{path}.{name}".lstrip("."): below
+            f"{path}.{name}".lstrip("."): child
             for path, parent in level.items()
-            for name, below in _properties(parent).items()
+            for name, child in _properties(parent).items()
         }
         found = [path for path, parent in level.items() if key in _properties(parent)]
         if found:

@@ -342,8 +342,8 @@ def _expected(keyword: str, expected: Any, around: schema.Subschema | Any) -> _E
 
 
 def _join_or(texts: Iterable[str]) -> str:
-    *most, last = texts
-    return f"{', '.join(most)} or {last}" if most else last
+    *others, last = texts
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _expected_of_branch(branch: schema.Subschema) -> _Expected:

@@ -95,13 +95,13 @@ class _Resolver:
 
     def _resolve_items(self, node: SequenceNode, shape: schema.Subschema) -> Iterator[Node]:
         for index, item in enumerate(node.items):
-            below = schema.child_schema(shape, index)
-            spliced = schema.resolve_for(below, to_plain(item)).get("x-scalar") in _LIST_ITEMS
+            child = schema.child_schema(shape, index)
+            spliced = schema.resolve_for(child, to_plain(item)).get("x-scalar") in _LIST_ITEMS
             name = _reference_name(item) if spliced else None
             if name is not None and isinstance(item, ScalarNode):
                 yield from self._resolve_list_item(item, name)
             else:
-                found = self._resolve_node(item, below)
+                found = self._resolve_node(item, child)
                 if found is not None:
                     yield found
 

@@ -103,14 +103,14 @@ def compile(  # noqa: A001  # used as `cel.compile`, like `re.compile`
         message = f"the expression must be {expect}, but is {checked.type}"
         any_help = _CONVERSION_HELP.get((expect.kind, ""))
         help_ = _CONVERSION_HELP.get((expect.kind, checked.type.kind), any_help)
-        problems.error(code, message, tree.span, help_)
+        problems.report(code, message, tree.span, help_)
     if problems.has_errors:
         raise CelError(problems.all)
     try:
         generated = generate(tree, checked, declarations, source)
     except TooManyBlocksError:
         message = "operators are nested too deeply"
-        problems.error("too-deep", message, TextSpan(0, len(source)))
+        problems.report("too-deep", message, TextSpan(0, len(source)))
         raise CelError(problems.all) from None
     parameters = generated.parameters
     return Program(
@@ -149,7 +149,7 @@ def compile_prefilter(
 def _parse_source(source: str, problems: Problems) -> Expr:
     from policyguard.cel.syntax.parse import parse  # cached policies do without a parser
 
-    tree = parse(source, problems.error)
+    tree = parse(source, problems.report)
     if tree is None:
         raise CelError(problems.all)
     return tree

@@ -102,7 +102,7 @@ class _Checker:
 
     def expect_bool(self, actual: Type, node: Expr, role: str) -> None:
         if actual not in (BOOL, DYN):
-            self.problems.error("not-bool", f"{role} must be bool, not {actual}", node.span)
+            self.problems.report("not-bool", f"{role} must be bool, not {actual}", node.span)
 
     # Names and fields
 
@@ -119,7 +119,7 @@ class _Checker:
         if self.strict:
             help_ = self.scope.suggest(node.name)
             message = f"unknown variable `{node.name}`"
-            self.problems.error("undeclared-reference", message, node.span, help_)
+            self.problems.report("undeclared-reference", message, node.span, help_)
         return DYN
 
     def check_select(self, node: ast.Select) -> Type:
@@ -148,14 +148,14 @@ class _Checker:
         if name in self.declarations.overloads:
             help_ = f"did you mean `{name}()`?"
         message = f"{with_article(operand)} has no field `{name}`"
-        self.problems.error("unknown-field", message, span, help_)
+        self.problems.report("unknown-field", message, span, help_)
         return DYN
 
     def find_field(self, record: RecordType, name: str, span: TextSpan) -> Type | None:
         field = record.fields.get(name)
         if field is None:
             message = f"`{record}` has no field `{name}`"
-            self.problems.error("unknown-field", message, span, did_you_mean(name, record.fields))
+            self.problems.report("unknown-field", message, span, did_you_mean(name, record.fields))
         return field
 
     def warn_if_absent(self, node: Expr) -> None:
@@ -165,7 +165,8 @@ class _Checker:
         root = path[0] if isinstance(path[0], str) else path[0].name
         dotted = ".".join((root, *path[1:]))
         message = f"`{dotted}` may be absent, which is an error at run time"
-        self.problems.warning("maybe-absent", message, node.span, f"check `has({dotted})` first")
+        help_ = f"check `has({dotted})` first"
+        self.problems.report("maybe-absent", message, node.span, help_, "warning")
 
     def check_has(self, node: ast.Has) -> Type:
         selection = node.selection
@@ -176,9 +177,9 @@ class _Checker:
             uncertain = operand.optional | operand.unverified
             if field is not None and selection.field not in uncertain:
                 message = f"`{selection.field}` is always present, so `has` is always true"
-                self.problems.error("always-present", message, node.span)
+                self.problems.report("always-present", message, node.span)
         elif operand != DYN and not isinstance(operand, MapType):
-            self.problems.error("no-such-overload", f"{with_article(operand)} has no fields", span)
+            self.problems.report("no-such-overload", f"{with_article(operand)} has no fields", span)
         return BOOL
 
     def check_index(self, node: ast.Index) -> Type:
@@ -191,19 +192,19 @@ class _Checker:
         if isinstance(operand, ListType):
             if key != DYN and key not in NUMERIC_TYPES:
                 message = f"a list index must be int, not {key}"
-                self.problems.error("no-such-overload", message, node.key.span)
+                self.problems.report("no-such-overload", message, node.key.span)
             return operand.element
         if isinstance(operand, RecordType):
             return DYN
         if isinstance(operand, MapType):
             if not is_comparable(operand.key, key):
                 message = f"this map has {operand.key} keys, not {key}"
-                self.problems.error("no-such-overload", message, node.key.span)
+                self.problems.report("no-such-overload", message, node.key.span)
             self.check_member(operand.key, node.key)
             return operand.value
         if operand != DYN:
             message = f"{with_article(operand)} cannot be indexed"
-            self.problems.error("no-such-overload", message, node.span)
+            self.problems.report("no-such-overload", message, node.span)
         return DYN
 
     # Literals
@@ -222,7 +223,7 @@ class _Checker:
             key_type = self.check(key)
             if key_type.kind not in _KEY_KINDS:
                 message = f"{with_article(key_type)} cannot be a map key"
-                self.problems.error("no-such-overload", message, key.span)
+                self.problems.report("no-such-overload", message, key.span)
         keys = [self.result.expected_types[key] for key, _ in node.entries]
         values = [self.check(value) for _, value in node.entries]
         return map_of(join_all_types(keys), join_all_types(values))
@@ -236,7 +237,7 @@ class _Checker:
             return BOOL
         if operand not in (INT, DOUBLE, DYN):
             message = f"`-` is not defined for {operand}"
-            self.problems.error("no-such-overload", message, node.span)
+            self.problems.report("no-such-overload", message, node.span)
             return DYN
         return operand
 
@@ -281,7 +282,7 @@ class _Checker:
         if not is_comparable(left, right):
             message = f"{with_article(left)} is never equal to {with_article(right)}"
             help_ = suggest_time_literal(node, left, right)
-            self.problems.error("never-equal", message, node.span, help_)
+            self.problems.report("never-equal", message, node.span, help_)
         self.check_member(left, node.right)
         self.check_member(right, node.left)
 
@@ -293,7 +294,7 @@ class _Checker:
         if name not in vocabulary.members:
             message = f"unknown {vocabulary.vocabulary} `{name}`"
             help_ = did_you_mean(name, vocabulary.members)
-            self.problems.error("unknown-name", message, node.span, help_)
+            self.problems.report("unknown-name", message, node.span, help_)
 
     def check_membership(self, node: ast.Binary, left: Type, right: Type) -> None:
         if isinstance(node.right, ast.ListLiteral):
@@ -310,12 +311,12 @@ class _Checker:
         else:
             help_ = "use `.contains(…)` on a string" if right.kind == "string" else None
             message = f"`in` needs a list or a map, not {with_article(right)}"
-            self.problems.error("no-such-overload", message, node.span, help_)
+            self.problems.report("no-such-overload", message, node.span, help_)
             return
         self.check_member(member, node.left)
         if not is_comparable(left, member):
             message = f"{with_article(left)} is never in {with_article(right)}"
-            self.problems.error("never-equal", message, node.span)
+            self.problems.report("never-equal", message, node.span)
 
     def report_no_operator(self, node: ast.Binary, left: Type, right: Type) -> None:
         help_ = suggest_time_literal(node, left, right)
@@ -324,7 +325,7 @@ class _Checker:
         elif help_ is None and "string" in (left.kind, right.kind) and node.operator == "+":
             help_ = "convert the other side with `string(…)`"
         message = f"`{node.operator}` is not defined for {left} and {right}"
-        self.problems.error("no-such-overload", message, node.span, help_)
+        self.problems.report("no-such-overload", message, node.span, help_)
 
     # Calls and macros
 
@@ -377,7 +378,7 @@ class _Checker:
             return source.key, source.value
         if source != DYN:
             message = f"`{node.macro}` needs a list or a map, not {with_article(source)}"
-            self.problems.error("no-such-overload", message, node.source.span)
+            self.problems.report("no-such-overload", message, node.source.span)
         return DYN, DYN
 
 

@@ -82,11 +82,11 @@ def resolve_call(
         plural = "" if counts == [1] else "s"
         expected = f"{' or '.join(map(str, counts))} argument{plural}"
         message = f"`{call.name}` takes {expected}, not {len(arguments)}"
-        problems.error("wrong-argument-count", message, call.name_span)
+        problems.report("wrong-argument-count", message, call.name_span)
     elif candidates:
         form = f"value.{call.name}(…)" if receiver is None else f"{call.name}(value)"
         message = f"`{call.name}` cannot be called like this"
-        problems.error("no-such-overload", message, call.name_span, f"write `{form}`")
+        problems.report("no-such-overload", message, call.name_span, f"write `{form}`")
     else:
         _report_unknown(call, declarations, problems)
     return None
@@ -103,15 +103,15 @@ def _prepare_literal(call: Call, overloads: Sequence[Function], problems: Proble
     if not isinstance(literal, Constant) or not isinstance(literal.value, str):
         if function.requires_literal:
             message = f"`{call.name}` needs a string literal"
-            problems.error("not-constant", message, literal.span)
+            problems.report("not-constant", message, literal.span)
         return NOT_COMPUTED
     try:
         prepared = function.prepare_literal(literal.value)
     except RegexError as error:
         message = f"invalid RE2 pattern: {error.reason}"
-        problems.error("bad-regex", message, literal.span, error.help)
+        problems.report("bad-regex", message, literal.span, error.help)
     except ValueError as error:
-        problems.error("bad-argument", str(error), literal.span)
+        problems.report("bad-argument", str(error), literal.span)
     else:
         return NOT_COMPUTED if prepared is None else prepared
     return NOT_COMPUTED
@@ -126,7 +126,7 @@ def _fold_constant(call: Call, overloads: Sequence[Function], problems: Problems
     except OperationError as error:
         example = f"write it as {_FOLDED_CONVERSIONS[call.name]}"
         help_ = example if error.kind == "invalid-argument" else None
-        problems.error("bad-literal", str(error), literal.span, help_)
+        problems.report("bad-literal", str(error), literal.span, help_)
         return NOT_COMPUTED
 
 
@@ -155,17 +155,17 @@ def _report_types(
     ]
     span = wrong[0].span if len(wrong) == 1 else call.span
     help_ = f"use {', '.join(f'`{overload}`' for overload in overloads[:4])}"
-    problems.error("no-such-overload", f"no overload `{attempted}`", span, help_)
+    problems.report("no-such-overload", f"no overload `{attempted}`", span, help_)
 
 
 def _report_unknown(call: Call, declarations: Declarations, problems: Problems) -> None:
     name = call.name
     if name in UNAVAILABLE:
-        problems.error("not-available", f"`{name}` is not implemented yet", call.name_span)
+        problems.report("not-available", f"`{name}` is not implemented yet", call.name_span)
     elif name in MACRO_NAMES:
-        problems.error("bad-macro", f"wrong arguments for the macro `{name}`", call.span)
+        problems.report("bad-macro", f"wrong arguments for the macro `{name}`", call.span)
     else:
         known_names = (*declarations.overloads, *MACRO_NAMES)
         native = _FOREIGN_NAMES.get(name)
         help_ = f"write `{native}`" if native else did_you_mean(name, known_names)
-        problems.error("undeclared-reference", f"unknown function `{name}`", call.name_span, help_)
+        problems.report("undeclared-reference", f"unknown function `{name}`", call.name_span, help_)

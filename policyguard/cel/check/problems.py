@@ -21,22 +21,15 @@ class Problems:
             position = source.find("\n", position + 1)
         self._found: list[tuple[TextSpan, Problem]] = []
 
-    def error(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> None:
-        """Add a problem that makes the expression unusable."""
-        self._add(code, message, span, help_, "error")
-
-    def warning(self, code: str, message: str, span: TextSpan, help_: str | None = None) -> None:
-        """Add a problem that is probably a mistake."""
-        self._add(code, message, span, help_, "warning")
-
-    def _add(
+    def report(
         self,
         code: str,
         message: str,
         span: TextSpan,
-        help_: str | None,
-        severity: Literal["error", "warning"],
+        help_: str | None = None,
+        severity: Literal["error", "warning"] = "error",
     ) -> None:
+        """Add a problem; an error makes the expression unusable."""
         line, column = self._position(span.start)
         end_line, end_column = self._position(span.end)
         problem = Problem(code, message, line, column, end_line, end_column, help_, severity)

@@ -45,15 +45,7 @@ _ESCAPE: Final = re.compile(
     r"|(?P<bad>.?))",
     re.DOTALL,
 )
-_LETTER_ESCAPES: Final = {
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-}
+_LETTER_ESCAPES: Final = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,9 @@ class ErrorNormalizer:
 
     def fingerprint(self, error: str) -> str:
         """Return the fingerprint of an error, with its variable parts masked."""
-        head = (
-            error
-            if len(error) <= MAX_ERROR_CHARS
-            else error[: MAX_ERROR_CHARS // 2] + error[-MAX_ERROR_CHARS // 2 :]
-        )
-        return self._fingerprinter.fingerprint_text(self.mask(head))
+        if len(error) > MAX_ERROR_CHARS:
+            error = error[: MAX_ERROR_CHARS // 2] + error[-MAX_ERROR_CHARS // 2 :]
+        return self._fingerprinter.fingerprint_text(self.mask(error))
 
     def mask(self, error: str) -> str:
         """Return a text with `#` for each of its variable parts."""

@@ -32,14 +32,10 @@ def literal_prefix_length(pattern: str) -> int:
 def compile_selector(selector: Selector | None) -> NameMatcher:
     """Return a predicate for a selector on names; None matches everything."""
     if selector is None:
-        return _match_all
+        return lambda name: True
     globs = [compile_glob(item) for item in selector.items]
     outside = selector.outside
     return lambda name: any(matches(name) for matches in globs) is not outside
-
-
-def _match_all(name: str) -> bool:
-    return True
 
 
 def split_words(name: str) -> frozenset[str]:

@@ -85,14 +85,9 @@ def _check_example(
 def _unknown_name(
     kind: str, name: str, known: Iterable[str], path: Path, merged: MergedPolicy
 ) -> Diagnostic:
-    span = merged.span_of(path, key=True)
+    code = "reference/unknown-tag" if kind == "tag" else "reference/unknown-field"
     message = f"unknown {kind} {quote_text(name)}"
-    return merged.diagnostic(
-        "reference/unknown-tag" if kind == "tag" else "reference/unknown-field",
-        message,
-        span,
-        hint=did_you_mean(name, known),
-    )
+    return merged.diagnostic(code, message, path, key=True, hint=did_you_mean(name, known))
 
 
 def _is_time(text: str) -> bool:

@@ -59,7 +59,7 @@ def _own_entries(compiled: CompiledPolicy) -> Iterator[UnfiredEntry]:
     policy = compiled.policy
     selectors = {("rules", rule.id): rule.tools for rule in policy.rules}
     selectors |= {("budgets", budget.id): budget.tools for budget in policy.budgets}
-    for id_, path in list_entry_ids(compiled):
+    for id_, path in list_entry_ids(compiled.policy):
         kind = str(path[0])
         if kind not in ("rules", "budgets", "limits"):
             continue

@@ -23,7 +23,7 @@ class CoverageRecorder:
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         self._compiled = compiled
-        self._paths = dict(list_entry_ids(compiled))
+        self._paths = dict(list_entry_ids(compiled.policy))
         self._hits: Counter[str] = Counter()
 
     @property

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from policyguard.model.entry import Example
 from policyguard.model.limits import PollingLimit
 from policyguard.model.policy import Learn, Policy, Rule
-
-if TYPE_CHECKING:
-    from policyguard.compiler.compiled_policy import CompiledPolicy
 
 Path = tuple[str | int, ...]
 
@@ -43,9 +39,8 @@ def level_path(level: str) -> Path:
     return ("limits", group, name) if colon else ("limits", group)
 
 
-def list_entry_ids(compiled: CompiledPolicy) -> Iterator[tuple[str, Path]]:
+def list_entry_ids(policy: Policy) -> Iterator[tuple[str, Path]]:
     """Yield the id and path of every entry that may fire."""
-    policy = compiled.policy
     for rule in policy.rules:
         yield f"rules/{rule.id}", ("rules", rule.id)
     for level, limits in policy.limits.items():
@@ -65,8 +60,8 @@ def list_entry_ids(compiled: CompiledPolicy) -> Iterator[tuple[str, Path]]:
                 yield f"limits/{level}/{field.name}", path
     for budget in policy.budgets:
         yield f"budgets/{budget.id}", ("budgets", budget.id)
-    for index, schedule in enumerate(compiled.radius):
-        yield schedule.id, ("radius", index)
+    for index in range(len(policy.radius)):
+        yield radius_id(policy, index), ("radius", index)
     for index, signature in enumerate(policy.signatures):
         yield f"signatures/{signature.id}", ("signatures", index)
         if signature.learn is not None and policy.learn is not None:
@@ -77,6 +72,11 @@ def list_entry_ids(compiled: CompiledPolicy) -> Iterator[tuple[str, Path]]:
         yield "learn", ("learn",)
         for name in policy.learn.parameters or {}:
             yield learn_id(name), ("learn", "parameters", name)
+
+
+def radius_id(policy: Policy, index: int) -> str:
+    """Return the id of a radius schedule: `radius`, or `radius/N` from 1 if there are several."""
+    return "radius" if len(policy.radius) == 1 else f"radius/{index + 1}"
 
 
 def learn_id(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from policyguard.compiler.build.entry_paths import radius_id
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.evaluator.activation import Expression
 from policyguard.learned.radius_schedule import RadiusSchedule
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class RadiusEntry(msgspec.Struct, frozen=True):
-    """A schedule for the calls that `when` matches, or all.
-
-    `id` is `radius`, or `radius/N`, counted from 1, if there are several.
-    """
+    """A schedule for the calls that `when` matches, or all."""
 
     id: str
     schedule: RadiusSchedule
@@ -35,7 +33,7 @@ def build_radius_entries(policy: Policy, expressions: Expressions) -> tuple[Radi
     blame = (policy.learn.blame if policy.learn is not None else None) or ("agent",)
     return tuple(
         RadiusEntry(
-            id="radius" if len(policy.radius) == 1 else f"radius/{index + 1}",
+            id=radius_id(policy, index),
             schedule=RadiusSchedule(
                 steps=tuple(None if step == "unlimited" else step for step in entry.schedule),
                 shrink_after=_require(_shrink_after(entry, policy)),

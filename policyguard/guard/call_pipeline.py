@@ -89,11 +89,7 @@ class CallPipeline:
         self.entered = 0
 
     def check(
-        self,
-        attempt: Attempt,
-        admit: bool,
-        invalid_reason: str = "",
-        mode: GuardMode | None = None,
+        self, attempt: Attempt, admit: bool, invalid_reason: str = "", mode: GuardMode | None = None
     ) -> Decision:
         """Decide on an attempt; with `admit`, count it if allowed, and record it if refused.
 

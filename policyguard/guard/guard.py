@@ -92,8 +92,7 @@ class Guard:
             self._exit_stack.callback(self._shared_budgets.close)
         self._approver = approver
         self._mode = GuardMode(
-            observe or compiled.evaluator.observe_only,
-            "present" if approver else "absent",
+            observe or compiled.evaluator.observe_only, "present" if approver else "absent"
         )
         self._listeners = Listeners()
         if listener is not None:
@@ -445,9 +444,7 @@ def _check_owner(state: SessionState, started: Started) -> None:
 def _open_journal(
     compiled: CompiledPolicy, store: Store, now: int, key: bytes | None
 ) -> Journal | None:
-    from policyguard.guard.journal_setup import (
-        open_journal,
-    )
+    from policyguard.guard.journal_setup import open_journal
 
     return open_journal(compiled, store, now, key)
 

@@ -20,15 +20,7 @@ from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.model.constraint import Observation
 from policyguard.model.decision import Violation
 from policyguard.model.errors import ExpressionError
-from policyguard.model.event import (
-    Charge,
-    Closed,
-    Completed,
-    Event,
-    Granted,
-    Refused,
-    Spent,
-)
+from policyguard.model.event import Charge, Closed, Completed, Event, Granted, Refused, Spent
 from policyguard.model.outcome import Outcome
 
 

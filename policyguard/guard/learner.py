@@ -92,10 +92,7 @@ class Learner:
         return violations, probes
 
     def observe(
-        self,
-        constraint_set: ConstraintSet,
-        attempt: Attempt,
-        outcome: Outcome,
+        self, constraint_set: ConstraintSet, attempt: Attempt, outcome: Outcome
     ) -> Iterator[Observation]:
         """Yield what an outcome teaches: nothing if it is pending or the harness is to blame."""
         if outcome.state == "pending":
@@ -171,10 +168,7 @@ class Learner:
                     yield ban_key
 
     def _failure_keys(
-        self,
-        entry: LearnEntry,
-        attempt: Attempt,
-        signature: str,
+        self, entry: LearnEntry, attempt: Attempt, signature: str
     ) -> Iterable[BanKey]:
         """Return what a failure counts against: a region of parameters, else what `ban` names."""
         try:
@@ -189,10 +183,7 @@ class Learner:
         return keys if len(keys) == 1 else []
 
     def _entry_keys(
-        self,
-        entry: LearnEntry,
-        attempt: Attempt,
-        signatures: Iterable[str],
+        self, entry: LearnEntry, attempt: Attempt, signatures: Iterable[str]
     ) -> Iterator[BanKey]:
         if attempt.args is UNRECORDED_ARGS and not entry.ignores_arguments:
             raise ExpressionError(

@@ -486,15 +486,7 @@ class Session:
         from policyguard.guard.tool_runner import run  # asyncio, which a check does not need
 
         return run(
-            self,
-            tool,
-            args,
-            fn,
-            cost=cost,
-            tokens=tokens,
-            server=server,
-            batch=batch,
-            call=call,
+            self, tool, args, fn, cost=cost, tokens=tokens, server=server, batch=batch, call=call
         )
 
     async def arun(
@@ -520,15 +512,7 @@ class Session:
         from policyguard.guard.tool_runner import arun  # asyncio, which a check does not need
 
         return await arun(
-            self,
-            tool,
-            args,
-            fn,
-            cost=cost,
-            tokens=tokens,
-            server=server,
-            batch=batch,
-            call=call,
+            self, tool, args, fn, cost=cost, tokens=tokens, server=server, batch=batch, call=call
         )
 
     @property

@@ -35,11 +35,7 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Event(
-    msgspec.Struct,
-    frozen=True,
-    tag_field="event",
-    omit_defaults=True,
-    forbid_unknown_fields=True,
+    msgspec.Struct, frozen=True, tag_field="event", omit_defaults=True, forbid_unknown_fields=True
 ):
     session: str
     at: int | None = None

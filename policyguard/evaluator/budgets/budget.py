@@ -314,14 +314,7 @@ class CompiledBudget:
             text = self.message.render(values) if self.message is not None else text
             instead = self.instead.render(values) if self.instead is not None else instead
         return Violation(
-            self.id,
-            effect,
-            "budget",
-            text,
-            instead,
-            shown_used,
-            shown_limit,
-            retry_after,
+            self.id, effect, "budget", text, instead, shown_used, shown_limit, retry_after
         )
 
     def _describe(self, session: SessionState, used: int, limit: int, exceeded: bool) -> str:

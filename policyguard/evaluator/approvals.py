@@ -34,15 +34,12 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
     charges: tuple[Charge, ...] = ()
 
 
-class Approvals:
+class Approvals(msgspec.Struct, eq=False):
     """A session's approval requests and the approvals received, at most `max_entries` of each."""
 
-    __slots__ = ("max_entries", "received", "requests")
-
-    def __init__(self, max_entries: int) -> None:
-        self.max_entries = max_entries
-        self.requests: dict[str, ApprovalRequest] = {}
-        self.received: dict[str, list[GivenApproval]] = {}
+    max_entries: int
+    requests: dict[str, ApprovalRequest] = msgspec.field(default_factory=dict)
+    received: dict[str, list[GivenApproval]] = msgspec.field(default_factory=dict)
 
     def add_request(self, fingerprint: str, request: ApprovalRequest, within: int | None) -> None:
         """Add a request; it replaces an earlier one only if that was unanswered for `within`."""

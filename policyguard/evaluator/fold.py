@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from policyguard.evaluator import transitions
 from policyguard.evaluator.approvals import GivenApproval
-from policyguard.evaluator.budgets.charges import apply_charge, grant_charge, raise_limit
-from policyguard.evaluator.budgets.rebuild_ledger import RebuildLedger
+from policyguard.evaluator.budgets.charges import (
+    RebuildLedger,
+    apply_charge,
+    grant_charge,
+    raise_limit,
+)
 from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.session_state import SessionState
@@ -77,7 +81,12 @@ def rebuild(evaluator: Evaluator, state: EngineState, event: Event) -> None:
     The usage of shared budgets is known elsewhere; sub-agents' charges are in this journal.
     """
     ledger = state.ledger
-    state.ledger = RebuildLedger(ledger, evaluator.budgets, event.session)
+    state.ledger = RebuildLedger(
+        ledger.usages,
+        ledger.stored_key_counts,
+        budgets=evaluator.budgets,
+        session=event.session,
+    )
     try:
         if isinstance(event, ChildCharged):
             apply_child_charges(evaluator, state, event)

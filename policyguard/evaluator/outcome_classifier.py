@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.attempt import Attempt
 from policyguard.model.amounts import to_nanoseconds
@@ -15,7 +17,7 @@ MIN_ERROR_STATUS = 400
 """HTTP: 4xx and 5xx are errors (RFC 9110 §15)."""
 
 
-class OutcomeClassifier:
+class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
     """The policy's `outcomes`, `signatures` and `blame`, compiled.
 
     `match_signature` returns id and blame of the first signature that matches a text, of those for
@@ -25,50 +27,26 @@ class OutcomeClassifier:
     expression reads `outcome`.
     """
 
-    __slots__ = (
-        "blame_rules",
-        "error_fingerprint",
-        "failed_when",
-        "harness_keys",
-        "has_success_signatures",
-        "match_envelope",
-        "match_signature",
-        "non_advancing_keys",
-        "reads_outcome",
-        "result_fingerprint",
-        "skips_successes",
-        "to_duration",
-    )
+    failed_when: Expression | None
+    match_envelope: Callable[[str], tuple[str, str] | None] | None
+    non_advancing_keys: tuple[str, ...]
+    harness_keys: tuple[str, ...]
+    match_signature: Callable[[str, bool], tuple[str, str] | None]
+    has_success_signatures: bool
+    blame_rules: tuple[tuple[str, Expression, str], ...]
+    result_fingerprint: Callable[[str], str]
+    error_fingerprint: Callable[[str], str]
+    to_duration: Callable[[int], object]
+    reads_outcome: bool
+    skips_successes: bool = False
 
-    def __init__(
-        self,
-        *,
-        failed_when: Expression | None,
-        match_envelope: Callable[[str], tuple[str, str] | None] | None,
-        non_advancing_keys: tuple[str, ...],
-        harness_keys: tuple[str, ...],
-        match_signature: Callable[[str, bool], tuple[str, str] | None],
-        has_success_signatures: bool,
-        blame_rules: tuple[tuple[str, Expression, str], ...],
-        result_fingerprint: Callable[[str], str],
-        error_fingerprint: Callable[[str], str],
-        to_duration: Callable[[int], object],
-        reads_outcome: bool,
-    ) -> None:
-        self.failed_when = failed_when
-        self.match_envelope = match_envelope
-        self.non_advancing_keys = non_advancing_keys
-        self.harness_keys = harness_keys
-        self.match_signature = match_signature
-        self.has_success_signatures = has_success_signatures
-        self.blame_rules = blame_rules
-        self.result_fingerprint = result_fingerprint
-        self.error_fingerprint = error_fingerprint
-        self.to_duration = to_duration
-        self.reads_outcome = reads_outcome
+    def __post_init__(self) -> None:
         # No expression, envelope or signature looks at a plain success.
         self.skips_successes = not (
-            reads_outcome or match_envelope or failed_when or has_success_signatures
+            self.reads_outcome
+            or self.match_envelope
+            or self.failed_when
+            or self.has_success_signatures
         )
 
     def classify(

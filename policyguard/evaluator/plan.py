@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
+import msgspec
+
 from policyguard.evaluator.activation import Activation, Expression
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
@@ -16,7 +18,7 @@ from policyguard.evaluator.rule import RuleSet
 from policyguard.model.errors import ExpressionError
 
 
-class Plan:
+class Plan(msgspec.Struct, eq=False, kw_only=True):
     """The class, limits, budgets and rules of one tool's calls by one kind of agent.
 
     `state_changing` says whether a success may change state: an answer, or an expression. With
@@ -27,55 +29,32 @@ class Plan:
     `timeout_by` says. With `needs_more` there is more to find out about a call than its class.
     """
 
-    __slots__ = (
-        "_reads_command",
-        "budgets",
-        "cached_answer",
-        "class_",
-        "escalating_limits",
-        "keyed_limits",
-        "kind_only",
-        "limits",
-        "needs_more",
-        "refusals",
-        "rules",
-        "state_changing",
-        "timeout",
-        "timeout_by",
-        "tool",
-    )
+    tool: str
+    class_: str
+    limits: tuple[LimitChecker, ...]
+    budgets: tuple[CompiledBudget, ...]
+    rules: RuleSet
+    state_changing: bool | Expression
+    kind_only: bool = True
+    refusals: RefusalsChecker | None = None
+    timeout: int | None = None
+    timeout_by: str = ""
+    escalating_limits: tuple[LimitChecker, ...] = ()
+    keyed_limits: tuple[RepeatChecker, ...] = ()
+    needs_more: bool = False
+    cached_answer: bool | None = None
+    _reads_command: bool = False
 
-    def __init__(
-        self,
-        *,
-        tool: str,
-        class_: str,
-        limits: tuple[LimitChecker, ...],
-        budgets: tuple[CompiledBudget, ...],
-        rules: RuleSet,
-        state_changing: bool | Expression,
-        kind_only: bool = True,
-        refusals: RefusalsChecker | None = None,
-        timeout: int | None = None,
-        timeout_by: str = "",
-    ) -> None:
-        self.tool = tool
-        self.class_ = class_
-        self.limits = limits
-        self.budgets = budgets
-        self.rules = rules
-        self.state_changing = state_changing
-        self.kind_only = kind_only
-        self.refusals = refusals
-        self.timeout = timeout
-        self.timeout_by = timeout_by
-        self.escalating_limits = tuple(limit for limit in limits if limit.escalates)
-        self.cached_answer = state_changing if isinstance(state_changing, bool) else None
-        self._reads_command = False
-        self.keyed_limits: tuple[RepeatChecker, ...] = tuple(
-            limit for limit in limits if isinstance(limit, RepeatChecker) and limit.key is not None
+    def __post_init__(self) -> None:
+        self.escalating_limits = tuple(limit for limit in self.limits if limit.escalates)
+        self.keyed_limits = tuple(
+            limit
+            for limit in self.limits
+            if isinstance(limit, RepeatChecker) and limit.key is not None
         )
-        self.needs_more = not kind_only or bool(self.keyed_limits) or timeout is not None
+        self.needs_more = not self.kind_only or bool(self.keyed_limits) or self.timeout is not None
+        if isinstance(self.state_changing, bool):
+            self.cached_answer = self.state_changing
 
     def is_state_changing(self, attempt: Attempt) -> bool:
         """Whether a success of this call may change state; true where that is undecidable."""
@@ -169,21 +148,21 @@ class _CombinedRepetition:
 _COMBINED_REPETITION = _CombinedRepetition()
 
 
-class ClassCandidates:
+class ClassCandidates(msgspec.Struct, frozen=True, eq=False):
     """The classes that calls of one tool may have, with their conditions; first match first.
 
     Where the first has no condition, `fixed_class` is that class, whatever the arguments.
     """
 
-    __slots__ = ("fixed_class", "options")
+    options: tuple[tuple[str, Expression | None], ...]
 
-    def __init__(self, options: tuple[tuple[str, Expression | None], ...]) -> None:
-        self.options = options
-        self.fixed_class: str | None = None
-        if not options:
-            self.fixed_class = ""
-        elif options[0][1] is None:
-            self.fixed_class = options[0][0]
+    @property
+    def fixed_class(self) -> str | None:
+        """That class; None if it depends on the arguments."""
+        if not self.options:
+            return ""
+        name, condition = self.options[0]
+        return name if condition is None else None
 
     def classify(self, attempt: Attempt) -> str:
         """Return the first class whose condition holds or is undecidable; empty for none."""

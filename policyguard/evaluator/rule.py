@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+import msgspec
+
 from policyguard.evaluator.activation import Expression, Prefilter
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
@@ -14,50 +16,23 @@ from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError
 
 
-class CompiledRule:
+class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A rule; its selectors are resolved into the plans that hold it.
 
     `approval` is None where any one approval will do. A rule that `reads_time` is not evaluated for
     a recorded call without a time.
     """
 
-    __slots__ = (
-        "approval",
-        "effect",
-        "id",
-        "instead",
-        "message",
-        "observe",
-        "on_error",
-        "reads_time",
-        "unless",
-        "when",
-    )
-
-    def __init__(
-        self,
-        id: str,  # noqa: A002 - the field's name in the language
-        *,
-        when: Expression | None,
-        unless: Expression | None,
-        effect: Effect,
-        on_error: Effect,
-        message: MessageTemplate | None,
-        instead: MessageTemplate | None,
-        observe: bool,
-        reads_time: bool,
-        approval: ApprovalRequirement | None = None,
-    ) -> None:
-        self.id = id
-        self.when = when
-        self.unless = unless
-        self.effect = effect
-        self.on_error = on_error
-        self.message = message
-        self.instead = instead
-        self.observe = observe
-        self.reads_time = reads_time
-        self.approval = approval
+    id: str
+    when: Expression | None
+    unless: Expression | None
+    effect: Effect
+    on_error: Effect
+    message: MessageTemplate | None
+    instead: MessageTemplate | None
+    observe: bool
+    reads_time: bool
+    approval: ApprovalRequirement | None = None
 
     def evaluate(self, attempt: Attempt) -> Violation | None:
         """Return the rule's violation, if it matches.

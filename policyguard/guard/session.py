@@ -119,7 +119,7 @@ class Session:
             return {
                 ban.tool: f"{ban.text} ({ban.limit.id}, {ban.duration_text})"
                 for ban in self._state.bans.active.values()
-                if ban.limit.settings.refuse_tool and not ban.limit.observe
+                if ban.limit.refuse_tool and not ban.limit.observe
             }
 
     def check(

@@ -43,17 +43,14 @@ class _SharedBudget(msgspec.Struct, frozen=True):
     spec: QuotaSpec
 
 
-class _OpenQuota:
+class _OpenQuota(msgspec.Struct, eq=False):
     """A quota that this guard charges, known until `valid_until` (monotonic seconds)."""
 
-    __slots__ = ("budget", "key", "quota", "spec", "valid_until")
-
-    def __init__(self, budget: str, key: str, quota: Quota, spec: QuotaSpec) -> None:
-        self.budget = budget
-        self.key = key
-        self.quota = quota
-        self.spec = spec
-        self.valid_until = 0.0
+    budget: str
+    key: str
+    quota: Quota
+    spec: QuotaSpec
+    valid_until: float = 0.0
 
 
 class SharedBudgets:

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from policyguard.learned.confidence import confidence, is_due_for_probe, is_expired
 from policyguard.learned.constraint_set import ConstraintSet
 from policyguard.learned.learn_settings import LearnSettings
 from policyguard.learned.parameter_region import count_dominated
@@ -41,15 +40,13 @@ def check(
     the cause. `probe_timeout` is how long (ns) a probe may take.
     """
     decay = settings.decay
-    if is_expired(constraint, decay, at) or (changed and settings.resets_on_change):
+    if decay.is_expired(constraint, at) or (changed and settings.resets_on_change):
         return NOT_BINDING
     if constraint.points and (
         count_dominated(point, constraint.points, constraint.direction) < settings.corroborate
     ):
         return NOT_BINDING
-    current = confidence(constraint, decay, at)
-    if is_due_for_probe(constraint, decay, at) and not constraints.is_probing(
-        constraint.id, at, probe_timeout
-    ):
-        return CheckResult(refused=False, probe=True, confidence=current)
-    return CheckResult(refused=True, probe=False, confidence=current)
+    confidence = decay.confidence(constraint, at)
+    is_due = decay.half_life is not None and confidence <= decay.probe_below
+    probe = is_due and not constraints.is_probing(constraint.id, at, probe_timeout)
+    return CheckResult(refused=not probe, probe=probe, confidence=confidence)

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from policyguard.learned.confidence import is_expired
 from policyguard.learned.learn_settings import LearnSettings
 from policyguard.learned.parameter_region import count_dominated, drop_refuted
 from policyguard.model.constraint import Constraint, Evidence, Observation
@@ -17,39 +16,24 @@ MAX_SOURCES = 8
 """How many calls a constraint names as its sources, and how many batches evidence remembers."""
 
 
-class ConstraintSet:
+class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
     """Constraints and evidence, within caps: the least recently used evidence goes first.
 
     `scope_counts` says in how many scopes anything is known of a key. `changed_ids` are constraints
     changed since it was last cleared, for copies kept elsewhere.
     """
 
-    __slots__ = (
-        "_by_key",
-        "_evidence",
-        "_in_scope",
-        "_probes",
-        "_revoked",
-        "changed_ids",
-        "constraints",
-        "evidence_count",
-        "max_constraints",
-        "max_evidence",
-        "scope_counts",
-    )
-
-    def __init__(self, *, max_constraints: int, max_evidence: int) -> None:
-        self.max_constraints = max_constraints
-        self.max_evidence = max_evidence
-        self.constraints: dict[str, Constraint] = {}
-        self._by_key: dict[tuple[str, str], dict[str, Constraint]] = {}
-        self._in_scope: dict[str, dict[str, None]] = {}
-        self._evidence: dict[tuple[str, str], dict[str, Evidence]] = {}
-        self.scope_counts: dict[str, int] = {}
-        self.evidence_count = 0
-        self._revoked: dict[str, None] = {}
-        self._probes: dict[str, int | None] = {}
-        self.changed_ids: set[str] = set()
+    max_constraints: int
+    max_evidence: int
+    constraints: dict[str, Constraint] = msgspec.field(default_factory=dict)
+    scope_counts: dict[str, int] = msgspec.field(default_factory=dict)
+    evidence_count: int = 0
+    changed_ids: set[str] = msgspec.field(default_factory=set)
+    _by_key: dict[tuple[str, str], dict[str, Constraint]] = msgspec.field(default_factory=dict)
+    _in_scope: dict[str, dict[str, None]] = msgspec.field(default_factory=dict)
+    _evidence: dict[tuple[str, str], dict[str, Evidence]] = msgspec.field(default_factory=dict)
+    _revoked: dict[str, None] = msgspec.field(default_factory=dict)
+    _probes: dict[str, int | None] = msgspec.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.constraints)
@@ -212,7 +196,7 @@ class ConstraintSet:
         if id_ in self._revoked:
             return ""
         known = self.constraints.get(id_)
-        if known is not None and not is_expired(known, settings.decay, at):
+        if known is not None and not settings.decay.is_expired(known, at):
             self.put(_confirm(known, observation, settings, at))
             return id_
         evidence = self._add_evidence(observation, settings, session, source)
@@ -249,8 +233,8 @@ class ConstraintSet:
         if settings.max_constraints is not None and len(held) >= settings.max_constraints:
             for id_ in tuple(held):
                 constraint = self.constraints[id_]
-                if constraint.learn == observation.learn and is_expired(
-                    constraint, settings.decay, at
+                if constraint.learn == observation.learn and settings.decay.is_expired(
+                    constraint, at
                 ):
                     self.remove(id_)
             if len(self._in_scope.get(observation.scope, {})) >= settings.max_constraints:

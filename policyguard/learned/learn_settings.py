@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from policyguard.model.constraint import Direction
+from policyguard.model.constraint import Constraint, Direction
 
 
 class Decay(msgspec.Struct, frozen=True):
@@ -18,6 +18,20 @@ class Decay(msgspec.Struct, frozen=True):
     lifetime: int | None
     probe_below: float
     forget_on_success: bool
+
+    def confidence(self, constraint: Constraint, at: int | None) -> float:
+        """Return the confidence: 1 when confirmed or without times, halved each half-life."""
+        confirmed = constraint.confirmed_at
+        if self.half_life is None or at is None or confirmed is None:
+            return 1.0
+        return float(0.5 ** (max(0, at - confirmed) / self.half_life))
+
+    def is_expired(self, constraint: Constraint, at: int | None) -> bool:
+        """Whether the constraint's lifetime is over."""
+        confirmed = constraint.confirmed_at
+        if self.lifetime is None or at is None or confirmed is None:
+            return False
+        return at - confirmed >= self.lifetime
 
 
 class LearnSettings(msgspec.Struct, frozen=True):

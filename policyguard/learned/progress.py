@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 from typing import Literal
 
+import msgspec
+
 from policyguard.model.policy import Progress
 
 _MAX_SCORE = sys.float_info.max
@@ -19,20 +21,17 @@ _MAX_SCORE = sys.float_info.max
 ProgressStatus = Literal["progressing", "plateau", "exhausted", "constrained_out"]
 
 
-class SearchProgress:
+class SearchProgress(msgspec.Struct, eq=False):
     """A session's search. `best` is the score that the latest improvement reached.
 
     `stale_scores` counts the scores since then. `visited` are the candidates of the latest calls,
     `banned` those that are banned; while none is, a caller may append to `visited` directly.
     """
 
-    __slots__ = ("banned", "best", "stale_scores", "visited")
-
-    def __init__(self) -> None:
-        self.best: float | None = None
-        self.stale_scores = 0
-        self.visited: list[str] = []
-        self.banned: dict[str, None] = {}
+    best: float | None = None
+    stale_scores: int = 0
+    visited: list[str] = msgspec.field(default_factory=list)
+    banned: dict[str, None] = msgspec.field(default_factory=dict)
 
     def add_score(self, settings: Progress, score: float | None) -> None:
         """Count a score, unless it is missing or not finite: a journal could not hold that."""

@@ -21,21 +21,18 @@ class RadiusSchedule(msgspec.Struct, frozen=True):
     max_errors: int
 
 
-class RadiusState:
+class RadiusState(msgspec.Struct, eq=False):
     """A session's current `step` in a schedule, and the outcomes since.
 
     `failures` are counted by error since the last success, `successes` since the last failure or
     step. `batch` and `last_failed` are those of the latest outcome.
     """
 
-    __slots__ = ("batch", "failures", "last_failed", "step", "successes")
-
-    def __init__(self) -> None:
-        self.step = 0
-        self.failures: dict[str, int] = {}
-        self.successes = 0
-        self.batch = ""
-        self.last_failed = False
+    step: int = 0
+    failures: dict[str, int] = msgspec.field(default_factory=dict)
+    successes: int = 0
+    batch: str = ""
+    last_failed: bool = False
 
     def observe(
         self,

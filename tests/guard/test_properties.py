@@ -182,10 +182,10 @@ def _plain(value: Any, seen: tuple[int, ...] = ()) -> Any:
         return [_plain(item, seen) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted(map(str, value))
-    if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name), seen) for name in value.__struct_fields__}
     if type(value).__name__ == "Plan":
         return (value.tool, value.class_)
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name), seen) for name in value.__struct_fields__}
     if type(value).__name__ == "BoundPlan":
         return _plain(value.plan)
     slots = getattr(type(value), "__slots__", None)

@@ -20,13 +20,13 @@ from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
-from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.cycle import CycleChecker
 from policyguard.evaluator.limits.escalation import Escalation
 from policyguard.evaluator.limits.failures import FailuresChecker
 from policyguard.evaluator.limits.no_progress import NoProgressChecker
 from policyguard.evaluator.limits.outage import OutageChecker
-from policyguard.evaluator.limits.polling import PollingChecker
+from policyguard.evaluator.limits.polling import UNBOUNDED, PollingChecker
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.repeat import RepeatChecker
 from policyguard.evaluator.plan import ClassCandidates, Plan
@@ -179,12 +179,12 @@ class PlanBuilder:
         if kind == "repeat":
             return self._build_repeat(settings, level, entry)
         if kind == "cycle":
-            return CycleChecker(settings, longest=entry.longest, max=entry.max)
+            return CycleChecker(**settings, max=entry.max, longest=entry.longest)
         if kind == "no_progress":
-            return NoProgressChecker(settings, max=entry.max, max_tools=max_entries)
+            return NoProgressChecker(**settings, max=entry.max, max_tools=max_entries)
         if kind == "failures":
             return FailuresChecker(
-                settings,
+                **settings,
                 max=entry.max,
                 same_error=entry.same == "error",
                 signature=entry.signature or "",
@@ -192,7 +192,7 @@ class PlanBuilder:
             )
         if kind == "outage":
             return OutageChecker(
-                settings,
+                **settings,
                 max=entry.max,
                 within=entry.within,
                 cooldown=entry.cooldown,
@@ -202,11 +202,15 @@ class PlanBuilder:
                 probe_timeout=self._policy.bounds.unreported,
             )
         return PollingChecker(
-            settings, cooldown=entry.cooldown, unchanged=entry.unchanged, max_polls=max_entries
+            **settings,
+            max=UNBOUNDED if entry.unchanged is None else entry.unchanged,
+            cooldown=entry.cooldown,
+            unchanged=entry.unchanged,
+            max_polls=max_entries,
         )
 
     def _build_repeat(
-        self, settings: LimitSettings, level: str, entry: RepeatLimit
+        self, settings: dict[str, Any], level: str, entry: RepeatLimit
     ) -> RepeatChecker:
         window = self._policy.bounds.window_entries if entry.window == "all" else entry.window
         expression = self._expressions.get(*level_path(level), "repeat", "key")
@@ -218,7 +222,7 @@ class PlanBuilder:
         elif entry.same == "target":
             key = _target_key(self._digest)
         return RepeatChecker(
-            settings,
+            **settings,
             max=entry.max,
             window=window,
             same="key" if expression is not None else entry.same,
@@ -238,7 +242,7 @@ class PlanBuilder:
         total = self._expressions.reads(*path, "sum")
         unit = 1 if kind == "time" else SCALE
         return CompiledBudget(
-            f"budgets/{entry.id}",
+            id=f"budgets/{entry.id}",
             kind=kind,
             max=round(limit * unit),
             scope=entry.per.scope,
@@ -251,7 +255,7 @@ class PlanBuilder:
             when=self._expressions.get(*path, "when"),
             when_post_paid=reads_field(when, "outcome"),
             sum=self._expressions.get(*path, "sum"),
-            sum_post_paid=reads_field(total, "outcome"),
+            post_paid=kind in ("tokens", "cost") or reads_field(when | total, "outcome"),
             is_owned_by=compile_selector(entry.agents),
             selective=any((entry.tools, entry.servers, entry.classes, entry.when, entry.per.keys)),
             escalation=Escalation(
@@ -266,7 +270,7 @@ class PlanBuilder:
             message=build_message(entry.message, self.redact),
             instead=build_message(entry.instead, self.redact),
             observe=_is_observed(entry),
-            reads_time=_reads_time(when | total),
+            reads_time=entry.within is not None or _reads_time(when | total),
             digest=self._digest,
             max_charges=self._policy.bounds.window_entries,
             max_keys=self._policy.bounds.budget_keys,
@@ -275,7 +279,7 @@ class PlanBuilder:
     def _build_rule(self, entry: RuleEntry) -> CompiledRule:
         path: Path = ("rules", entry.id)
         return CompiledRule(
-            f"rules/{entry.id}",
+            id=f"rules/{entry.id}",
             when=self._expressions.get(*path, "when"),
             unless=self._expressions.get(*path, "unless"),
             effect=entry.effect,
@@ -333,21 +337,20 @@ def _build_refusals(level: str, limits: LimitLevel) -> RefusalsChecker | None:
     entry = limits.refusals
     if not isinstance(entry, RefusalsLimit):
         return None
-    return RefusalsChecker(
-        _limit_settings(f"limits/{level}/refusals", entry, limits), max=entry.max
-    )
+    settings = _limit_settings(f"limits/{level}/refusals", entry, limits)
+    return RefusalsChecker(**settings, max=entry.max)
 
 
-def _limit_settings(id_: str, entry: AnyLimit, limits: LimitLevel) -> LimitSettings:
+def _limit_settings(id_: str, entry: AnyLimit, limits: LimitLevel) -> dict[str, Any]:
     """Return the settings that all limits share."""
-    return LimitSettings(
-        id_,
-        Escalation(entry.effect, **_thresholds(entry)),
-        per_turn=entry.per == "turn",
-        observe=_is_observed(entry, limits),
-        refuse_tool=entry.refuse == "tool",
-        until=entry.until or "",
-    )
+    return {
+        "id": id_,
+        "escalation": Escalation(entry.effect, **_thresholds(entry)),
+        "per_turn": entry.per == "turn",
+        "observe": _is_observed(entry, limits),
+        "refuse_tool": entry.refuse == "tool",
+        "until": entry.until or "",
+    }
 
 
 def _thresholds(entry: AnyLimit | BudgetEntry) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from policyguard.evaluator.session_state import SessionState
 
 
-class CompiledBudget:
+class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A budget.
 
     `kind` is calls, tokens, cost, time, concurrent or sum; `max` is in units of 1e-9 (time: ns), as
@@ -36,79 +38,28 @@ class CompiledBudget:
     `max_charges` caps the charges kept for a window, `max_keys` the keys.
     """
 
-    __slots__ = (
-        "digest",
-        "escalation",
-        "extend",
-        "id",
-        "instead",
-        "is_owned_by",
-        "keys",
-        "kind",
-        "max",
-        "max_charges",
-        "max_keys",
-        "message",
-        "observe",
-        "post_paid",
-        "reads_time",
-        "reserve",
-        "scope",
-        "selective",
-        "sum",
-        "when",
-        "when_post_paid",
-        "within",
-    )
-
-    def __init__(
-        self,
-        id: str,  # noqa: A002 - the field's name in the language
-        *,
-        kind: str,
-        max: int,  # noqa: A002 - the field's name in the language
-        scope: str,
-        keys: tuple[Expression, ...],
-        within: int | None,
-        when: Expression | None,
-        when_post_paid: bool,
-        sum: Expression | None,  # noqa: A002 - the field's name in the language
-        sum_post_paid: bool,
-        is_owned_by: Callable[[str], bool],
-        selective: bool,
-        escalation: Escalation,
-        reserve: int,
-        extend: int | None,
-        message: MessageTemplate | None,
-        instead: MessageTemplate | None,
-        observe: bool,
-        reads_time: bool,
-        digest: Callable[[str], str],
-        max_charges: int,
-        max_keys: int,
-    ) -> None:
-        self.id = id
-        self.kind = kind
-        self.max = max
-        self.scope = scope
-        self.keys = keys
-        self.within = within
-        self.when = when
-        self.when_post_paid = when_post_paid
-        self.sum = sum
-        self.post_paid = kind in ("tokens", "cost") or sum_post_paid or when_post_paid
-        self.is_owned_by = is_owned_by
-        self.selective = selective
-        self.escalation = escalation
-        self.reserve = reserve
-        self.extend = extend
-        self.message = message
-        self.instead = instead
-        self.observe = observe
-        self.reads_time = reads_time or within is not None
-        self.digest = digest
-        self.max_charges = max_charges
-        self.max_keys = max_keys
+    id: str
+    kind: str
+    max: int
+    scope: str
+    keys: tuple[Expression, ...]
+    within: int | None
+    when: Expression | None
+    when_post_paid: bool
+    sum: Expression | None
+    post_paid: bool
+    is_owned_by: Callable[[str], bool]
+    selective: bool
+    escalation: Escalation
+    reserve: int
+    extend: int | None
+    message: MessageTemplate | None
+    instead: MessageTemplate | None
+    observe: bool
+    reads_time: bool
+    digest: Callable[[str], str]
+    max_charges: int
+    max_keys: int
 
     @property
     def extension(self) -> float:

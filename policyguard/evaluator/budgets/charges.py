@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
+from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.session_state import SessionState
@@ -123,3 +124,29 @@ def holds_slot(evaluator: Evaluator, attempt: Attempt) -> bool:
 def _takes_slot(evaluator: Evaluator, charge: Charge) -> bool:
     budget = evaluator.budgets.get(charge.budget)
     return budget is not None and budget.kind == "concurrent"
+
+
+class RebuildLedger(UsageLedger, eq=False, kw_only=True):
+    """A view of a ledger for rebuilding a session: it drops the charges to the session's ancestors.
+
+    The ancestors' own journals hold those charges (`ChildCharged`).
+    """
+
+    budgets: Mapping[str, CompiledBudget]
+    session: str
+
+    def get(self, budget: str, key: str) -> BudgetUsage | None:
+        """Return the usage; of another session an empty one."""
+        return BudgetUsage() if self._is_foreign(budget, key) else super().get(budget, key)
+
+    def get_or_create(self, budget: str, key: str) -> BudgetUsage:
+        """Return the usage, new where there is none; of another session one that is not kept."""
+        if self._is_foreign(budget, key):
+            return BudgetUsage()
+        return super().get_or_create(budget, key)
+
+    def _is_foreign(self, budget: str, key: str) -> bool:
+        compiled = self.budgets.get(budget)
+        if compiled is None or not outlives_call(compiled):
+            return False
+        return owner_session(key) != self.session

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+from msgspec.structs import replace
 
-class BudgetUsage:
+
+class BudgetUsage(msgspec.Struct, eq=False):
     """The usage of one budget under one key.
 
     `started_at` is when the first call was admitted (ns), `running` how many calls are. A budget
@@ -17,15 +20,12 @@ class BudgetUsage:
     later time, so that charges are dropped late, never early.
     """
 
-    __slots__ = ("charges", "granted", "latest_at", "running", "started_at", "used")
-
-    def __init__(self) -> None:
-        self.used = 0
-        self.granted = 0
-        self.running = 0
-        self.started_at: int | None = None
-        self.latest_at: int | None = None
-        self.charges: deque[tuple[int, int]] | None = None
+    used: int = 0
+    granted: int = 0
+    running: int = 0
+    started_at: int | None = None
+    latest_at: int | None = None
+    charges: deque[tuple[int, int]] | None = None
 
     def charge(self, amount: int, at: int | None, within: int | None, max_charges: int) -> None:
         """Count `amount` at `at`; a negative amount refunds what was charged at `at`.
@@ -95,11 +95,8 @@ class BudgetUsage:
 
     def copy(self) -> BudgetUsage:
         """Return an independent copy."""
-        copy = BudgetUsage()
-        copy.used, copy.granted, copy.running = self.used, self.granted, self.running
-        copy.started_at, copy.latest_at = self.started_at, self.latest_at
-        copy.charges = self.charges.copy() if self.charges is not None else None
-        return copy
+        charges = self.charges.copy() if self.charges is not None else None
+        return replace(self, charges=charges)
 
     def used_at(self, at: int | None, within: int | None) -> int:
         """Return what counts at `at`: all, or the charges of the last `within` nanoseconds."""
@@ -121,18 +118,15 @@ class BudgetUsage:
         return None
 
 
-class UsageLedger:
+class UsageLedger(msgspec.Struct, eq=False):
     """The usage of all budgets, by budget and key.
 
     For budgets shared through a store it holds what is known of them, and `stored_key_counts` how
     many keys the store has once there is no room for more, else 0.
     """
 
-    __slots__ = ("stored_key_counts", "usages")
-
-    def __init__(self) -> None:
-        self.usages: dict[str, dict[str, BudgetUsage]] = {}
-        self.stored_key_counts: dict[str, int] = {}
+    usages: dict[str, dict[str, BudgetUsage]] = msgspec.field(default_factory=dict)
+    stored_key_counts: dict[str, int] = msgspec.field(default_factory=dict)
 
     def get(self, budget: str, key: str) -> BudgetUsage | None:
         """Return the usage; None if nothing was ever charged or granted."""

@@ -6,6 +6,8 @@ with `until` it refuses until something advances, or the turn or session ends.
 
 from __future__ import annotations
 
+import msgspec
+
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.model.decision import Violation
@@ -30,11 +32,11 @@ class Ban:
         self.full_name = attempt.full_name
         self.text = text
         self.result_fingerprint = result_fingerprint
-        self.until = limit.settings.until or "session"
+        self.until = limit.until or "session"
 
     def applies_to(self, attempt: Attempt) -> bool:
         """Whether the ban concerns this attempt."""
-        if self.limit.settings.refuse_tool:
+        if self.limit.refuse_tool:
             return attempt.full_name == self.full_name
         return self.limit.subject(attempt) == self.subject
 
@@ -49,7 +51,7 @@ class Ban:
         effect = limit.escalation.effect_at(limit.max + refused_count + 1, limit_reached=True)
         if effect is None or effect is Effect.ALLOW:
             return None
-        what = "this tool is disabled" if limit.settings.refuse_tool else "this call is refused"
+        what = "this tool is disabled" if limit.refuse_tool else "this call is refused"
         return Violation(
             limit.id,
             effect,
@@ -68,18 +70,15 @@ _DURATION_TEXTS = {
 }
 
 
-class Bans:
+class Bans(msgspec.Struct, eq=False):
     """The bans of one session, at most `max_bans`; the oldest goes first."""
 
-    __slots__ = ("active", "max_bans")
-
-    def __init__(self, max_bans: int) -> None:
-        self.max_bans = max_bans
-        self.active: dict[tuple[str, str], Ban] = {}
+    max_bans: int
+    active: dict[tuple[str, str], Ban] = msgspec.field(default_factory=dict)
 
     def add(self, ban: Ban) -> None:
         """Add a ban, unless there is one of the same tool or subject."""
-        name = ban.full_name if ban.limit.settings.refuse_tool else ban.subject
+        name = ban.full_name if ban.limit.refuse_tool else ban.subject
         self.active.setdefault((ban.limit.id, name), ban)
         if len(self.active) > self.max_bans:
             del self.active[next(iter(self.active))]

@@ -6,7 +6,7 @@ counted for it, made when a call first comes under the limit.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Container
 from typing import Any
 
@@ -20,7 +20,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
-class LimitSettings(msgspec.Struct, frozen=True):
+class LimitSettings(msgspec.Struct, eq=False, kw_only=True):
     """What every kind of limit is given.
 
     `refuse_tool`: once reached, the limit bans the tool instead of the call. `until` is how long
@@ -28,6 +28,7 @@ class LimitSettings(msgspec.Struct, frozen=True):
     """
 
     id: str
+    max: int
     escalation: Escalation
     per_turn: bool
     observe: bool
@@ -35,7 +36,7 @@ class LimitSettings(msgspec.Struct, frozen=True):
     until: str = ""
 
 
-class LimitChecker(ABC):
+class LimitChecker(LimitSettings, eq=False, kw_only=True):
     """A limit: repeat, cycle, no_progress, failures, outage or polling.
 
     Below `min_count` it finds no violation, unless attempts were refused. Unless it is
@@ -45,39 +46,21 @@ class LimitChecker(ABC):
     """
 
     needs_admissions = False
+    counts_outcomes_only = False
 
-    __slots__ = (
-        "always_evaluated",
-        "escalates",
-        "escalation",
-        "id",
-        "max",
-        "min_count",
-        "needs_successes",
-        "observe",
-        "per_turn",
-        "sets_bans",
-        "settings",
-    )
+    always_evaluated: bool = True
+    needs_successes: bool = True
+    escalates: bool = False
+    sets_bans: bool = False
+    min_count: int = 0
 
-    def __init__(
-        self,
-        settings: LimitSettings,
-        max: int,  # noqa: A002 - the field's name
-        *,
-        always_evaluated: bool = True,
-    ) -> None:
-        self.settings = settings
-        self.id = settings.id
-        self.escalation = settings.escalation
-        self.observe = settings.observe
-        self.per_turn = settings.per_turn
-        self.escalates = bool(settings.escalation.thresholds)
-        self.sets_bans = settings.refuse_tool or bool(settings.until)
-        self.max = max
-        self.always_evaluated = self.needs_successes = always_evaluated or not max
-        lowest = settings.escalation.lowest_threshold
-        self.min_count = max if lowest is None else min(max, lowest - 1)
+    def __post_init__(self) -> None:
+        self.always_evaluated = not (self.counts_outcomes_only and self.max)
+        self.needs_successes = self.always_evaluated
+        self.escalates = bool(self.escalation.thresholds)
+        self.sets_bans = self.refuse_tool or bool(self.until)
+        lowest = self.escalation.lowest_threshold
+        self.min_count = self.max if lowest is None else min(self.max, lowest - 1)
 
     @abstractmethod
     def new_tracker(self) -> Any:

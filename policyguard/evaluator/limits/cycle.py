@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Container
 
 from policyguard.evaluator.attempt import Attempt, WindowEntry
-from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import format_times
 from policyguard.model.decision import Violation
@@ -23,22 +23,22 @@ class CallSequence:
         self.recent: deque[str] = deque(maxlen=longest)
 
 
-class CycleChecker(LimitChecker):
+class CycleChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses the call that would begin round `max + 1` of a cycle of 2 to `longest` calls.
 
     Calls that would continue that round are refused too, until one leaves it. One repeated call is
     no cycle: `repeat` and `polling` count those.
     """
 
-    __slots__ = ("longest", "max_entries")
-
     needs_admissions = True
 
-    def __init__(self, settings: LimitSettings, *, longest: int, max: int) -> None:  # noqa: A002 - the field's name
-        super().__init__(settings, max)
+    longest: int
+    max_entries: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.needs_successes = False
-        self.longest = longest
-        self.max_entries = longest * max
+        self.max_entries = self.longest * self.max
 
     def new_tracker(self) -> CallSequence:
         """Return an empty sequence."""

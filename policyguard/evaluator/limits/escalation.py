@@ -6,6 +6,8 @@ of another call offsets one refused attempt, so an agent that changes course de-
 
 from __future__ import annotations
 
+import msgspec
+
 from policyguard.model.effect import Effect
 
 
@@ -39,17 +41,14 @@ class Escalation:
         return reached
 
 
-class RefusedAttempts:
+class RefusedAttempts(msgspec.Struct, eq=False):
     """A limit's refused attempts by subject, in one turn.
 
     At most `max_subjects` are kept; the one refused longest ago goes first.
     """
 
-    __slots__ = ("attempts", "max_subjects")
-
-    def __init__(self, max_subjects: int) -> None:
-        self.max_subjects = max_subjects
-        self.attempts: dict[str, tuple[int, int]] = {}
+    max_subjects: int
+    attempts: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
 
     def count(self, subject: str, successes: int) -> int:
         """Return how many stand; `successes` is how many calls have succeeded so far."""

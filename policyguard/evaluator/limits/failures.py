@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import NEVER_ALLOWED, format_streak
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
 
 
-class FailureStreak:
+class FailureStreak(msgspec.Struct, eq=False):
     """Consecutive failures: how many, with which error, of which tools and batches."""
 
-    __slots__ = ("batches", "count", "error_fingerprint", "tools")
-
-    def __init__(self, error_fingerprint: str) -> None:
-        self.count = 0
-        self.error_fingerprint = error_fingerprint
-        self.batches: dict[str, None] = {}
-        self.tools: dict[str, None] = {}
+    error_fingerprint: str
+    count: int = 0
+    batches: dict[str, None] = msgspec.field(default_factory=dict)
+    tools: dict[str, None] = msgspec.field(default_factory=dict)
 
 
-class FailuresChecker(LimitChecker):
+class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses calls after `max` consecutive failures; parallel calls of one batch count once.
 
     With `same_error` only the same error (masked) continues a streak, with `signature` only
@@ -31,21 +30,11 @@ class FailuresChecker(LimitChecker):
     fault, change nothing. At most `max_names` tools and batches are kept, the first goes first.
     """
 
-    __slots__ = ("max_names", "same_error", "signature")
+    counts_outcomes_only = True
 
-    def __init__(
-        self,
-        settings: LimitSettings,
-        *,
-        max: int,  # noqa: A002 - the field's name in the language
-        same_error: bool,
-        signature: str,
-        max_names: int,
-    ) -> None:
-        super().__init__(settings, max, always_evaluated=False)
-        self.max_names = max_names
-        self.same_error = same_error
-        self.signature = signature
+    same_error: bool
+    signature: str
+    max_names: int
 
     def new_tracker(self) -> dict[str, FailureStreak]:
         """Return no streak. There is at most one, under an empty name."""

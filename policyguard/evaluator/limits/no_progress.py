@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import NEVER_ALLOWED, format_streak
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
 
 
-class NoProgressStreak:
+class NoProgressStreak(msgspec.Struct, eq=False):
     """The flagged results of one tool since it last advanced."""
 
-    __slots__ = ("batch", "count", "result_fingerprint")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.result_fingerprint = ""
-        self.batch = ""
+    count: int = 0
+    result_fingerprint: str = ""
+    batch: str = ""
 
 
-class NoProgressChecker(LimitChecker):
+class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses a tool after `max` consecutive results flagged as not advancing.
 
     Only an unflagged success with another result than the last flagged one ends the streak;
@@ -30,11 +29,9 @@ class NoProgressChecker(LimitChecker):
     first.
     """
 
-    __slots__ = ("max_tools",)
+    counts_outcomes_only = True
 
-    def __init__(self, settings: LimitSettings, *, max: int, max_tools: int) -> None:  # noqa: A002 - the field's name
-        super().__init__(settings, max, always_evaluated=False)
-        self.max_tools = max_tools
+    max_tools: int
 
     def new_tracker(self) -> dict[str, NoProgressStreak]:
         """Return no streaks."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import format_duration, format_times
 from policyguard.model.amounts import to_nanoseconds
@@ -13,31 +15,25 @@ from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
 
 
-class Probe:
+class Probe(msgspec.Struct, eq=False, frozen=True):
     """The call that a half-open breaker admits, and when (ns)."""
 
-    __slots__ = ("admitted_at",)
-
-    def __init__(self, admitted_at: int) -> None:
-        self.admitted_at = admitted_at
+    admitted_at: int
 
 
-class BreakerState:
+class BreakerState(msgspec.Struct, eq=False):
     """The breaker of one tool. It is closed while `open_until` (ns) is None.
 
     `failures` are the times (ns) of consecutive harness failures. `probe` is the call that tries
     the tool after `open_until`, None while there is none.
     """
 
-    __slots__ = ("failures", "open_until", "probe")
-
-    def __init__(self) -> None:
-        self.failures: deque[int] = deque()
-        self.open_until: int | None = None
-        self.probe: Probe | None = None
+    failures: deque[int] = msgspec.field(default_factory=deque)
+    open_until: int | None = None
+    probe: Probe | None = None
 
 
-class OutageChecker(LimitChecker):
+class OutageChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses a tool for `cooldown` after `max` consecutive harness failures `within` a time.
 
     Then it admits one probe, and refuses others until its outcome: a harness failure opens the
@@ -49,25 +45,13 @@ class OutageChecker(LimitChecker):
     without a time are neither refused nor counted.
     """
 
-    __slots__ = ("cooldown", "max_breakers", "probe_timeout", "shared", "within")
+    counts_outcomes_only = True
 
-    def __init__(
-        self,
-        settings: LimitSettings,
-        *,
-        max: int,  # noqa: A002 - the field's name in the language
-        within: int,
-        cooldown: int,
-        shared: bool,
-        max_breakers: int,
-        probe_timeout: int,
-    ) -> None:
-        super().__init__(settings, max, always_evaluated=False)
-        self.within = within
-        self.cooldown = cooldown
-        self.shared = shared
-        self.max_breakers = max_breakers
-        self.probe_timeout = probe_timeout
+    within: int
+    cooldown: int
+    shared: bool
+    max_breakers: int
+    probe_timeout: int
 
     def new_tracker(self) -> dict[str, BreakerState]:
         """Return no breakers: all are closed."""

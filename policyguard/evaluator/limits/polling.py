@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+import msgspec
+
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import format_duration, format_times
 from policyguard.model.amounts import to_nanoseconds
@@ -13,23 +15,20 @@ from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
 
 
-class PollState:
+class PollState(msgspec.Struct, eq=False):
     """One polled call: when it was last admitted, and how often its result stayed the same.
 
     `wait` is how long its last result asks to wait (ns), `seq` numbers its completion.
     """
 
-    __slots__ = ("admitted_at", "result_fingerprint", "seq", "unchanged", "wait")
-
-    def __init__(self) -> None:
-        self.admitted_at: int | None = None
-        self.result_fingerprint: str | None = None
-        self.unchanged = 0
-        self.seq = 0
-        self.wait = 0
+    admitted_at: int | None = None
+    result_fingerprint: str | None = None
+    unchanged: int = 0
+    seq: int = 0
+    wait: int = 0
 
 
-class PollingChecker(LimitChecker):
+class PollingChecker(LimitChecker, eq=False, kw_only=True):
     """Requires `cooldown` nanoseconds between polls, and a new result after `unchanged` equal ones.
 
     A state change by another call restarts the count: it may be what is waited for. A result's own
@@ -37,22 +36,11 @@ class PollingChecker(LimitChecker):
     included. At most `max_polls` are kept, the least recently used goes first.
     """
 
-    __slots__ = ("cooldown", "max_polls", "unchanged")
-
     needs_admissions = True
 
-    def __init__(
-        self,
-        settings: LimitSettings,
-        *,
-        cooldown: int | None,
-        unchanged: int | None,
-        max_polls: int,
-    ) -> None:
-        super().__init__(settings, _UNBOUNDED if unchanged is None else unchanged)
-        self.cooldown = cooldown
-        self.unchanged = unchanged
-        self.max_polls = max_polls
+    cooldown: int | None
+    unchanged: int | None
+    max_polls: int
 
     def new_tracker(self) -> dict[str, PollState]:
         """Return no polls."""
@@ -139,5 +127,5 @@ class PollingChecker(LimitChecker):
         poll.admitted_at = None
 
 
-_UNBOUNDED = 1 << 62
+UNBOUNDED = 1 << 62
 """Stands for `unchanged` in a policy that does not bound it."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.limits.base import LimitSettings
 from policyguard.evaluator.messages import format_streak
 from policyguard.model.decision import Violation
 
 
-class RefusalStreak:
+class RefusalStreak(msgspec.Struct, eq=False):
     """Consecutive refused attempts."""
 
-    __slots__ = ("batch", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.batch = ""
+    count: int = 0
+    batch: str = ""
 
     def add(self, batch: str) -> None:
         """Count one more refused attempt."""
@@ -29,21 +28,12 @@ class RefusalStreak:
         self.batch = ""
 
 
-class RefusalsChecker:
+class RefusalsChecker(LimitSettings, eq=False, kw_only=True):
     """Refuses, by default with a halt, the refused attempt that follows `max` consecutive others.
 
     A call that nothing else refuses never violates it, so an agent that changes course goes on. An
     admitted call ends the streak; the parallel calls of one batch count once.
     """
-
-    __slots__ = ("escalation", "id", "max", "observe", "per_turn")
-
-    def __init__(self, settings: LimitSettings, *, max: int) -> None:  # noqa: A002 - the field's name
-        self.id = settings.id
-        self.escalation = settings.escalation
-        self.observe = settings.observe
-        self.per_turn = settings.per_turn
-        self.max = max
 
     def new_tracker(self) -> RefusalStreak:
         """Return an empty streak."""

@@ -9,54 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
+import msgspec
+
 from policyguard.evaluator.attempt import Attempt, WindowEntry
-from policyguard.evaluator.limits.base import LimitChecker, LimitSettings
+from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import NEVER_ALLOWED, format_times
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
 
 
-class Window:
+class Window(msgspec.Struct, eq=False):
     """The last calls under one limit, in order, and by key: one entry, or a list of several.
 
     `pending_results` holds the last pending result of each key whose latest result is pending.
     """
 
-    __slots__ = ("by_key", "entries", "pending_results")
-
-    def __init__(self) -> None:
-        self.entries: list[WindowEntry] = []
-        self.by_key: dict[str, WindowEntry | list[WindowEntry]] = {}
-        self.pending_results: dict[str, str] = {}
+    entries: list[WindowEntry] = msgspec.field(default_factory=list)
+    by_key: dict[str, WindowEntry | list[WindowEntry]] = msgspec.field(default_factory=dict)
+    pending_results: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class RepeatChecker(LimitChecker):
+class RepeatChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses a call that has been admitted `max` times, unchanged, in the last `window` calls."""
-
-    __slots__ = ("compare_by", "key", "same", "window")
 
     needs_admissions = True
 
-    def __init__(
-        self,
-        settings: LimitSettings,
-        *,
-        max: int,  # noqa: A002 - the field's name in the language
-        window: int,
-        same: str,
-        key: Callable[[Attempt], str] | None = None,
-    ) -> None:
-        super().__init__(settings, max)
+    window: int
+    same: str
+    key: Callable[[Attempt], str] | None = None
+    compare_by: Callable[[WindowEntry], str | None] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.needs_successes = False  # a success only ends a pending result
-        self.window = window
-        self.same = same
-        self.key = key
-        self.compare_by = {
-            "call_and_result": _get_result,
-            "call_and_error": _get_error,
-            "error": _get_error,
-        }.get(same if key is None or same == "error" else "")
+        self.compare_by = _COMPARE_BY.get(self.same)
 
     def new_tracker(self) -> Window:
         """Return an empty window."""
@@ -201,6 +188,11 @@ def _remove_entry(tracker: Window, entry: WindowEntry) -> None:
         tracker.pending_results.pop(entry.key, None)
 
 
+_COMPARE_BY: dict[str, Callable[[WindowEntry], str | None]] = {
+    "call_and_result": _get_result,
+    "call_and_error": _get_error,
+    "error": _get_error,
+}
 _NO_ENTRIES: list[WindowEntry] = []
 _KEY_FAILED = "cannot tell if this call repeats: its `key` failed to evaluate"
 _INSTEAD = "change the arguments or the approach, or finish with what you have"

@@ -8,34 +8,24 @@ new turn is a change too: the user may have fixed what failed.
 
 from __future__ import annotations
 
+import msgspec
 
-class StateChanges:
+
+class StateChanges(msgspec.Struct, eq=False):
     """Numbers a session's completions, and remembers its last state changes.
 
     `other_seq` is the last change by another call than that of `last_fingerprint`. A new turn
     takes a number of its own, `turn_seq`. Times are nanoseconds.
     """
 
-    __slots__ = (
-        "last_at",
-        "last_fingerprint",
-        "last_seq",
-        "other_at",
-        "other_seq",
-        "seq",
-        "turn_at",
-        "turn_seq",
-    )
-
-    def __init__(self) -> None:
-        self.seq = 0
-        self.last_fingerprint = ""
-        self.last_seq = 0
-        self.last_at: int | None = None
-        self.other_seq = 0
-        self.other_at: int | None = None
-        self.turn_seq = 0
-        self.turn_at: int | None = None
+    seq: int = 0
+    last_fingerprint: str = ""
+    last_seq: int = 0
+    last_at: int | None = None
+    other_seq: int = 0
+    other_at: int | None = None
+    turn_seq: int = 0
+    turn_at: int | None = None
 
     def record(self, fingerprint: str, at: int | None) -> None:
         """Record that a state-changing call succeeded, as completion number `seq`."""

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from policyguard.evaluator.activation import Activation
+from policyguard.model.constraint import Observation
 from policyguard.model.decision import EvalError
-from policyguard.model.event import Charge
+from policyguard.model.event import Charge, Completed
+from policyguard.model.outcome import Outcome
 from policyguard.model.text import sanitize
 
 if TYPE_CHECKING:
@@ -138,3 +140,16 @@ class Attempt(msgspec.Struct, eq=False):
         if self.timeout is None or timeout < self.timeout:
             self.timeout = timeout
             self.timeout_by = by
+
+
+class CallResult(msgspec.Struct, eq=False, gc=False):
+    """The result of a call in flight: `report` as it was reported, the rest as evaluated.
+
+    `charges` are those beyond what the call charged at admission.
+    """
+
+    attempt: Attempt
+    report: Completed
+    outcome: Outcome
+    charges: tuple[Charge, ...]
+    observations: tuple[Observation, ...] = ()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.usage import UsageLedger
 from policyguard.evaluator.session_state import SessionState
-from policyguard.model.constraint import Observation
-from policyguard.model.event import Charge, Completed, Granted, Refused, Spent
-from policyguard.model.outcome import Outcome
+from policyguard.model.event import Granted, Refused, Spent
 
 
 class Effects:
@@ -19,15 +17,7 @@ class Effects:
     def on_refused(self, session: SessionState, event: Refused) -> None:
         """Follow a refusal."""
 
-    def on_completed(
-        self,
-        attempt: Attempt,
-        event: Completed,
-        outcome: Outcome,
-        charges: tuple[Charge, ...],
-        observations: tuple[Observation, ...],
-        at: int | None,
-    ) -> list[str]:
+    def on_completed(self, result: CallResult) -> list[str]:
         """Follow a result. Return the ids of the constraints that it taught or confirmed."""
         return []
 

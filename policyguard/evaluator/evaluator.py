@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import ApprovalRequirement
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluation import ALLOWED, ApproverPresence, Evaluation, GuardMode
@@ -23,7 +23,6 @@ from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError, NonPlainArgumentsError
 from policyguard.model.event import Charge, Completed
-from policyguard.model.outcome import Outcome
 from policyguard.model.policy import Bounds
 
 HALTED = "session/halted"
@@ -329,10 +328,8 @@ class Evaluator:
             by_id[ban.limit.id] = violation
             (would if ban.limit.observe else found).append(violation)
 
-    def evaluate_result(
-        self, attempt: Attempt, event: Completed, at: int | None
-    ) -> tuple[Outcome, tuple[Charge, ...]]:
-        """Classify a result that came at `at` (ns), and return what it charges afterwards.
+    def evaluate_result(self, attempt: Attempt, event: Completed, at: int | None) -> CallResult:
+        """Classify a result that came at `at` (ns), and find what it charges.
 
         From then on the attempt's errors are those of its result.
         """
@@ -340,13 +337,13 @@ class Evaluator:
         last = attempt.session.last_results.get(attempt.fingerprint) if self.reads_changed else None
         outcome = self.outcome_classifier.classify(event, attempt, last)
         if not attempt.charges:
-            return outcome, ()
+            return CallResult(attempt, event, outcome, ())
         charges = [
             settled
             for charge in attempt.charges
             if (settled := self.budgets[charge.budget].settle(charge, attempt, outcome)) is not None
         ]
-        return outcome, tuple(charges)
+        return CallResult(attempt, event, outcome, tuple(charges))
 
     def charges_for_spend(
         self, session: SessionState, tokens: int, cost: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policyguard.evaluator import transitions
 from policyguard.evaluator.approvals import GivenApproval
+from policyguard.evaluator.attempt import CallResult
 from policyguard.evaluator.budgets.charges import (
     RebuildLedger,
     apply_charge,
@@ -51,12 +52,10 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
         case Completed():
             attempt = session.in_flight.get(event.call)
             if attempt is not None:
-                outcome, at = outcome_from_event(event), session.clamp_time(event.at)
-                attempt.mark_completed(at)
-                charges, observations = event.charges, event.observations
-                transitions.complete(
-                    evaluator, state, attempt, event, outcome, charges, observations, at
-                )
+                attempt.mark_completed(session.clamp_time(event.at))
+                outcome = outcome_from_event(event)
+                result = CallResult(attempt, event, outcome, event.charges, event.observations)
+                transitions.complete(evaluator, state, result)
         case Ended():
             transitions.end_timed_out(evaluator, state, session, event.call, event.at)
         case Refused():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from policyguard.evaluator.approvals import ApprovalRequest
-from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, WindowEntry
+from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt, CallResult, WindowEntry
 from policyguard.evaluator.budgets.charges import apply_charge, free_slots, holds_slot, refund
 from policyguard.evaluator.engine_state import EngineState
 from policyguard.evaluator.evaluator import HALTED, Evaluator
@@ -14,9 +14,8 @@ from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.no_progress import NoProgressChecker
 from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.session_state import SessionState
-from policyguard.model.constraint import Observation
 from policyguard.model.effect import Effect
-from policyguard.model.event import Admitted, Charge, Completed, Refused
+from policyguard.model.event import Admitted, Refused
 from policyguard.model.outcome import Outcome
 
 
@@ -94,21 +93,10 @@ def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
     state.effects.on_admitted(attempt)
 
 
-def complete(
-    evaluator: Evaluator,
-    state: EngineState,
-    attempt: Attempt,
-    event: Completed,
-    outcome: Outcome,
-    charges: tuple[Charge, ...],
-    observations: tuple[Observation, ...],
-    at: int | None,
-) -> list[str]:
-    """Apply the result of a call in flight: `event` as it was reported, the rest as evaluated.
-
-    Return the ids of the constraints that it taught or confirmed.
-    """
-    session = attempt.session
+def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> list[str]:
+    """Apply the result of a call. Return the ids of the constraints that it taught or confirmed."""
+    attempt, event, outcome = result.attempt, result.report, result.outcome
+    session, at = attempt.session, attempt.completed_at
     advance_clock(session, at)
     del session.in_flight[attempt.id]
     state_changes = session.state_changes
@@ -132,16 +120,16 @@ def complete(
         session.timed_out[attempt.id] = attempt  # it keeps its slots until it ends
     elif attempt.charges:
         free_slots(evaluator, state, attempt)
-    for charge in charges:
+    for charge in result.charges:
         # What was reserved too much was charged at admission.
         apply_charge(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
     if event.tokens or event.cost:
         session.add_usage(event.tokens or 0, event.cost or 0.0)
     if evaluator.reads_changed:
         max_entries = evaluator.bounds.window_entries
-        last_results, result = session.last_results, outcome.result_fingerprint
-        _set_latest(last_results, attempt.fingerprint, result, max_entries)
-    return state.effects.on_completed(attempt, event, outcome, charges, observations, at)
+        last_result = outcome.result_fingerprint
+        _set_latest(session.last_results, attempt.fingerprint, last_result, max_entries)
+    return state.effects.on_completed(result)
 
 
 def _clear_refusals(session: SessionState, attempt: Attempt) -> None:

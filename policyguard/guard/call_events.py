@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.plan import Plan
 from policyguard.guard import decisions
 from policyguard.guard.listeners import Listeners
 from policyguard.journal import line_template as marks
 from policyguard.journal.line_template import LineTemplate
-from policyguard.model.constraint import Observation
 from policyguard.model.decision import Decision
-from policyguard.model.event import Admitted, Charge, Completed, Event
-from policyguard.model.outcome import Outcome
+from policyguard.model.event import Admitted, Completed, Event
 
 if TYPE_CHECKING:
     from policyguard.journal.journal import Journal
@@ -49,18 +47,9 @@ class CallEventEmitter:
         """Emit the event of an admitted call."""
         self.emit(decisions.build_admitted(attempt, decision))
 
-    def emit_completed(
-        self,
-        event: Completed,
-        at: int | None,
-        outcome: Outcome,
-        charges: tuple[Charge, ...],
-        observations: tuple[Observation, ...],
-        has_learned: bool,
-    ) -> None:
+    def emit_completed(self, result: CallResult, has_learned: bool) -> None:
         """Emit a result as it was evaluated; anchor what has taught or confirmed a constraint."""
-        judged = decisions.build_completed(event, at, outcome, charges, observations)
-        self.emit(judged, has_learned)
+        self.emit(decisions.build_completed(result), has_learned)
 
 
 class _HostIds(msgspec.Struct, omit_defaults=True):
@@ -94,15 +83,6 @@ class FastCallEmitter(CallEventEmitter):
     template of what their lines share is made at the first line for each of `max_plans` plans (see
     `journal.line_template`). Both methods fill it in themselves: a helper would be one frame more.
     """
-
-    __slots__ = (
-        "_changing_templates",
-        "_file_journal",
-        "_max_line",
-        "_max_plans",
-        "_result_templates",
-        "_unchanging_templates",
-    )
 
     def __init__(self, journal: Journal, listeners: Listeners, max_plans: int) -> None:
         super().__init__(journal, listeners)
@@ -159,16 +139,10 @@ class FastCallEmitter(CallEventEmitter):
         else:
             writer.append(line, True, False)
 
-    def emit_completed(
-        self,
-        event: Completed,
-        at: int | None,
-        outcome: Outcome,
-        charges: tuple[Charge, ...],
-        observations: tuple[Observation, ...],
-        has_learned: bool,
-    ) -> None:
+    def emit_completed(self, result: CallResult, has_learned: bool) -> None:
         """Write a result as it was evaluated."""
+        event, outcome, charges = result.report, result.outcome, result.charges
+        at = result.attempt.completed_at
         if (
             at is None
             or not event.text
@@ -176,16 +150,18 @@ class FastCallEmitter(CallEventEmitter):
             or event.provenance != "explicit"
             or outcome.state != "success"
             or outcome.signature
-            or observations
+            or result.observations
             or not event.call.isalnum()
         ):
-            super().emit_completed(event, at, outcome, charges, observations, has_learned)
+            super().emit_completed(result, has_learned)
             return
         try:
             template = self._result_templates[outcome.state]
         except KeyError:
-            judged = decisions.build_completed(event, at, outcome, charges, observations)
-            marked = replace(judged, result_fingerprint=marks.FINGERPRINT, **_PLACEHOLDER_NUMBERS)
+            completed = decisions.build_completed(result)
+            marked = replace(
+                completed, result_fingerprint=marks.FINGERPRINT, **_PLACEHOLDER_NUMBERS
+            )
             template = self._result_templates[outcome.state] = self._build_template(marked)
         extra: str | None = ""
         if not (
@@ -209,7 +185,7 @@ class FastCallEmitter(CallEventEmitter):
             extra = _encode_fields(numbers)
         charged = _encode_fields({"charges": charges}) if charges else ""
         if template is None or extra is None or charged is None:
-            super().emit_completed(event, at, outcome, charges, observations, has_learned)
+            super().emit_completed(result, has_learned)
             return
         journal, session = self._file_journal, event.session
         writer = journal.current_file
@@ -222,27 +198,24 @@ class FastCallEmitter(CallEventEmitter):
             f"{fingerprint}{g}{charged}{h}"
         )
         if len(line) > self._max_line:
-            super().emit_completed(event, at, outcome, charges, observations, has_learned)
+            super().emit_completed(result, has_learned)
         else:
             writer.append(line, True, False)
 
     def _add_template(self, attempt: Attempt, decision: Decision) -> LineTemplate | None:
-        """The template of calls of a plan that change state, or do not, of which this is one."""
+        """Add the template of a plan's calls that change state, or do not, as this one."""
         plan = attempt.bound_plan.plan
-        forms = (
-            self._changing_templates
-            if plan.is_state_changing(attempt)
-            else self._unchanging_templates
-        )
-        if len(forms) >= self._max_plans:
-            forms.clear()
+        is_changing = plan.is_state_changing(attempt)
+        templates = self._changing_templates if is_changing else self._unchanging_templates
+        if len(templates) >= self._max_plans:
+            templates.clear()
         event = decisions.build_admitted(attempt, decision)
         marked = replace(event, batch=str(marks.EXTRA), host_call="", fingerprint=marks.FINGERPRINT)
-        template = forms[plan] = None if plan.keyed_limits else self._build_template(marked)
+        template = templates[plan] = None if plan.keyed_limits else self._build_template(marked)
         return template
 
     def _build_template(self, event: Admitted | Completed) -> LineTemplate | None:
-        """The template of such events."""
+        """Return the template of events like this one."""
         marked = replace(
             event, session=marks.SESSION, at=marks.AT, call=marks.CALL, charges=(marks.CHARGE,)
         )
@@ -250,7 +223,7 @@ class FastCallEmitter(CallEventEmitter):
 
 
 def _encode_fields(values: _HostIds | _ResultNumbers | dict[str, Any]) -> str | None:
-    """These fields in JSON, to stand after others; None for what JSON does not hold as it is."""
+    """Return fields as JSON, to append to others; None for values that JSON cannot hold."""
     try:
         return f",{msgspec.json.encode(values)[1:-1].decode()}"
     except (OverflowError, TypeError, UnicodeError):

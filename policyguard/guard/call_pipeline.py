@@ -7,7 +7,7 @@ If no one reads events, none is built: `transitions` take what the event would c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budgets import charges as paying
+from policyguard.evaluator.budgets.charges import grant_charge, parent_charges
 from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
-from policyguard.evaluator.plan import BoundPlan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
@@ -27,7 +26,7 @@ from policyguard.guard.host_log import warn
 from policyguard.guard.pending_advice import PendingAdvice
 from policyguard.guard.shared_budgets import make_repeatable
 from policyguard.journal.errors import JournalError
-from policyguard.model.decision import Decision, EvalError, Violation
+from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ArgumentsError, UnknownCallError
 from policyguard.model.event import (
@@ -46,10 +45,7 @@ from policyguard.store.errors import StoreError
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
 
-
 _ALLOW = Effect.ALLOW  # a member of an enum is slow to look up
-
-
 _CALL_ID = re.compile("c([1-9][0-9]{0,14})")
 
 
@@ -66,18 +62,6 @@ class CallPipeline:
     `first_number`, the latest has `last_number`. `entered` counts the `with` blocks it is used in.
     A session that is `closed` refuses all calls, and has `ended` if its run is over.
     """
-
-    __slots__ = (
-        "_advice",
-        "_first_number",
-        "_guard",
-        "_state",
-        "_suspended",
-        "closed",
-        "ended",
-        "entered",
-        "last_number",
-    )
 
     def __init__(self, guard: Guard, state: SessionState, first_number: int) -> None:
         self._guard = guard
@@ -99,8 +83,8 @@ class CallPipeline:
         guard, state = self._guard, self._state
         if mode is None:
             mode = guard._mode
-        world, walk = guard._state, None
-        above: list[ChildCharged] | None = None
+        guard_state, bound_plan = guard._state, None
+        ancestor_events: list[ChildCharged] | None = None
         with guard._lock:
             if admit:
                 if guard._latest_session != state.id:
@@ -110,69 +94,71 @@ class CallPipeline:
                     attempt.id = f"c{self.last_number}"
             try:
                 if self.closed:
-                    verdict = self._closed_evaluation
+                    evaluation = self._closed_evaluation
                     attempt.id = ""  # it might be one of the session's next life
                     admit = False
                 elif invalid_reason:
-                    verdict = decisions.invalid_arguments(
+                    evaluation = decisions.invalid_arguments(
                         attempt, invalid_reason, observe=mode.observe
                     )
                 else:
-                    keeper = guard._constraint_sync
-                    if keeper is not None and monotonic() >= keeper.next_poll:
-                        keeper.poll()
-                    walk = guard._evaluator.prepare(attempt)
+                    constraint_sync = guard._constraint_sync
+                    if constraint_sync is not None and monotonic() >= constraint_sync.next_poll:
+                        constraint_sync.poll()
+                    bound_plan = guard._evaluator.prepare(attempt)
                     learned = (
-                        world.check_learned(attempt)
-                        if world.constraint_set.constraints or world.has_radius
+                        guard_state.check_learned(attempt)
+                        if guard_state.constraint_set.constraints or guard_state.has_radius
                         else ()
                     )
-                    purser = guard._shared_budgets
-                    if purser is None or not purser.covers(walk.plan):
-                        verdict = guard._evaluator.evaluate(
-                            world.engine_state, attempt, walk, learned, mode
+                    budgets = guard._shared_budgets
+                    if budgets is None or not budgets.covers(bound_plan.plan):
+                        evaluation = guard._evaluator.evaluate(
+                            guard_state.engine_state, attempt, bound_plan, learned, mode
                         )
                     else:
-                        judge = partial(self._evaluate, mode, attempt, walk)
-                        again = make_repeatable(attempt, walk.plan, learned, judge)
-                        verdict = purser.evaluate(attempt, again, admit=admit)
+                        evaluate = make_repeatable(
+                            attempt,
+                            guard._evaluator,
+                            guard_state.engine_state,
+                            bound_plan,
+                            learned,
+                            mode,
+                        )
+                        evaluation = budgets.evaluate(attempt, evaluate, admit=admit)
             except ArgumentsError as error:
-                verdict = decisions.invalid_arguments(attempt, str(error), observe=mode.observe)
+                evaluation = decisions.invalid_arguments(attempt, str(error), observe=mode.observe)
             except Exception as error:  # noqa: BLE001 - the policy says what a defect of ours means
                 allow = mode.observe or guard._evaluator.allow_on_internal_error
-                verdict = decisions.internal_error(attempt, error, allow=allow)
-            if verdict is ALLOWED and attempt.timeout is None:  # the common case, made short
-                own = attempt.exact_fingerprint or attempt.fingerprint
-                decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, own)
+                evaluation = decisions.internal_error(attempt, error, allow=allow)
+            if evaluation is ALLOWED and attempt.timeout is None:  # the common case, made short
+                fingerprint = attempt.exact_fingerprint or attempt.fingerprint
+                decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, fingerprint)
             else:
                 decision = decisions.build_decision(
-                    state.id, verdict, attempt, observe=mode.observe
+                    state.id, evaluation, attempt, observe=mode.observe
                 )
             if not admit:
                 return decision
             try:
                 if not decision.allowed:
                     refused = decisions.build_refused(attempt, decision)
-                    world.fold(refused)
+                    guard_state.fold(refused)
                     guard._events.emit(refused)
-                elif walk is not None:
-                    admit_call(guard._evaluator, world.engine_state, attempt)
+                elif bound_plan is not None:
+                    admit_call(guard._evaluator, guard_state.engine_state, attempt)
                     if guard._has_audience:
                         guard._events.emit_admitted(attempt, decision)
                         if attempt.charges:
-                            above = []
-                            self._charge_ancestors(attempt.charges, attempt.at, emitted=above)
+                            ancestor_events = []
+                            self._charge_ancestors(
+                                attempt.charges, attempt.at, emitted=ancestor_events
+                            )
                     if decision.violations:
                         self._advice.add(attempt.batch or decision.id, decision.message)
             except (JournalError, StoreError) as error:
-                return self._handle_write_error(decision, attempt, error, above)
+                return self._handle_write_error(decision, attempt, error, ancestor_events)
         return decision
-
-    def _evaluate(
-        self, mode: GuardMode, attempt: Attempt, walk: BoundPlan, learned: Sequence[Violation]
-    ) -> Evaluation:
-        guard = self._guard
-        return guard._evaluator.evaluate(guard._state.engine_state, attempt, walk, learned, mode)
 
     @property
     def _allow_on_error(self) -> bool:
@@ -190,7 +176,7 @@ class CallPipeline:
 
         `emitted` are the events of ancestors that were written, None if the call's was not.
         """
-        fault = EvalError("journal", str(error))
+        eval_error = EvalError("journal", str(error))
         if decision.allowed and not self._allow_on_error:
             released = Released(self._state.id, attempt.at, decision.id)
             self._guard._state.fold(released)
@@ -198,10 +184,10 @@ class CallPipeline:
                 self._journal_reversal([released, *map(_reverse, emitted)])
             elif isinstance(error, StoreError):  # it is written, and not anchored
                 self._journal_reversal([released])
-            refused = decisions.internal_error(attempt, error, allow=False)
-            verdict = replace(refused, errors=(fault,))
-            return decisions.build_decision(self._state.id, verdict, attempt, observe=False)
-        return replace(decision, errors=(*decision.errors, fault))
+            evaluation = decisions.internal_error(attempt, error, allow=False)
+            evaluation = replace(evaluation, errors=(eval_error,))
+            return decisions.build_decision(self._state.id, evaluation, attempt, observe=False)
+        return replace(decision, errors=(*decision.errors, eval_error))
 
     def _journal_reversal(self, events: Iterable[Event]) -> None:
         """Write the reversal of an admission into the journals."""
@@ -233,7 +219,7 @@ class CallPipeline:
         raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
 
     def complete(self, event: Completed, known: bool = False) -> Recorded:
-        """Judge a result and count it; one of a call that is not in flight is only judged.
+        """Classify a result and count it; one of a call that is not in flight counts nowhere.
 
         With `known`, `UnknownCallError` unless it is a call of this life of the session.
         """
@@ -244,41 +230,31 @@ class CallPipeline:
                 if known:
                     self.require_known(event.call)
                 outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
-                faults = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
-                return Recorded(outcome=outcome, errors=faults, counted=False)
-            at = self._state.clamp_time(event.at)
-            evaluator, state = guard._evaluator, guard._state
-            outcome, charges = evaluator.evaluate_result(attempt, event, at)
-            observations = state.observe(attempt, event, outcome)
-            engine_state = state.engine_state
+                errors = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
+                return Recorded(outcome=outcome, errors=errors, counted=False)
+            evaluator, engine_state = guard._evaluator, guard._state.engine_state
+            result = evaluator.evaluate_result(attempt, event, self._state.clamp_time(event.at))
+            observations = guard._state.observe(result)
+            if observations:
+                result.observations = observations
             if not observations or guard._constraint_sync is None:
-                learned = complete_call(
-                    evaluator, engine_state, attempt, event, outcome, charges, observations, at
-                )
+                learned = complete_call(evaluator, engine_state, result)
             else:
-                learned = guard._constraint_sync.complete(
-                    lambda: complete_call(
-                        evaluator, engine_state, attempt, event, outcome, charges, observations, at
-                    ),
-                    attempt,
-                    observations,
-                    at,
-                )
+                fold = partial(complete_call, evaluator, engine_state, result)
+                learned = guard._constraint_sync.complete(fold, result)
             if guard._has_audience:
                 try:
-                    guard._events.emit_completed(
-                        event, at, outcome, charges, observations, bool(learned)
-                    )
-                    if charges:
-                        self._settle_ancestors(charges, at, attempt)
+                    guard._events.emit_completed(result, bool(learned))
+                    if result.charges:
+                        self._settle_ancestors(result.charges, attempt)
                 except (JournalError, StoreError) as error:
                     attempt.add_error("journal", error)
             advice = ""
             if self._advice.texts:
                 advice = self._advice.take(attempt.batch or event.call, is_last=not attempt.batch)
         if not (advice or learned or attempt.errors):
-            return Recorded(outcome)
-        return Recorded(outcome, advice, tuple(learned), attempt.errors)
+            return Recorded(result.outcome)
+        return Recorded(result.outcome, advice, tuple(learned), attempt.errors)
 
     def spend(self, event: Spent) -> None:
         """Count what the model used between calls. Raises what `fold` raises."""
@@ -286,40 +262,44 @@ class CallPipeline:
             charges = self._guard._evaluator.charges_for_spend(
                 self._state, event.tokens, event.cost
             )
-            self.fold(replace(event, session=self._state.id, charges=charges))
+            event = replace(event, session=self._state.id, charges=charges)
+            self.fold(event, partial(self._charge_ancestors, charges, event.at))
 
-    def fold(self, event: Event) -> None:
+    def grant(self, event: Granted) -> None:
+        """Raise a budget, perhaps an ancestor's. Raises what `fold` raises."""
+        with self._guard._lock:
+            raised = grant_charge(self._guard._evaluator, self._state, event)
+            raised_limits = () if raised is None else (raised,)
+            self.fold(event, partial(self._charge_ancestors, (), event.at, raised_limits))
+
+    def release(self, event: Released) -> None:
+        """Take back the admission of a call, if it is in flight. Raises what `fold` raises."""
+        with self._guard._lock:
+            attempt = self._state.in_flight.get(event.call)
+            refunds = _negate(attempt.charges) if attempt is not None else ()
+            at = attempt.at if attempt is not None else event.at
+            self.fold(event, partial(self._charge_ancestors, refunds, at))
+
+    def fold(self, event: Event, charge_ancestors: Callable[[], None] | None = None) -> None:
         """Apply any other event. `RuntimeError` if the session is closed.
 
         Raises `JournalError` as `Guard._apply` does, and `StoreError` if a grant cannot be stored.
         """
-        guard = self._guard
-        with guard._lock:
+        with self._guard._lock:
             if self.closed:
                 raise RuntimeError(self.closed_reason)
-            attempt = self._state.in_flight.get(event.call) if isinstance(event, Released) else None
-            guard._apply(event)
+            self._guard._apply(event)
+            if charge_ancestors is None:
+                return
             try:
-                self._notify_ancestors(event, attempt)
+                charge_ancestors()
             except (JournalError, StoreError) as error:  # its own journal has it
                 warn(f"charges of {self._state.id!r} are missing in its parents' journals: {error}")
 
-    def _notify_ancestors(self, event: Event, released: Attempt | None) -> None:
-        """Charge ancestors for an event."""
-        if isinstance(event, Spent):
-            self._charge_ancestors(event.charges, event.at)
-        elif isinstance(event, Granted):
-            raised = paying.grant_charge(self._guard._evaluator, self._state, event)
-            self._charge_ancestors((), event.at, () if raised is None else (raised,))
-        elif released is not None:
-            back = [replace(charge, amount=-charge.amount) for charge in released.charges]
-            self._charge_ancestors(back, released.at)
-
-    def _settle_ancestors(
-        self, charges: Iterable[Charge], at: int | None, attempt: Attempt
-    ) -> None:
+    def _settle_ancestors(self, charges: Iterable[Charge], attempt: Attempt) -> None:
         """Charge ancestors for a result; what was reserved too much is refunded as of admission."""
-        self._charge_ancestors([charge for charge in charges if charge.amount > 0], at)
+        extra = [charge for charge in charges if charge.amount > 0]
+        self._charge_ancestors(extra, attempt.completed_at)
         self._charge_ancestors([charge for charge in charges if charge.amount < 0], attempt.at)
 
     def _charge_ancestors(
@@ -337,10 +317,10 @@ class CallPipeline:
         emitted = [] if emitted is None else emitted
         if state.parent is None or not guard._has_audience:
             return
-        drawn = paying.parent_charges(guard._evaluator, state, charges)
-        lifted = paying.parent_charges(guard._evaluator, state, raised_limits)
-        for owner in {**drawn, **lifted}:
-            event = ChildCharged(owner, at, state.id, drawn.get(owner, ()), lifted.get(owner, ()))
+        charged = parent_charges(guard._evaluator, state, charges)
+        raised = parent_charges(guard._evaluator, state, raised_limits)
+        for owner in {**charged, **raised}:
+            event = ChildCharged(owner, at, state.id, charged.get(owner, ()), raised.get(owner, ()))
             emitted.append(event)
             try:
                 guard._events.emit(event)
@@ -390,7 +370,10 @@ class CallPipeline:
         return f"{violation.text}: {violation.instead}"
 
 
-def _reverse(drawn: ChildCharged) -> ChildCharged:
+def _reverse(event: ChildCharged) -> ChildCharged:
     """Return the event that undoes charges."""
-    back = tuple([replace(charge, amount=-charge.amount) for charge in drawn.charges])
-    return replace(drawn, charges=back)
+    return replace(event, charges=_negate(event.charges))
+
+
+def _negate(charges: Iterable[Charge]) -> tuple[Charge, ...]:
+    return tuple([replace(charge, amount=-charge.amount) for charge in charges])

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import CallResult
 from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.learned.snapshot import Snapshot
 from policyguard.model.constraint import Observation
@@ -76,13 +76,7 @@ class ConstraintSync:
         if self.store.constraints.version() != self._version:
             self._load_changes()
 
-    def complete(
-        self,
-        fold: Callable[[], list[str]],
-        attempt: Attempt,
-        observations: tuple[Observation, ...],
-        at: int | None,
-    ) -> list[str]:
+    def complete(self, fold: Callable[[], list[str]], result: CallResult) -> list[str]:
         """Fold a result and store what was learned from it.
 
         If the store fails the result counts all the same: the error is added to the attempt, and
@@ -91,16 +85,16 @@ class ConstraintSync:
         learned: list[str] | None = None
         evidence = [
             (observation.scope, observation.evidence_key)
-            for observation in observations
+            for observation in result.observations
             if not observation.ok
             or self._constraint_set.evidence_for(observation.scope, observation.evidence_key)
         ]
         try:
-            with self._transaction(observations, at):
+            with self._transaction(result.observations, result.attempt.completed_at):
                 learned = fold()
         except StoreError as error:
             self._mark_unsaved(evidence)
-            attempt.add_error("store", error)
+            result.attempt.add_error("store", error)
         except BaseException:  # a signal: it may have been written or not
             self._mark_unsaved(evidence)
             raise

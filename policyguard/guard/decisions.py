@@ -7,30 +7,31 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from policyguard.evaluator.attempt import EMPTY, Attempt
+from policyguard.evaluator.attempt import EMPTY, Attempt, CallResult
 from policyguard.evaluator.evaluation import Evaluation
 from policyguard.evaluator.evaluator import CheckTags
 from policyguard.guard import validate
-from policyguard.model.constraint import Observation
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
-from policyguard.model.event import ESTIMATE_KEYS, HINT_KEYS, Admitted, Charge, Completed, Refused
-from policyguard.model.outcome import Outcome
+from policyguard.model.event import ESTIMATE_KEYS, HINT_KEYS, Admitted, Completed, Refused
 
 
 def set_context(
     attempt: Attempt,
     check_tags: CheckTags,
-    batch: str | None,
-    tags: Mapping[str, Any] | None,
-    server: str | None,
-    hints: Mapping[str, bool] | None,
-    estimate: Mapping[str, float] | None,
-    host_call: str | None,
+    *,
+    server: str = "",
+    batch: str | None = None,
+    call: str | None = None,
+    tags: Mapping[str, Any] | None = None,
+    hints: Mapping[str, bool] | None = None,
+    estimate: Mapping[str, float] | None = None,
 ) -> None:
     """Set what else the host says of a call. Raises as `validate` does, and for wrong tags."""
+    if not (batch or tags or server or hints or estimate or call):
+        return
     attempt.batch = validate.optional_text("batch", batch)
-    attempt.host_call = validate.identifier("call", host_call)
+    attempt.host_call = validate.identifier("call", call)
     attempt.server = validate.optional_text("server", server)
     attempt.tags = check_tags(validate.mapping("tags", tags), overlay=True) if tags else EMPTY
     attempt.hints = validate.bools("hints", hints, HINT_KEYS) if hints else EMPTY
@@ -99,91 +100,63 @@ def internal_error(attempt: Attempt, error: Exception, *, allow: bool) -> Evalua
 def build_admitted(attempt: Attempt, decision: Decision) -> Admitted:
     """Return the event of an admitted call."""
     return Admitted(
-        *_attempt_fields(attempt),
-        attempt.bound_plan.plan.is_state_changing(attempt),
-        dict(attempt.keys) if attempt.keys else {},
-        attempt.probes,
-        attempt.charges,
-        attempt.radius,
-        decision.effect.value,  # a plain `str`: an enum would be written though it is the default
-        tuple([one.id for one in decision.violations]) if decision.violations else (),
+        **_attempt_fields(attempt, decision),
+        state_changing=attempt.bound_plan.plan.is_state_changing(attempt),
+        probes=attempt.probes,
+        charges=attempt.charges,
+        radius=attempt.radius,
     )
 
 
 def build_refused(attempt: Attempt, decision: Decision) -> Refused:
     """Return the event of a refused call."""
     return Refused(
-        *_attempt_fields(attempt),
-        effect=decision.effect.value,
-        violations=tuple([violation.id for violation in decision.violations]),
-        keys=dict(attempt.keys) if attempt.keys else {},
+        **_attempt_fields(attempt, decision),
         attempt_charges=attempt.attempt_charges,
         approval_charges=attempt.approval_charges,
     )
 
 
-_Shared = tuple[
-    str,
-    int | None,
-    str,
-    str,
-    dict[str, Any],
-    str,
-    str,
-    str,
-    dict[str, Any],
-    dict[str, bool],
-    dict[str, float],
-    str,
-    str,
-    str,
-    tuple[float, ...],
-    tuple[str, ...],
-    str,
-]
+def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
+    """Return the fields that `Admitted` and `Refused` share."""
+    return {
+        "session": attempt.session.id,
+        "at": attempt.at,
+        "call": attempt.id,
+        "tool": attempt.tool,
+        "args": attempt.args,
+        "server": attempt.server,
+        "batch": attempt.batch,
+        "host_call": attempt.host_call,
+        "tags": dict(attempt.tags) if attempt.tags else {},
+        "hints": dict(attempt.hints) if attempt.hints else {},
+        "estimate": dict(attempt.estimate) if attempt.estimate else {},
+        "class_": attempt.class_,
+        "fingerprint": attempt.fingerprint,
+        "loose_fingerprint": attempt.loose_fingerprint,
+        "numbers": attempt.numbers,
+        "targets": attempt.targets,
+        "exact_fingerprint": attempt.exact_fingerprint,
+        "keys": dict(attempt.keys) if attempt.keys else {},
+        # A plain `str`: an enum would be written though it is the default.
+        "effect": decision.effect.value,
+        "violations": tuple([violation.id for violation in decision.violations]),
+    }
 
 
-def _attempt_fields(attempt: Attempt) -> _Shared:
-    """Return the fields that `Admitted` and `Refused` share, in their order."""
-    return (
-        attempt.session.id,
-        attempt.at,
-        attempt.id,
-        attempt.tool,
-        attempt.args,
-        attempt.server,
-        attempt.batch,
-        attempt.host_call,
-        dict(attempt.tags) if attempt.tags else {},
-        dict(attempt.hints) if attempt.hints else {},
-        dict(attempt.estimate) if attempt.estimate else {},
-        attempt.class_,
-        attempt.fingerprint,
-        attempt.loose_fingerprint,
-        attempt.numbers,
-        attempt.targets,
-        attempt.exact_fingerprint,
-    )
-
-
-def build_completed(
-    event: Completed,
-    at: int | None,
-    outcome: Outcome,
-    charges: tuple[Charge, ...],
-    observations: tuple[Observation, ...],
-) -> Completed:
+def build_completed(result: CallResult) -> Completed:
     """Return a reported result as it was evaluated."""
+    outcome = result.outcome
     return replace(
-        event,
-        at=at,
+        result.report,
+        at=result.attempt.completed_at,
         ok=outcome.ok,
         signature=outcome.signature,
         blame=outcome.blame,
         result_fingerprint=outcome.result_fingerprint,
         error_fingerprint=outcome.error_fingerprint,
-        charges=charges,
-        observations=observations,
+        charges=result.charges,
+        observations=result.observations,
         state="pending" if outcome.state == "pending" else "",
         advancing=outcome.advancing,
         harness_flagged=outcome.harness_flagged,

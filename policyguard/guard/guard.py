@@ -26,6 +26,7 @@ from policyguard.guard.host_log import warn
 from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
+from policyguard.guard.session_lifetime import SessionLifetime
 from policyguard.guard.session_resume import reopen_session, resolve_parent, resume_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tool_decorator import guard_tool
@@ -285,7 +286,7 @@ class Guard:
                 raise
             return session
 
-    def _close_session(self, session: Session) -> None:
+    def _close_session(self, session: SessionLifetime) -> None:
         """Close a session; without a journal its state stays here."""
         try:
             if self._journal is None:
@@ -302,7 +303,7 @@ class Guard:
             else:
                 self._open_sessions.remove(session.id)
 
-    def _resume_session(self, session: Session) -> Session | None:
+    def _resume_session(self, session: SessionLifetime) -> Session | None:
         """Open a closed session; None if its run is over or the guard is closed."""
         if self.closed:
             return None

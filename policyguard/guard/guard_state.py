@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import build_redactor
-from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.engine_state import Effects, EngineState
 from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
@@ -20,8 +20,7 @@ from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.model.constraint import Observation
 from policyguard.model.decision import Violation
 from policyguard.model.errors import ExpressionError
-from policyguard.model.event import Charge, Closed, Completed, Event, Granted, Refused, Spent
-from policyguard.model.outcome import Outcome
+from policyguard.model.event import Closed, Event, Granted, Refused, Spent
 
 
 class GuardState(Effects):
@@ -79,17 +78,16 @@ class GuardState(Effects):
             attempt.probes = tuple(probes)
         return [*radius, *violations] if radius else violations
 
-    def observe(
-        self, attempt: Attempt, event: Completed, outcome: Outcome
-    ) -> tuple[Observation, ...]:
+    def observe(self, result: CallResult) -> tuple[Observation, ...]:
         """Return what a result teaches: nothing where its failure was inferred from a text."""
-        if not self._learn_entries or event.provenance != "explicit":
+        if not self._learn_entries or result.report.provenance != "explicit":
             return ()
+        attempt, outcome = result.attempt, result.outcome
         if outcome.ok and self.learner.has_nothing_on(
             self.constraint_set, attempt, include_evidence=True
         ):
             return ()
-        return tuple(self.learner.observe(self.constraint_set, attempt, outcome))
+        return tuple(self.learner.observe(attempt, outcome))
 
     def on_admitted(self, attempt: Attempt) -> None:
         """Charge shared budgets, begin probes, track progress."""
@@ -110,25 +108,18 @@ class GuardState(Effects):
         """Track progress."""
         self._progress_tracker.refuse(session, event)
 
-    def on_completed(
-        self,
-        attempt: Attempt,
-        event: Completed,
-        outcome: Outcome,
-        charges: tuple[Charge, ...],
-        observations: tuple[Observation, ...],
-        at: int | None,
-    ) -> list[str]:
+    def on_completed(self, result: CallResult) -> list[str]:
         """End probes, charge shared budgets, learn, track radius and progress."""
+        attempt, event, outcome = result.attempt, result.report, result.outcome
         for id_ in attempt.probes:
             self.constraint_set.end_probe(id_)
         if self.shared_budgets is not None:
-            self.shared_budgets.complete(attempt, charges, at)
+            self.shared_budgets.complete(attempt, result.charges)
         taught: list[str] = []
-        if observations:
+        if result.observations:
             confirmed = attempt.session.confirmed_constraints
-            for observation in observations:
-                id_ = self._learn(observation, attempt, at)
+            for observation in result.observations:
+                id_ = self._learn(observation, attempt)
                 if id_:
                     taught.append(id_)
                     confirmed[id_] = observation.seq
@@ -162,7 +153,7 @@ class GuardState(Effects):
         if self.shared_budgets is not None:
             self.shared_budgets.grant(session, event)
 
-    def _learn(self, observation: Observation, attempt: Attempt, at: int | None) -> str:
+    def _learn(self, observation: Observation, attempt: Attempt) -> str:
         """Return the id of the constraint that is taught or confirmed; empty for none."""
         entry = self._learn_entries.get(observation.learn)
         if entry is None:
@@ -172,5 +163,5 @@ class GuardState(Effects):
             known = None if observation.ok else self.constraint_set.get(id_)
             return known.id if known is not None else ""
         return self.constraint_set.learn(
-            observation, entry.settings, attempt.session.id, attempt.id, at
+            observation, entry.settings, attempt.session.id, attempt.id, attempt.completed_at
         )

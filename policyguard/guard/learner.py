@@ -91,9 +91,7 @@ class Learner:
                     probes.append(constraint.id)
         return violations, probes
 
-    def observe(
-        self, constraint_set: ConstraintSet, attempt: Attempt, outcome: Outcome
-    ) -> Iterator[Observation]:
+    def observe(self, attempt: Attempt, outcome: Outcome) -> Iterator[Observation]:
         """Yield what an outcome teaches: nothing if it is pending or the harness is to blame."""
         if outcome.state == "pending":
             return

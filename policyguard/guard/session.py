@@ -3,62 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, get_args
+from typing import Any, TypeVar, Unpack, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.session_state import PROGRESSING, SessionState
+from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.guard import validate
 from policyguard.guard.approver import ask, ask_async, is_approved
-from policyguard.guard.call_pipeline import CallPipeline
+from policyguard.guard.call_options import CallContext, CheckOptions, RecordOptions, RunOptions
 from policyguard.guard.decisions import set_context
 from policyguard.guard.event_loop import run_blocking
-from policyguard.guard.tool_decorator import active_sessions, exit_session
+from policyguard.guard.session_lifetime import SessionLifetime
 from policyguard.guard.tool_results import error_text, parse_result
+from policyguard.learned.progress import ProgressStatus
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
-from policyguard.model.event import (
-    Approved,
-    Closed,
-    Completed,
-    Granted,
-    Released,
-    Spent,
-    TurnStarted,
-)
+from policyguard.model.event import Approved, Completed, Granted, Released, Spent, TurnStarted
 from policyguard.model.outcome import Recorded
 from policyguard.model.policy import Blame
 
-if TYPE_CHECKING:
-    from policyguard.guard.guard import Guard
-
 R = TypeVar("R")
 
-
-class RecordOptions(TypedDict, total=False):
-    """What `Session.record` takes beside the call."""
-
-    result: Any
-    error: BaseException | str | None
-    exit_code: int | None
-    status: int | None
-    retry_after: float | timedelta | None
-    blame: Blame | None
-    duration: float | timedelta | None
-    tokens: int | None
-    cost: float | None
-    score: float | None
-    meta: Mapping[str, Any] | None
-    at: int | datetime | None
-
-
-Progress = Literal["progressing", "plateau", "exhausted", "constrained_out"]
+Progress = ProgressStatus
 """How the search of a session goes; see `Session.progress`."""
 
 
-class Session:
+class Session(SessionLifetime):
     """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
     `close` releases the session, as leaving a `with` block does: the run may be resumed here or
@@ -66,46 +37,7 @@ class Session:
     functions decorated with `@guard.tool`.
     """
 
-    __slots__ = ("__weakref__", "_opening", "_pipeline", "_state", "guard", "id")
-
-    def __init__(self, guard: Guard, state: SessionState, first_number: int = 0) -> None:
-        self.guard = guard
-        self.id = state.id
-        self._state = state
-        self._pipeline = CallPipeline(guard, state, first_number)
-        self._opening: Callable[[], Session] | None = None
-
-    @classmethod
-    def _deferred(cls, guard: Guard, id_: str, opening: Callable[[], Session]) -> Session:
-        """Return a session that is opened when it is first used."""
-        session = cls.__new__(cls)
-        session.guard, session.id, session._opening = guard, id_, opening
-        return session
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Open a deferred session: `_pipeline` and `_state` are not set before."""
-            if name not in ("_pipeline", "_state") or self._opening is None:
-                raise AttributeError(f"`Session` has no attribute {name!r}")
-            with self.guard._lock:
-                if self._opening is not None:
-                    opened = self._opening()
-                    self._state, self._pipeline = opened._state, opened._pipeline
-                    self._opening = None
-                    self.guard._open_sessions.add(self)
-            return getattr(self, name)
-
-    def __repr__(self) -> str:
-        if self._opening is not None:
-            return f"<Session {self.id!r} not open yet>"
-        state = " ended" if self._pipeline.ended else " closed" if self.closed else ""
-        return f"<Session {self.id!r} calls={self._pipeline.last_number}{state}>"
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed or ended: it refuses all calls."""
-        return self._pipeline.closed
+    __slots__ = ()
 
     @property
     def disabled(self) -> dict[str, str]:
@@ -153,42 +85,32 @@ class Session:
         `errors`.
         """
         at = self.guard._clock() if at is None else validate.timestamp("at", at)
-        context = batch or tags or server or hints or estimate or call
+        context: CallContext = {}
+        if batch or tags or server or hints or estimate or call:
+            context = CallContext(
+                server=server, batch=batch, call=call, tags=tags, hints=hints, estimate=estimate
+            )
         if type(tool) is str and type(args) is dict and not context:  # the common case
             decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
         else:
-            decision = self._evaluate(
-                True, tool, args, at, batch, tags, server, hints, estimate, call
-            )
+            decision = self._evaluate(True, tool, args, at, **context)
         if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
             return decision
         asked = ask(self.guard._approver, self, decision)
         if asked is not decision or not self._is_approved(decision):
             return asked
-        return self._evaluate(True, tool, args, at, batch, tags, server, hints, estimate, call)
+        return self._evaluate(True, tool, args, at, **context)
 
     async def acheck(
-        self,
-        tool: str,
-        args: Mapping[str, Any] | None = None,
-        *,
-        at: int | datetime | None = None,
-        batch: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        server: str = "",
-        hints: Mapping[str, bool] | None = None,
-        estimate: Mapping[str, float] | None = None,
-        call: str | None = None,
+        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[CheckOptions]
     ) -> Decision:
         """Check as `check` does, without blocking the event loop for a store or an approver.
 
         If the caller is cancelled meanwhile, an admitted call is released.
         """
-        guard = self.guard
-        at = guard._clock() if at is None else validate.timestamp("at", at)
-        admit = partial(
-            self._evaluate, True, tool, args, at, batch, tags, server, hints, estimate, call
-        )
+        guard, at = self.guard, options.get("at")
+        options["at"] = guard._clock() if at is None else validate.timestamp("at", at)
+        admit = partial(self._evaluate, True, tool, args, **options)
         decision = await run_blocking(guard, admit, self._release_unused)
         if decision.allowed or decision.effect is not Effect.ASK or guard._approver is None:
             return decision
@@ -208,44 +130,28 @@ class Session:
             self.release(decision)
 
     def preview(
-        self,
-        tool: str,
-        args: Mapping[str, Any] | None = None,
-        *,
-        at: int | datetime | None = None,
-        batch: str | None = None,
-        tags: Mapping[str, Any] | None = None,
-        server: str = "",
-        hints: Mapping[str, bool] | None = None,
-        estimate: Mapping[str, float] | None = None,
-        call: str | None = None,
+        self, tool: str, args: Mapping[str, Any] | None = None, **options: Unpack[CheckOptions]
     ) -> Decision:
         """Decide as `check` would, and change nothing. The decision cannot be recorded."""
-        at = self.guard._clock() if at is None else validate.timestamp("at", at)
-        return self._evaluate(False, tool, args, at, batch, tags, server, hints, estimate, call)
+        return self._evaluate(False, tool, args, **options)
 
     def _evaluate(
         self,
         admit: bool,
         tool: str,
         args: Mapping[str, Any] | None,
-        at: int,
-        batch: str | None,
-        tags: Mapping[str, Any] | None,
-        server: str | None,
-        hints: Mapping[str, bool] | None,
-        estimate: Mapping[str, float] | None,
-        call: str | None,
+        at: int | datetime | None = None,
+        **context: Unpack[CallContext],
     ) -> Decision:
+        at = self.guard._clock() if at is None else validate.timestamp("at", at)
         tool, invalid_reason = validate.text("tool", tool), ""
         try:
             attempt = Attempt(tool, {} if args is None else {**args}, at, self._state)
         except TypeError:
             attempt = Attempt(tool, {}, at, self._state)
             invalid_reason = f"they are of type `{type(args).__name__}`, not an object"
-        if batch or tags or server or hints or estimate or call:
-            check_tags = self.guard._evaluator.check_tags
-            set_context(attempt, check_tags, batch, tags, server, hints, estimate, call)
+        if context:
+            set_context(attempt, self.guard._evaluator.check_tags, **context)
         if not (admit and attempt.host_call):
             return self._pipeline.check(attempt, admit, invalid_reason)
         with self.guard._lock:
@@ -294,38 +200,26 @@ class Session:
             parsed = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)
             text, failed, pending = parsed.text, failed or parsed.failed, parsed.pending
             host = {**parsed.meta, **host}
-        if exit_code is not None:
-            exit_code = validate.integer("exit_code", exit_code)
-        if status is not None:
-            status = validate.integer("status", status)
-        if retry_after is not None:
-            retry_after = validate.duration("retry_after", retry_after)
-        if duration is not None:
-            duration = validate.duration("duration", duration)
-        if tokens is not None:
-            tokens = validate.integer("tokens", tokens)
-        if cost is not None:
-            cost = validate.usage("cost", cost)
-        if score is not None:
-            score = validate.number("score", score)
         return self._pipeline.complete(
             Completed(
                 self.id,
-                self.guard._clock() if at is None else validate.timestamp("at", at),
-                decision.id
-                if type(decision) is Decision and decision.session == self.id
-                else self._find_call(decision),
-                False if failed else None,
+                ok=False if failed else None,
                 text=text,
                 error=error,
-                exit_code=exit_code,
-                status=status,
-                retry_after=retry_after,
-                duration=duration,
-                tokens=tokens,
-                cost=cost,
-                score=score,
+                exit_code=None if exit_code is None else validate.integer("exit_code", exit_code),
+                status=None if status is None else validate.integer("status", status),
+                retry_after=None
+                if retry_after is None
+                else validate.duration("retry_after", retry_after),
+                duration=None if duration is None else validate.duration("duration", duration),
+                tokens=None if tokens is None else validate.integer("tokens", tokens),
+                cost=None if cost is None else validate.usage("cost", cost),
+                score=None if score is None else validate.number("score", score),
                 meta=host,
+                at=self.guard._clock() if at is None else validate.timestamp("at", at),
+                call=decision.id
+                if type(decision) is Decision and decision.session == self.id
+                else self._find_call(decision),
                 blame=validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="pending" if pending else "",
             ),
@@ -355,7 +249,7 @@ class Session:
         with self.guard._lock:
             if not self.closed:
                 self._pipeline.require_known(call)
-                self._pipeline.fold(Released(session=self.id, at=self._now(), call=call))
+                self._pipeline.release(Released(session=self.id, at=self._now(), call=call))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Approve a call whose effect is *ask*: check it again, and it runs.
@@ -379,7 +273,7 @@ class Session:
             self._pipeline.fold(Approved(self.id, at, decision.id, fingerprint, by, labels))
             for charge in raised:  # a repeated approval raises nothing more
                 extend = self.guard._evaluator.budgets[charge.budget].extension
-                self._pipeline.fold(Granted(self.id, at, charge.budget, extend, by, charge.key))
+                self._pipeline.grant(Granted(self.id, at, charge.budget, extend, by, charge.key))
             return is_approved(self.guard._evaluator, self._state, decision, at)
 
     def grant(self, budget: str, amount: float | timedelta | None = None, *, by: str) -> None:
@@ -402,7 +296,7 @@ class Session:
         if isinstance(amount, timedelta) and budgets[id_].kind == "time":
             amount = amount.total_seconds()
         amount = validate.amount("amount", amount)
-        self._pipeline.fold(Granted(self.id, self._now(), id_, amount, validate.text("by", by)))
+        self._pipeline.grant(Granted(self.id, self._now(), id_, amount, validate.text("by", by)))
 
     def turn(self) -> None:
         """Begin a new turn: it lifts a halt, and counts per turn start again.
@@ -419,46 +313,6 @@ class Session:
         tokens = validate.integer("tokens", validate.amount("tokens", tokens))
         cost = validate.amount("cost", cost)
         self._pipeline.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
-
-    def close(self) -> None:
-        """Let go of the session: its run may be resumed, here or in another process.
-
-        Calls in flight may be reported when the session is open
-        again. Sub-agents' sessions are closed first. Raises `JournalError` or `StoreError` if
-        something cannot be written; the session is closed all the same.
-        """
-        with self.guard._lock, ExitStack() as exit_stack:
-            if self.closed:
-                return
-            exit_stack.callback(self.guard._close_session, self)
-            for child in self.guard._open_sessions.children_of(self.id):
-                exit_stack.callback(child.close)
-
-    def end(self) -> None:
-        """End the run: the session's own counts are forgotten.
-
-        A closed session is resumed for that; ending twice does nothing. Sub-agents'
-        sessions are ended first. Raises `JournalError` or `StoreError` if something cannot be
-        written; the session is over all the same. `RuntimeError` if the guard is closed.
-        """
-        with self.guard._lock, ExitStack() as exit_stack:
-            if self._pipeline.ended:
-                return
-            if self.closed and self.guard._open_sessions.get(self.id) is not self:
-                self._reopen()
-            exit_stack.callback(self._pipeline.end, Closed(session=self.id, at=self._now()))
-            for child in self.guard._open_sessions.children_of(self.id):
-                exit_stack.callback(child.end)
-
-    def _detach(self) -> None:
-        self._pipeline.detach()
-
-    def _reopen(self) -> None:
-        """Resume a closed session. `RuntimeError` if its run is over or the guard is closed."""
-        found = None if self._pipeline.ended else self.guard._resume_session(self)
-        if found is None:
-            raise RuntimeError(self._pipeline.closed_reason)
-        self._state, self._pipeline = found._state, found._pipeline
 
     def run(
         self,
@@ -494,12 +348,7 @@ class Session:
         tool: str,
         args: Mapping[str, Any] | None,
         fn: Callable[[], Awaitable[R]],
-        *,
-        server: str = "",
-        batch: str | None = None,
-        call: str | None = None,
-        cost: float | None = None,
-        tokens: int | None = None,
+        **options: Unpack[RunOptions],
     ) -> R:
         """Do the same as `run` with an async `fn`. A cancelled call is released.
 
@@ -511,9 +360,7 @@ class Session:
         """
         from policyguard.guard.tool_runner import arun  # asyncio, which a check does not need
 
-        return await arun(
-            self, tool, args, fn, cost=cost, tokens=tokens, server=server, batch=batch, call=call
-        )
+        return await arun(self, tool, args, fn, **options)
 
     @property
     def progress(self) -> Progress:
@@ -529,38 +376,3 @@ class Session:
     def done(self) -> bool:
         """Whether to stop, since the session is not progressing."""
         return self.progress != PROGRESSING
-
-    def __enter__(self) -> Self:
-        """Make this the session of `@guard.tool`; a closed one is resumed."""
-        self._enter()
-        active_sessions.set((*active_sessions.get(), self))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Let go of the session, unless another block still uses it."""
-        exit_session(self)
-        self._leave()
-
-    async def __aenter__(self) -> Self:
-        await run_blocking(self.guard, self._enter, lambda _: self._leave())
-        active_sessions.set((*active_sessions.get(), self))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        exit_session(self)
-        await run_blocking(self.guard, self._leave)
-
-    def _enter(self) -> None:
-        with self.guard._lock:
-            if self.closed:
-                self._reopen()
-            self._pipeline.entered += 1
-
-    def _leave(self) -> None:
-        with self.guard._lock:
-            self._pipeline.entered -= 1
-            if self._pipeline.entered <= 0:
-                self.close()
-
-    def _now(self) -> int:
-        return self.guard._clock()

@@ -17,9 +17,10 @@ import msgspec
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
-from policyguard.evaluator.evaluation import ALLOWED, Evaluation
+from policyguard.evaluator.engine_state import EngineState
+from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
 from policyguard.evaluator.evaluator import Evaluator
-from policyguard.evaluator.plan import Plan
+from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.constraint_sync import POLL_INTERVAL
 from policyguard.model.amounts import SCALE, to_units
@@ -27,9 +28,6 @@ from policyguard.model.decision import Violation
 from policyguard.model.event import Charge, Granted, Spent
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Quota, QuotaKey, QuotaSpec, QuotaStore
-
-EvaluateFn = Callable[[Sequence[Violation]], Evaluation]
-"""Evaluates an attempt, given the violations of learned constraints."""
 
 _LOCAL_SCOPES = ("turn", "session")
 """Scopes that belong to one session."""
@@ -149,7 +147,7 @@ class SharedBudgets:
         if reserved:
             self._reservations[attempt.session.id, attempt.id] = reserved
 
-    def complete(self, attempt: Attempt, charges: tuple[Charge, ...], at: int | None) -> None:
+    def complete(self, attempt: Attempt, charges: tuple[Charge, ...]) -> None:
         """Count what a completed call used, and release what it reserved."""
         if self._has_post_paid:
             extra = {charge.budget: charge.amount for charge in charges}
@@ -157,7 +155,7 @@ class SharedBudgets:
                 shared = self._budgets.get(charge.budget)
                 if shared is not None and shared.budget.post_paid:
                     amount = charge.amount + extra.get(charge.budget, 0)
-                    self._record_usage(charge.budget, charge.key, amount, at)
+                    self._record_usage(charge.budget, charge.key, amount, attempt.completed_at)
         self._end_reservations(attempt)
 
     def spend(self, event: Spent) -> None:
@@ -357,18 +355,23 @@ def open_shared_budgets(
 
 
 def make_repeatable(
-    attempt: Attempt, plan: Plan, learned: Sequence[Violation], evaluate: EvaluateFn
+    attempt: Attempt,
+    evaluator: Evaluator,
+    state: EngineState,
+    bound_plan: BoundPlan,
+    learned: Sequence[Violation],
+    mode: GuardMode,
 ) -> Callable[[], Evaluation]:
     """Return a function that evaluates an attempt afresh each time it is called."""
-    errors = attempt.errors
+    errors, plan = attempt.errors, bound_plan.plan
 
-    def again() -> Evaluation:
+    def evaluate() -> Evaluation:
         attempt.charges, attempt.approval_charges, attempt.attempt_charges = (), (), ()
         attempt.errors = errors
         attempt.timeout, attempt.timeout_by = plan.timeout, plan.timeout_by
-        return evaluate(learned)
+        return evaluator.evaluate(state, attempt, bound_plan, learned, mode)
 
-    return again
+    return evaluate
 
 
 def _describe_budget(policy: str, budget: CompiledBudget) -> _SharedBudget:

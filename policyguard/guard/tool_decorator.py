@@ -13,17 +13,20 @@ import msgspec
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
     from policyguard.guard.session import Session
+    from policyguard.guard.session_lifetime import SessionLifetime
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-active_sessions: ContextVar[tuple[Session, ...]] = ContextVar("policyguard_sessions", default=())
+active_sessions: ContextVar[tuple[SessionLifetime, ...]] = ContextVar(
+    "policyguard_sessions", default=()
+)
 """The sessions of the surrounding `with guard.session(...):` blocks, innermost last."""
 
 
-def exit_session(session: Session) -> None:
+def exit_session(session: SessionLifetime) -> None:
     """Remove the innermost `with` block of a session. Blocks may end in any order."""
-    inner: list[Session] = []
+    inner: list[SessionLifetime] = []
     outer = [*active_sessions.get()]
     while outer and (last := outer.pop()) is not session:
         inner.insert(0, last)
@@ -54,7 +57,9 @@ def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
         named = _named_arguments(signature.bind(*args, **kwargs))
         if first in _RECEIVER_NAMES:
             named.pop(first, None)
-        return session, {name: _to_json_like(value) for name, value in named.items()}
+        return cast("Session", session), {
+            name: _to_json_like(value) for name, value in named.items()
+        }
 
     if is_async(fn):
         awaited = cast("Callable[P, Awaitable[Any]]", fn)

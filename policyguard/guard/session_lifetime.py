@@ -1,0 +1,136 @@
+"""The life of a session: opened, perhaps at its first use; closed, resumed, ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from policyguard.evaluator.session_state import SessionState
+from policyguard.guard.call_pipeline import CallPipeline
+from policyguard.guard.event_loop import run_blocking
+from policyguard.guard.tool_decorator import active_sessions, exit_session
+from policyguard.model.event import Closed
+
+if TYPE_CHECKING:
+    from policyguard.guard.guard import Guard
+
+
+class SessionLifetime:
+    """The part of `Session` that opens, closes, resumes and ends it."""
+
+    __slots__ = ("__weakref__", "_opening", "_pipeline", "_state", "guard", "id")
+
+    def __init__(self, guard: Guard, state: SessionState, first_number: int = 0) -> None:
+        self.guard = guard
+        self.id = state.id
+        self._state = state
+        self._pipeline = CallPipeline(guard, state, first_number)
+        self._opening: Callable[[], SessionLifetime] | None = None
+
+    @classmethod
+    def _deferred(cls, guard: Guard, id_: str, opening: Callable[[], Self]) -> Self:
+        """Return a session that is opened when it is first used."""
+        session = cls.__new__(cls)
+        session.guard, session.id, session._opening = guard, id_, opening
+        return session
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Open a deferred session: `_pipeline` and `_state` are not set before."""
+            if name not in ("_pipeline", "_state") or self._opening is None:
+                raise AttributeError(f"`Session` has no attribute {name!r}")
+            with self.guard._lock:
+                if self._opening is not None:
+                    opened = self._opening()
+                    self._state, self._pipeline = opened._state, opened._pipeline
+                    self._opening = None
+                    self.guard._open_sessions.add(self)
+            return getattr(self, name)
+
+    def __repr__(self) -> str:
+        if self._opening is not None:
+            return f"<Session {self.id!r} not open yet>"
+        state = " ended" if self._pipeline.ended else " closed" if self.closed else ""
+        return f"<Session {self.id!r} calls={self._pipeline.last_number}{state}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or ended: it refuses all calls."""
+        return self._pipeline.closed
+
+    def close(self) -> None:
+        """Let go of the session: its run may be resumed, here or in another process.
+
+        Calls in flight may be reported when the session is open
+        again. Sub-agents' sessions are closed first. Raises `JournalError` or `StoreError` if
+        something cannot be written; the session is closed all the same.
+        """
+        with self.guard._lock, ExitStack() as exit_stack:
+            if self.closed:
+                return
+            exit_stack.callback(self.guard._close_session, self)
+            for child in self.guard._open_sessions.children_of(self.id):
+                exit_stack.callback(child.close)
+
+    def end(self) -> None:
+        """End the run: the session's own counts are forgotten.
+
+        A closed session is resumed for that; ending twice does nothing. Sub-agents'
+        sessions are ended first. Raises `JournalError` or `StoreError` if something cannot be
+        written; the session is over all the same. `RuntimeError` if the guard is closed.
+        """
+        with self.guard._lock, ExitStack() as exit_stack:
+            if self._pipeline.ended:
+                return
+            if self.closed and self.guard._open_sessions.get(self.id) is not self:
+                self._reopen()
+            exit_stack.callback(self._pipeline.end, Closed(session=self.id, at=self._now()))
+            for child in self.guard._open_sessions.children_of(self.id):
+                exit_stack.callback(child.end)
+
+    def _detach(self) -> None:
+        self._pipeline.detach()
+
+    def _reopen(self) -> None:
+        """Resume a closed session. `RuntimeError` if its run is over or the guard is closed."""
+        found = None if self._pipeline.ended else self.guard._resume_session(self)
+        if found is None:
+            raise RuntimeError(self._pipeline.closed_reason)
+        self._state, self._pipeline = found._state, found._pipeline
+
+    def __enter__(self) -> Self:
+        """Make this the session of `@guard.tool`; a closed one is resumed."""
+        self._enter()
+        active_sessions.set((*active_sessions.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the session, unless another block still uses it."""
+        exit_session(self)
+        self._leave()
+
+    async def __aenter__(self) -> Self:
+        await run_blocking(self.guard, self._enter, lambda _: self._leave())
+        active_sessions.set((*active_sessions.get(), self))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        exit_session(self)
+        await run_blocking(self.guard, self._leave)
+
+    def _enter(self) -> None:
+        with self.guard._lock:
+            if self.closed:
+                self._reopen()
+            self._pipeline.entered += 1
+
+    def _leave(self) -> None:
+        with self.guard._lock:
+            self._pipeline.entered -= 1
+            if self._pipeline.entered <= 0:
+                self.close()
+
+    def _now(self) -> int:
+        return self.guard._clock()

@@ -62,21 +62,6 @@ class Activation:
     is set too.
     """
 
-    __slots__ = (
-        "at",
-        "attempt",
-        "command",
-        "context",
-        "hints",
-        "now",
-        "outcome",
-        "previous",
-        "session",
-        "strings",
-        "tags",
-        "targets",
-    )
-
     command: str
     hints: dict[str, bool]
     now: Any

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from policyguard.evaluator.activation import ActivationContext
 from policyguard.evaluator.approvals import ApprovalRequirement
 from policyguard.evaluator.attempt import Attempt, CallResult
@@ -44,7 +46,7 @@ CallIdentity = tuple[str, str, tuple[float, ...]]
 """A call's fingerprint; with tolerant numbers also the fingerprint without them, and they."""
 
 
-class Evaluator:
+class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     """A compiled policy.
 
     `plan` looks up the plan of a tool, server, agent and class, `plan_for_tool` that of a tool
@@ -53,50 +55,31 @@ class Evaluator:
     `refusal_limits` are the ids of the limits of that kind.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        digest: str,
-        observe_only: bool,
-        allow_on_internal_error: bool,
-        bounds: Bounds,
-        candidates: Callable[[str, str], ClassCandidates],
-        plan: Callable[[str, str, str, str], Plan],
-        plan_for_tool: Callable[[str, str, str], Plan | None],
-        identify: Callable[[str, str, dict[str, Any]], CallIdentity],
-        within_tolerance: Callable[[tuple[float, ...], tuple[float, ...]], bool],
-        activation_context: ActivationContext,
-        outcome_classifier: OutcomeClassifier,
-        budgets: dict[str, CompiledBudget],
-        approval_requirements: dict[str, ApprovalRequirement],
-        refusal_limits: tuple[str, ...],
-        check_tags: CheckTags,
-        reads_counts: bool,
-        reads_changed: bool,
-    ) -> None:
-        self.name = name
-        self.digest = digest
-        self.observe_only = observe_only
-        self.allow_on_internal_error = allow_on_internal_error
-        self.bounds = bounds
-        self.candidates = candidates
-        self.plan = plan
-        self.plan_for_tool = plan_for_tool
-        self.identify = identify
-        self.within_tolerance = within_tolerance
-        self.activation_context = activation_context
-        self.outcome_classifier = outcome_classifier
-        self.budgets = budgets
-        self.approval_requirements = approval_requirements
-        self.refusal_limits = refusal_limits
-        self.check_tags = check_tags
-        self.reads_counts = reads_counts
-        self.remembers_calls = reads_counts or activation_context.reads_previous
-        self.reads_call_details = (
-            activation_context.reads_previous or activation_context.extract_targets is not None
-        )
-        self.reads_changed = reads_changed
+    name: str
+    digest: str
+    observe_only: bool
+    allow_on_internal_error: bool
+    bounds: Bounds
+    candidates: Callable[[str, str], ClassCandidates]
+    plan: Callable[[str, str, str, str], Plan]
+    plan_for_tool: Callable[[str, str, str], Plan | None]
+    identify: Callable[[str, str, dict[str, Any]], CallIdentity]
+    within_tolerance: Callable[[tuple[float, ...], tuple[float, ...]], bool]
+    activation_context: ActivationContext
+    outcome_classifier: OutcomeClassifier
+    budgets: dict[str, CompiledBudget]
+    approval_requirements: dict[str, ApprovalRequirement]
+    refusal_limits: tuple[str, ...]
+    check_tags: CheckTags
+    reads_counts: bool
+    reads_changed: bool
+    remembers_calls: bool = False
+    reads_call_details: bool = False
+
+    def __post_init__(self) -> None:
+        context = self.activation_context
+        self.remembers_calls = self.reads_counts or context.reads_previous
+        self.reads_call_details = context.reads_previous or context.extract_targets is not None
 
     def prepare(self, attempt: Attempt) -> BoundPlan:
         """Classify a call. Raise `ArgumentsError` for arguments that cannot be evaluated."""

@@ -9,6 +9,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from policyguard.model.amounts import format_number
 from policyguard.model.text import sanitize
 
@@ -20,17 +22,14 @@ MAX_VALUE_CHARS = 200
 """Characters of one value in a message (POLICY_LANGUAGE §3)."""
 
 
-class MessageTemplate:
+class MessageTemplate(msgspec.Struct, frozen=True, eq=False):
     """A message with placeholders: dotted fields of `call` and `tags`, and a violation's figures.
 
     `parts` alternates text and dotted paths, beginning with text; `redact` masks secrets.
     """
 
-    __slots__ = ("parts", "redact")
-
-    def __init__(self, parts: Sequence[str], redact: Callable[[str], str]) -> None:
-        self.parts = tuple(parts)
-        self.redact = redact
+    parts: Sequence[str]
+    redact: Callable[[str], str]
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Return the text with each placeholder replaced; an absent value by `(absent)`."""

@@ -23,8 +23,8 @@ from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.guard import decisions
 from policyguard.guard.host_log import warn
-from policyguard.guard.pending_advice import PendingAdvice
 from policyguard.guard.shared_budgets import make_repeatable
+from policyguard.guard.tool_results import PendingAdvice
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect

@@ -10,12 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from msgspec.structs import replace
-
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.evaluator.evaluation import GuardMode
-from policyguard.evaluator.fold import start_session
-from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.approver import Approver, check_approver
 from policyguard.guard.call_events import CallEventEmitter, FastCallEmitter
@@ -27,7 +23,7 @@ from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
 from policyguard.guard.session_lifetime import SessionLifetime
-from policyguard.guard.session_resume import reopen_session, resolve_parent, resume_session
+from policyguard.guard.session_opening import open_session, reopen_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
@@ -68,7 +64,8 @@ class Guard:
             check_approver(approver)
         if store is not None and not callable(getattr(store, "lock_session", None)):
             raise TypeError(f"`store` is the path of a SQLite file or a store, not {store!r:.40}")
-        key = _read_key(journal_key, store) if journal_key is not None else None
+        if journal_key is not None and store is None:
+            raise ValueError("`journal_key` is for journals, which need a `store`: pass one")
         self._fingerprinter = compiled.fingerprinter
         if store is not None:
             self._fingerprinter.rekey(store.fingerprint_key)
@@ -83,7 +80,11 @@ class Guard:
         )
         if self._constraint_sync is not None:
             self._state.learner.use_shared_store()
-        self._journal = _open_journal(compiled, store, now, key) if store is not None else None
+        self._journal: Journal | None = None
+        if store is not None:
+            from policyguard.guard.journal_setup import open_journal  # most guards keep none
+
+            self._journal = open_journal(compiled, store, now, journal_key)
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
             quotas, self._evaluator, self._state.engine_state.ledger
@@ -233,58 +234,9 @@ class Guard:
         checked = validate.mapping("tags", tags)
         known = self._open_sessions.get(name)
         if self._may_block and known is None and not self.closed and running_loop() is not None:
-            opening = partial(self._open_session, started, parent, checked)
+            opening = partial(open_session, self, started, parent, checked)
             return Session._deferred(self, name, opening)
-        return self._open_session(started, parent, checked)
-
-    def _open_session(
-        self, started: Started, parent: Session | str | None, tags: dict[str, Any]
-    ) -> Session:
-        """Open a session for its owner, or return the open one of its id."""
-        with self._lock:
-            known = self._open_sessions.get(started.session)
-            if known is not None:
-                _check_owner(known._state, started)
-                return self._resume_session(known) or known
-            parent_id = "" if self.closed else resolve_parent(self, started.session, parent)
-            checked = self._evaluator.check_tags(tags)
-            return self._start_session(replace(started, parent=parent_id, tags=checked))
-
-    def _start_session(self, event: Started, *, isolated: bool = False) -> Session:
-        """Open the session that an event starts, or return the open one with its id.
-
-        `isolated` is for replays of unrelated runs: the session then shares no agent, user or
-        project that the event does not name.
-        """
-        with self._lock:
-            known = self._open_sessions.get(event.session)
-            if known is not None:
-                return known
-            if self.closed:
-                raise RuntimeError("the guard is closed: load another to open sessions")
-            self._open_sessions.lock(event.session)
-            try:
-                first_number = max(
-                    resume_session(self, event.session),
-                    self._open_sessions.last_number(event.session),
-                )
-                resumed = self._state.engine_state.sessions.get(event.session)
-                if resumed is not None:
-                    _check_owner(resumed, event)
-                state = start_session(
-                    self._evaluator, self._state.engine_state, event, isolated=isolated
-                )
-                self._open_sessions.make_room(None if isolated else state.parent)
-                session = Session(self, state, first_number)
-                self._open_sessions.add(session)
-                self._mark_used(event.session)
-                if resumed is None:
-                    self._events.emit(event)
-            except BaseException:
-                self._state.forget(event.session)
-                self._open_sessions.remove(event.session)
-                raise
-            return session
+        return open_session(self, started, parent, checked)
 
     def _close_session(self, session: SessionLifetime) -> None:
         """Close a session; without a journal its state stays here."""
@@ -429,30 +381,3 @@ class Guard:
         self._events = CallEventEmitter(journal, listeners)
         if journal is not None and not listeners.has_listeners:
             self._events = FastCallEmitter(journal, listeners, self._evaluator.bounds.plans)
-
-
-def _check_owner(state: SessionState, started: Started) -> None:
-    """Raise `ValueError` if a session is opened for another user, agent or project than it has."""
-    for name in ("user", "agent", "project"):
-        wanted, found = getattr(started, name), state.scope_keys[name]
-        if wanted and wanted != found:
-            raise ValueError(
-                f"session `{state.id}` has {name} `{found}`, not `{wanted}`: use another id, "
-                "or end that session first"
-            )
-
-
-def _open_journal(
-    compiled: CompiledPolicy, store: Store, now: int, key: bytes | None
-) -> Journal | None:
-    from policyguard.guard.journal_setup import open_journal
-
-    return open_journal(compiled, store, now, key)
-
-
-def _read_key(file: str | Path, store: Store | None) -> bytes:
-    from policyguard.guard.journal_setup import read_journal_key
-
-    if store is None:
-        raise ValueError("`journal_key` is for journals, which need a `store`: pass one")
-    return read_journal_key(file)

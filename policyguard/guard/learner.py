@@ -11,7 +11,6 @@ from policyguard.compiler.build.learning import LearnEntry
 from policyguard.evaluator.attempt import UNRECORDED_ARGS, Attempt
 from policyguard.evaluator.messages import format_times, quote_value
 from policyguard.evaluator.session_state import SessionState
-from policyguard.learned.constraint_check import check
 from policyguard.learned.constraint_set import ConstraintSet
 from policyguard.model.constraint import Constraint, Observation
 from policyguard.model.decision import Violation
@@ -76,8 +75,7 @@ class Learner:
             for constraint in constraint_set.on_key(ban_key.scope, ban_key.key):
                 if constraint.learn != ban_key.entry.name:
                     continue
-                result = check(
-                    constraint_set,
+                result = constraint_set.check(
                     constraint,
                     ban_key.entry.settings,
                     ban_key.point,
@@ -95,44 +93,40 @@ class Learner:
         """Yield what an outcome teaches: nothing if it is pending or the harness is to blame."""
         if outcome.state == "pending":
             return
-        session = attempt.session
-        seq = session.state_changes.seq + 1
         if outcome.ok:
             for ban_key in self._ban_keys(attempt):
-                yield Observation(
-                    learn=ban_key.entry.name,
-                    scope=ban_key.scope,
-                    key=ban_key.key,
-                    evidence_key=self._evidence_key(ban_key, attempt, ok=True),
-                    ok=True,
-                    point=ban_key.point,
-                    seq=seq,
-                    last_change=_last_change(ban_key, attempt),
-                )
+                yield self._observation(ban_key, attempt, ok=True)
             return
         entry = self._entries.get(outcome.signature, self._entries[""])
         if outcome.blame == "harness" or outcome.blame not in entry.blame:
             return
-        # An error without a signature is one by itself.
-        signature = outcome.signature or f"error:{outcome.error_fingerprint}"
+        failure = {
+            # An error without a signature is one by itself.
+            "signature": outcome.signature or f"error:{outcome.error_fingerprint}",
+            "tool": attempt.tool,
+            "server": attempt.server,
+            "batch": attempt.batch,
+            "error_fingerprint": outcome.error_fingerprint,
+            "error": quote_value(outcome.error, self._redact),
+        }
         for ban_key in self._failure_keys(entry, attempt, outcome.signature):
-            yield Observation(
-                learn=entry.name,
-                scope=ban_key.scope,
-                key=ban_key.key,
-                evidence_key=self._evidence_key(ban_key, attempt, ok=False),
-                ok=False,
-                signature=signature,
-                tool=attempt.tool,
-                server=attempt.server,
-                point=ban_key.point,
-                seq=seq,
-                last_change=_last_change(ban_key, attempt),
-                batch=attempt.batch,
-                error_fingerprint=outcome.error_fingerprint,
-                label=quote_value(ban_key.label, self._redact) if ban_key.label else "",
-                error=quote_value(outcome.error, self._redact),
-            )
+            label = quote_value(ban_key.label, self._redact) if ban_key.label else ""
+            yield self._observation(ban_key, attempt, ok=False, label=label, **failure)
+
+    def _observation(
+        self, ban_key: BanKey, attempt: Attempt, *, ok: bool, **failure: str
+    ) -> Observation:
+        return Observation(
+            learn=ban_key.entry.name,
+            scope=ban_key.scope,
+            key=ban_key.key,
+            evidence_key=self._evidence_key(ban_key, attempt, ok=ok),
+            ok=ok,
+            point=ban_key.point,
+            seq=attempt.session.state_changes.seq + 1,
+            last_change=_last_change(ban_key, attempt),
+            **failure,
+        )
 
     def has_nothing_on(
         self, constraint_set: ConstraintSet, attempt: Attempt, *, include_evidence: bool = False

@@ -24,16 +24,6 @@ class OpenSessions:
     they are reopened or evicted. `states` are the evaluator's.
     """
 
-    __slots__ = (
-        "_last_numbers",
-        "_locks",
-        "_max_sessions",
-        "_number_floor",
-        "_sessions",
-        "_states",
-        "_store",
-    )
-
     def __init__(
         self, states: dict[str, SessionState], store: Store | None, max_sessions: int
     ) -> None:

@@ -13,6 +13,7 @@ from policyguard.evaluator.plan import Plan
 from policyguard.evaluator.transitions import attempt_from_event
 from policyguard.guard.guard import Guard
 from policyguard.guard.session import Session
+from policyguard.guard.session_opening import start_session
 from policyguard.model.constraint import Constraint
 from policyguard.model.decision import Decision
 from policyguard.model.errors import ArgumentsError
@@ -57,7 +58,7 @@ class ReplayGuard(Guard):
 
         An agent, user or project that the event does not name is the session's own.
         """
-        return ReplaySession(self._start_session(event, isolated=True))
+        return ReplaySession(start_session(self, event, isolated=True))
 
     def find_constraint(self, id: str) -> Constraint | None:  # noqa: A002 - the constraint's own word
         """Return a learned constraint, None if there is none of this id."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
 
 from policyguard.guard import validate
 from policyguard.guard.background_tasks import (
@@ -23,6 +23,7 @@ from policyguard.guard.background_tasks import (
     run_in_task,
     run_in_thread,
 )
+from policyguard.guard.call_options import CallOptions
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
 from policyguard.guard.tool_results import ToolResult, append_advice, error_text, parse_result
@@ -38,14 +39,6 @@ if TYPE_CHECKING:
     from policyguard.guard.session import Session
 
 R = TypeVar("R")
-
-
-class CallOptions(TypedDict, total=False):
-    """The options that `Session.check` takes for a call that is run."""
-
-    server: str
-    batch: str | None
-    call: str | None
 
 
 AnyFuture = futures.Future[R] | asyncio.Future[R]
@@ -67,17 +60,22 @@ def run(
     """Check, run `fn`, record. See `Session.run`."""
     validate.function("fn", fn)
     call = _RunningCall(session, session.check(tool, args, **options), cost, tokens)
-    if call.timeout is None:
-        try:
-            result = fn()
-        except BaseException as error:
-            call.report_error(error)
-            raise
-        return call.finish(result)
+    if call.timeout is not None:
+        fn = _run_in_time(call, call.timeout, fn).result
+    try:
+        result = fn()
+    except BaseException as error:
+        call.report_error(error)
+        raise
+    return call.finish(result)
+
+
+def _run_in_time(call: _RunningCall, timeout: float, fn: Callable[[], R]) -> futures.Future[R]:
+    """Run in a thread of its own; return when it is done. Raise when the time is over."""
     future: futures.Future[R] = futures.Future()
     try:
         run_in_thread(fn, future, f"policyguard {call.id}")
-        in_time = finishes_within(future, call.timeout - call.elapsed())
+        in_time = finishes_within(future, timeout - call.elapsed())
     except BaseException:  # the caller was interrupted: the call goes on, or could not begin
         future.add_done_callback(call.report)
         raise
@@ -85,12 +83,7 @@ def run(
         timed_out = call.report_timeout()
         future.add_done_callback(call.report_end)
         raise timed_out
-    try:
-        result = future.result()
-    except BaseException as error:
-        call.report_error(error)
-        raise
-    return call.finish(result)
+    return future
 
 
 async def arun(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,17 @@ from policyguard.model.constraint import Constraint, Evidence, Observation
 
 MAX_SOURCES = 8
 """How many calls a constraint names as its sources, and how many batches evidence remembers."""
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """Whether a constraint refuses a call or admits it as a probe; neither if it is silent."""
+
+    refused: bool
+    probe: bool
+    confidence: float
+
+
+NOT_BINDING = CheckResult(refused=False, probe=False, confidence=0.0)
 
 
 class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
@@ -145,6 +156,33 @@ class ConstraintSet(msgspec.Struct, eq=False, kw_only=True):
             return False
         began_at = self._probes[id_]
         return at is None or began_at is None or at - began_at < probe_timeout
+
+    def check(
+        self,
+        constraint: Constraint,
+        settings: LearnSettings,
+        point: Mapping[str, Any],
+        *,
+        changed: bool,
+        at: int | None,
+        probe_timeout: int,
+    ) -> CheckResult:
+        """Check a call that has the constraint's key.
+
+        `changed`: another call has changed state since the constraint was confirmed, and may have
+        fixed the cause. `probe_timeout` is how long (ns) a probe may take.
+        """
+        decay = settings.decay
+        if decay.is_expired(constraint, at) or (changed and settings.resets_on_change):
+            return NOT_BINDING
+        if constraint.points and (
+            count_dominated(point, constraint.points, constraint.direction) < settings.corroborate
+        ):
+            return NOT_BINDING
+        confidence = decay.confidence(constraint, at)
+        is_due = decay.half_life is not None and confidence <= decay.probe_below
+        probe = is_due and not self.is_probing(constraint.id, at, probe_timeout)
+        return CheckResult(refused=not probe, probe=probe, confidence=confidence)
 
     def learn(
         self,

@@ -9,6 +9,7 @@ import pytest
 from policyguard import Guard, Session
 from policyguard.compiler import compile_policy
 from policyguard.guard.replay import ReplaySession
+from policyguard.guard.session_opening import start_session
 from policyguard.model.event import Admitted, Completed, Event, Started
 
 POLICY = """
@@ -38,7 +39,7 @@ def allowed(session: Session, tool: str, at: int, server: str = "") -> bool:
 
 
 def test_without_times_there_is_no_outage(guard: Guard) -> None:
-    session = guard._start_session(Started("s"))
+    session = start_session(guard, Started("s"))
     for number in range(9):
         call = f"c{number}"
         decision = ReplaySession(session).apply(Admitted("s", call=call, tool="get", args={}))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policyguard import Guard
 from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session import Session
+from policyguard.guard.session_opening import start_session
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, ChildCharged, Event, Started
 
@@ -154,7 +155,7 @@ def test_a_replay_counts_what_sub_agents_drew_once(tmp_path: Path) -> None:
     replayed = Guard.load(tmp_path / "policy.yaml", clock=clock)
     for event in heard:
         if isinstance(event, Started):
-            replayed._start_session(event)
+            start_session(replayed, event)
         else:
             ReplaySession(replayed.session(event.session)).apply(event)
     assert sum(isinstance(event, Admitted) for event in heard) == 3

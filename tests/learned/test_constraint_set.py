@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from policyguard import Guard
 from policyguard.compiler import CompiledPolicy, compile_policy
-from policyguard.learned.constraint_check import check
 from policyguard.learned.constraint_set import MAX_POINTS, ConstraintSet
 from policyguard.learned.learn_settings import Decay, LearnSettings
 from policyguard.learned.parameter_region import dominates
@@ -70,7 +69,7 @@ def _teach(
 
 def _banned(memory: ConstraintSet, teaching: LearnSettings, point: dict[str, int]) -> bool:
     return any(
-        check(memory, constraint, teaching, point, changed=False, at=None, probe_timeout=0).refused
+        memory.check(constraint, teaching, point, changed=False, at=None, probe_timeout=0).refused
         for constraint in memory.on_key("project:p", "parameters:train:oom")
     )
 

@@ -1,9 +1,13 @@
-"""Resuming sessions from their journals, parents first."""
+"""Opens sessions, new or resumed from their journals, parents first."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from policyguard.evaluator.fold import start_session as start_session_state
+from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.call_pipeline import parse_call_number
 from policyguard.guard.session import Session
@@ -13,7 +17,69 @@ if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
 
 
-def resolve_parent(guard: Guard, session: str, parent: Session | str | None) -> str:
+def open_session(
+    guard: Guard, started: Started, parent: Session | str | None, tags: dict[str, Any]
+) -> Session:
+    """Open a session for its owner, or return the open one of its id."""
+    with guard._lock:
+        known = guard._open_sessions.get(started.session)
+        if known is not None:
+            _check_owner(known._state, started)
+            return guard._resume_session(known) or known
+        parent_id = "" if guard.closed else _resolve_parent(guard, started.session, parent)
+        checked = guard._evaluator.check_tags(tags)
+        return start_session(guard, replace(started, parent=parent_id, tags=checked))
+
+
+def start_session(guard: Guard, event: Started, *, isolated: bool = False) -> Session:
+    """Open the session that an event starts, or return the open one with its id.
+
+    `isolated` is for replays of unrelated runs: the session then shares no agent, user or
+    project that the event does not name.
+    """
+    with guard._lock:
+        known = guard._open_sessions.get(event.session)
+        if known is not None:
+            return known
+        if guard.closed:
+            raise RuntimeError("the guard is closed: load another to open sessions")
+        guard._open_sessions.lock(event.session)
+        try:
+            first_number = max(
+                _replay_journal(guard, event.session),
+                guard._open_sessions.last_number(event.session),
+            )
+            resumed = guard._state.engine_state.sessions.get(event.session)
+            if resumed is not None:
+                _check_owner(resumed, event)
+            state = start_session_state(
+                guard._evaluator, guard._state.engine_state, event, isolated=isolated
+            )
+            guard._open_sessions.make_room(None if isolated else state.parent)
+            session = Session(guard, state, first_number)
+            guard._open_sessions.add(session)
+            guard._mark_used(event.session)
+            if resumed is None:
+                guard._events.emit(event)
+        except BaseException:
+            guard._state.forget(event.session)
+            guard._open_sessions.remove(event.session)
+            raise
+        return session
+
+
+def _check_owner(state: SessionState, started: Started) -> None:
+    """Raise `ValueError` if a session is opened for another user, agent or project than it has."""
+    for name in ("user", "agent", "project"):
+        wanted, found = getattr(started, name), state.scope_keys[name]
+        if wanted and wanted != found:
+            raise ValueError(
+                f"session `{state.id}` has {name} `{found}`, not `{wanted}`: use another id, "
+                "or end that session first"
+            )
+
+
+def _resolve_parent(guard: Guard, session: str, parent: Session | str | None) -> str:
     """Return the id of a new session's parent, which is open then; empty for none.
 
     `ValueError` for one that cannot be its parent; and what opening a session raises.
@@ -39,7 +105,7 @@ def resolve_parent(guard: Guard, session: str, parent: Session | str | None) -> 
     return parent_id
 
 
-def resume_session(guard: Guard, session: str) -> int:
+def _replay_journal(guard: Guard, session: str) -> int:
     """Rebuild a session from its journal, if it has one. Returns the number of its latest call.
 
     Calls that could not be written have numbers too. Raises `AlteredError` for a journal that was
@@ -72,7 +138,7 @@ def reopen_session(guard: Guard, session: str) -> bool:
     """Resume a session from its journal. Returns whether it has one whose run is not over."""
     started = _find_started(guard, session)
     if started is not None:
-        guard._start_session(started)
+        start_session(guard, started)
     return started is not None
 
 

@@ -116,23 +116,11 @@ class Activation:
             call[name] = getattr(self, name)
         return call
 
-    def _command(self) -> Any:
-        return self._derive("command")
-
     def _derive(self, name: str) -> Any:
         derive = self.context.derived_fields.get(name)
         if derive is None:
             raise AttributeError(name)  # nothing in the policy reads it
         return derive(self.attempt.args)
-
-    def _hints(self) -> dict[str, bool]:
-        return dict(self.attempt.hints)  # CEL knows no other mapping
-
-    def _now(self) -> Any:
-        return self.context.to_timestamp(self.at) if self.at is not None else None
-
-    def _previous(self) -> dict[str, Any]:
-        return dict(self.attempt.previous)
 
     def _session(self) -> dict[str, Any]:
         session = self.attempt.session
@@ -146,27 +134,25 @@ class Activation:
         )
         return variables
 
-    def _strings(self) -> Any:
-        return self._derive("strings")
-
     def _tags(self) -> dict[str, Any]:
         tags: dict[str, Any] = self.attempt.session.cel_session["tags"]
         overlay = self.attempt.tags
         return {**tags, **self.context.convert_tags(overlay)} if overlay else tags
 
-    def _targets(self) -> list[str]:
-        return list(self.attempt.targets)
+
+def _now(activation: Activation) -> Any:
+    return activation.context.to_timestamp(activation.at) if activation.at is not None else None
 
 
 _FACTORIES: dict[str, Callable[[Activation], Any]] = {
-    "command": Activation._command,
-    "hints": Activation._hints,
-    "now": Activation._now,
-    "previous": Activation._previous,
+    "command": lambda activation: activation._derive("command"),
+    "hints": lambda activation: dict(activation.attempt.hints),  # CEL knows no other mapping
+    "now": _now,
+    "previous": lambda activation: dict(activation.attempt.previous),
     "session": Activation._session,
-    "strings": Activation._strings,
+    "strings": lambda activation: activation._derive("strings"),
     "tags": Activation._tags,
-    "targets": Activation._targets,
+    "targets": lambda activation: list(activation.attempt.targets),
 }
 
 Expression = Callable[[Activation], Any]

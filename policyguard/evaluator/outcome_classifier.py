@@ -73,7 +73,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         state = event.state or state
         error = event.error if event.error is not None else event.text
         if not failed and self.failed_when is not None and reader is not None:
-            self._set_outcome(reader, event, changed, ok=True, state=state)
+            unsettled = Outcome(True, state or "success", event, changed=changed)
+            self._set_outcome(reader, unsettled)
             failed = self._is_true("outcomes/failed_when", self.failed_when, reader)
         match = None
         if failed or self.has_success_signatures:
@@ -91,9 +92,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             if state != "pending":
                 state = "success"
         if failed and self.blame_rules and reader is not None:
-            self._set_outcome(
-                reader, event, changed, ok=False, state=state, error=error, match=(signature, blame)
-            )
+            unsettled = Outcome(False, state, event, error, signature, blame, changed)
+            self._set_outcome(reader, unsettled)
             for id_, when, rule_blame in self.blame_rules:
                 if self._is_true(id_, when, reader):
                     blame, blamed_by = rule_blame, id_
@@ -102,17 +102,7 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             blame, blamed_by = event.blame, ""
         if not failed:
             blame = ""
-        if reader is not None:
-            self._set_outcome(
-                reader,
-                event,
-                changed,
-                ok=not failed,
-                state=state,
-                error=error,
-                match=(signature, blame),
-            )
-        return Outcome(
+        outcome = Outcome(
             ok=not failed,
             state=state,
             report=event,
@@ -127,6 +117,9 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             error_fingerprint=self.error_fingerprint(error) if failed else "",
             blamed_by=blamed_by,
         )
+        if reader is not None:
+            self._set_outcome(reader, outcome)
+        return outcome
 
     def _is_true(self, id_: str, when: Expression, attempt: Attempt) -> bool:
         """Whether a condition holds. An error is no: it must neither fail a success nor blame."""
@@ -137,36 +130,25 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
             return False
         return answer is True
 
-    def _set_outcome(
-        self,
-        attempt: Attempt,
-        event: Completed,
-        changed: bool,
-        *,
-        ok: bool,
-        state: str,
-        error: str = "",
-        match: tuple[str, str] = ("", ""),
-    ) -> None:
+    def _set_outcome(self, attempt: Attempt, outcome: Outcome) -> None:
         """Set `outcome` for expressions (POLICY_LANGUAGE §5)."""
-        signature, blame = match
-        outcome: dict[str, object] = {
-            "ok": ok,
-            "state": state or ("success" if ok else "failure"),
-            "text": event.text,
-            "error": error,
-            "signature": signature,
-            "blame": blame,
-            "chars": len(event.text),
-            "exit_code": event.exit_code or 0,
-            "status": event.status or 0,
-            "tokens": event.tokens or 0,
-            "cost": float(event.cost or 0),
-            "meta": event.meta,
-            "changed": changed,
-            "duration": self.to_duration(to_nanoseconds(event.duration)),
-            "retry_after": self.to_duration(to_nanoseconds(event.retry_after)),
+        variables: dict[str, object] = {
+            "ok": outcome.ok,
+            "state": outcome.state,
+            "text": outcome.text,
+            "error": outcome.error,
+            "signature": outcome.signature,
+            "blame": outcome.blame,
+            "chars": len(outcome.text),
+            "exit_code": outcome.exit_code or 0,
+            "status": outcome.status or 0,
+            "tokens": outcome.tokens or 0,
+            "cost": float(outcome.cost or 0),
+            "meta": outcome.meta,
+            "changed": outcome.changed,
+            "duration": self.to_duration(to_nanoseconds(outcome.duration)),
+            "retry_after": self.to_duration(to_nanoseconds(outcome.retry_after)),
         }
-        if event.score is not None:
-            outcome["score"] = float(event.score)
-        attempt.activation.outcome = outcome
+        if outcome.score is not None:
+            variables["score"] = float(outcome.score)
+        attempt.activation.outcome = variables

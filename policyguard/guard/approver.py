@@ -11,8 +11,8 @@ import msgspec
 
 from policyguard.evaluator.evaluator import Evaluator
 from policyguard.evaluator.session_state import SessionState
+from policyguard.guard.event_loop import is_async
 from policyguard.guard.host_log import log_failure
-from policyguard.guard.tool_decorator import is_async
 from policyguard.guard.tool_results import error_text
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect

@@ -5,12 +5,13 @@ asyncio is imported where it is used: a check without an event loop does not nee
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from policyguard.guard.host_log import log_failure
 
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from concurrent.futures import Future, ThreadPoolExecutor
 
-    from policyguard.guard.guard import Guard
-
 R = TypeVar("R")
+
+
+class _MayBlock(Protocol):
+    """A guard: with a store, its calls may block."""
+
+    _may_block: bool
+
 
 _THREADS = 4
 """Worker threads; a guard's lock lets one of its calls run at a time."""
@@ -42,8 +48,21 @@ def running_loop() -> AbstractEventLoop | None:
     return loop
 
 
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether a function is defined as async."""
+    inner = unwrap_partial(fn)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
+
+
+def unwrap_partial(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that a `functools.partial` calls."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
 async def run_blocking(
-    guard: Guard, fn: Callable[[], R], undo: Callable[[R], object] | None = None
+    guard: _MayBlock, fn: Callable[[], R], undo: Callable[[R], object] | None = None
 ) -> R:
     """Call `fn`: at once if the guard keeps everything in memory, else in a worker thread.
 
@@ -61,11 +80,11 @@ async def run_blocking(
         return await asyncio.shield(asyncio.wrap_future(future))
     except asyncio.CancelledError:
         if undo is not None:
-            future.add_done_callback(partial(_undo, undo))
+            future.add_done_callback(functools.partial(_undo, undo))
         raise
 
 
-def run_later(guard: Guard, fn: Callable[[], object]) -> None:
+def run_later(guard: _MayBlock, fn: Callable[[], object]) -> None:
     """Call `fn` at once, or in a worker thread; its errors are logged."""
     if guard._may_block:
         _get_executor().submit(_log_errors, fn)
@@ -75,7 +94,7 @@ def run_later(guard: Guard, fn: Callable[[], object]) -> None:
 
 def _undo(undo: Callable[[Any], object], future: Future[Any]) -> None:
     if future.exception() is None:
-        _log_errors(partial(undo, future.result()))
+        _log_errors(functools.partial(undo, future.result()))
 
 
 def _log_errors(fn: Callable[[], object]) -> None:

@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, get_args
 
-from policyguard.guard.event_loop import running_loop
+from policyguard.guard.event_loop import is_async, running_loop
 from policyguard.guard.host_log import log_failure, warn
-from policyguard.guard.tool_decorator import is_async
 from policyguard.model.event import Event
 
 if TYPE_CHECKING:

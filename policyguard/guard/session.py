@@ -234,10 +234,14 @@ class Session(SessionLifetime):
 
     def _find_call(self, decision: Decision | str) -> str:
         """Return the own id of a call that is to be reported."""
-        id_ = validate.call_id(decision, self.id)
-        if isinstance(decision, Decision):
-            return id_
-        return self._pipeline.find_host_call(id_) or id_
+        if not isinstance(decision, Decision):
+            id_ = validate.text("decision", decision)
+            return self._pipeline.find_host_call(id_) or id_
+        if decision.session != self.id:  # its calls have the same ids
+            raise ValueError(
+                f"call `{decision.id}` is one of session `{decision.session}`, not of this"
+            )
+        return decision.id
 
     def release(self, decision: Decision | str) -> None:
         """Undo an admission: the call did not run, and no longer counts.

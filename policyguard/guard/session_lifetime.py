@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self
 
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.call_pipeline import CallPipeline
 from policyguard.guard.event_loop import run_blocking
-from policyguard.guard.tool_decorator import active_sessions, exit_session
 from policyguard.model.event import Closed
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
+
+
+active_sessions: ContextVar[tuple[SessionLifetime, ...]] = ContextVar(
+    "policyguard_sessions", default=()
+)
+"""The sessions of the surrounding `with guard.session(...):` blocks, innermost last."""
 
 
 class SessionLifetime:
@@ -108,7 +114,7 @@ class SessionLifetime:
 
     def __exit__(self, *_: object) -> None:
         """Let go of the session, unless another block still uses it."""
-        exit_session(self)
+        _exit_session(self)
         self._leave()
 
     async def __aenter__(self) -> Self:
@@ -117,7 +123,7 @@ class SessionLifetime:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        exit_session(self)
+        _exit_session(self)
         await run_blocking(self.guard, self._leave)
 
     def _enter(self) -> None:
@@ -134,3 +140,12 @@ class SessionLifetime:
 
     def _now(self) -> int:
         return self.guard._clock()
+
+
+def _exit_session(session: SessionLifetime) -> None:
+    """Remove the innermost `with` block of a session. Blocks may end in any order."""
+    inner: list[SessionLifetime] = []
+    outer = [*active_sessions.get()]
+    while outer and (last := outer.pop()) is not session:
+        inner.insert(0, last)
+    active_sessions.set((*outer, *inner))

@@ -5,33 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
+from policyguard.guard.event_loop import is_async, unwrap_partial
+from policyguard.guard.session_lifetime import active_sessions
+
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
     from policyguard.guard.session import Session
-    from policyguard.guard.session_lifetime import SessionLifetime
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-active_sessions: ContextVar[tuple[SessionLifetime, ...]] = ContextVar(
-    "policyguard_sessions", default=()
-)
-"""The sessions of the surrounding `with guard.session(...):` blocks, innermost last."""
-
-
-def exit_session(session: SessionLifetime) -> None:
-    """Remove the innermost `with` block of a session. Blocks may end in any order."""
-    inner: list[SessionLifetime] = []
-    outer = [*active_sessions.get()]
-    while outer and (last := outer.pop()) is not session:
-        inner.insert(0, last)
-    active_sessions.set((*outer, *inner))
-
 
 _RECEIVER_NAMES = ("self", "cls")
 """First parameters of methods, which are no arguments of the call."""
@@ -116,21 +102,8 @@ def _named_arguments(bound: inspect.BoundArguments) -> dict[str, Any]:
 
 def _tool_name(fn: Callable[..., Any]) -> str:
     """Return the name of a function, or of a callable object's class."""
-    inner = _unwrap_partial(fn)
+    inner = unwrap_partial(fn)
     return str(getattr(inner, "__name__", type(inner).__name__))
-
-
-def is_async(fn: Callable[..., Any]) -> bool:
-    """Whether a function is defined as async."""
-    inner = _unwrap_partial(fn)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(type(inner).__call__)
-
-
-def _unwrap_partial(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that a `functools.partial` calls."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    return fn
 
 
 def _to_json_like(value: object) -> Any:

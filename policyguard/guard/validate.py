@@ -15,7 +15,6 @@ from reprlib import repr  # noqa: A004 - short, and for objects without a repr
 from typing import Any, SupportsFloat
 
 from policyguard.model.amounts import to_units
-from policyguard.model.decision import Decision
 from policyguard.model.text import escape_surrogates
 
 _MAX_INT = 2**63 - 1
@@ -180,20 +179,6 @@ def function(name: str, value: object) -> None:
     """Raise `TypeError` for what cannot be called."""
     if not callable(value):
         raise _type_error(name, value, "a function")
-
-
-def call_id(decision: Decision | str, session: str) -> str:
-    """Return the id of a decision, or an id as it is.
-
-    `ValueError` for a decision of another session, whose calls have the same ids.
-    """
-    if not isinstance(decision, Decision):
-        return text("decision", decision)
-    if decision.session != session:
-        raise ValueError(
-            f"call `{decision.id}` is one of session `{decision.session}`, not of this"
-        )
-    return decision.id
 
 
 def _known_items(name: str, values: object, allowed: Collection[str]) -> dict[str, Any]:

@@ -92,7 +92,6 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
 
     def admit(self, tracker: Any, attempt: Attempt) -> None:
         """Count an admitted call."""
-        return
 
     @abstractmethod
     def complete(self, tracker: Any, attempt: Attempt, outcome: Outcome) -> None:
@@ -100,11 +99,9 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
 
     def refuse(self, tracker: Any, attempt: Attempt) -> None:
         """Count an attempt that was refused for this limit among others."""
-        return
 
     def release(self, tracker: Any, attempt: Attempt) -> None:
         """Take back the admission of a call that did not run."""
-        return
 
     def effect_for(self, count: int, refused_count: int) -> Effect | None:
         """Return the effect on one more attempt after `count` calls; None for none."""

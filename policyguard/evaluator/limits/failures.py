@@ -21,6 +21,9 @@ class FailureStreak(msgspec.Struct, eq=False):
     tools: dict[str, None] = msgspec.field(default_factory=dict)
 
 
+FailureStreaks = dict[str, FailureStreak]
+
+
 class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses calls after `max` consecutive failures; parallel calls of one batch count once.
 
@@ -36,7 +39,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     signature: str
     max_names: int
 
-    def new_tracker(self) -> dict[str, FailureStreak]:
+    def new_tracker(self) -> FailureStreaks:
         """Return no streak. There is at most one, under an empty name."""
         return {}
 
@@ -45,11 +48,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         return attempt.full_name if self.same_error or self.signature else ""
 
     def evaluate(
-        self,
-        tracker: dict[str, FailureStreak],
-        attempt: Attempt,
-        changes: StateChanges,
-        refused_count: int,
+        self, tracker: FailureStreaks, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Return the violation of an attempt that a full streak stops."""
         streak = tracker.get("", _NO_STREAK)
@@ -75,9 +74,7 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             self.max,
         )
 
-    def complete(
-        self, tracker: dict[str, FailureStreak], attempt: Attempt, outcome: Outcome
-    ) -> None:
+    def complete(self, tracker: FailureStreaks, attempt: Attempt, outcome: Outcome) -> None:
         """End the streak with a success; continue it with a failure, or begin another."""
         if outcome.state == "pending" or outcome.harness_flagged:
             return

@@ -20,6 +20,9 @@ class NoProgressStreak(msgspec.Struct, eq=False):
     batch: str = ""
 
 
+Streaks = dict[str, NoProgressStreak]
+
+
 class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses a tool after `max` consecutive results flagged as not advancing.
 
@@ -33,7 +36,7 @@ class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
 
     max_tools: int
 
-    def new_tracker(self) -> dict[str, NoProgressStreak]:
+    def new_tracker(self) -> Streaks:
         """Return no streaks."""
         return {}
 
@@ -43,7 +46,7 @@ class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
 
     def evaluate(
         self,
-        tracker: dict[str, NoProgressStreak],
+        tracker: Streaks,
         attempt: Attempt,
         changes: StateChanges,
         refused_count: int,
@@ -66,9 +69,7 @@ class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
             self.max,
         )
 
-    def complete(
-        self, tracker: dict[str, NoProgressStreak], attempt: Attempt, outcome: Outcome
-    ) -> None:
+    def complete(self, tracker: Streaks, attempt: Attempt, outcome: Outcome) -> None:
         """Count a flagged result; end the streak with an advancing success."""
         if outcome.harness_flagged:
             return
@@ -93,7 +94,7 @@ class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
         if len(tracker) > self.max_tools:
             del tracker[next(iter(tracker))]
 
-    def allow_retry(self, tracker: dict[str, NoProgressStreak], subject: str) -> None:
+    def allow_retry(self, tracker: Streaks, subject: str) -> None:
         """Let a tool try once more, since another has advanced."""
         streak = tracker.get(subject)
         if streak is not None:

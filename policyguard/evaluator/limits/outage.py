@@ -33,6 +33,9 @@ class BreakerState(msgspec.Struct, eq=False):
     probe: Probe | None = None
 
 
+Breakers = dict[str, BreakerState]
+
+
 class OutageChecker(LimitChecker, eq=False, kw_only=True):
     """Refuses a tool for `cooldown` after `max` consecutive harness failures `within` a time.
 
@@ -53,7 +56,7 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
     max_breakers: int
     probe_timeout: int
 
-    def new_tracker(self) -> dict[str, BreakerState]:
+    def new_tracker(self) -> Breakers:
         """Return no breakers: all are closed."""
         return {}
 
@@ -62,11 +65,7 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
         return attempt.server if self.shared else attempt.full_name
 
     def evaluate(
-        self,
-        tracker: dict[str, BreakerState],
-        attempt: Attempt,
-        changes: StateChanges,
-        refused_count: int,
+        self, tracker: Breakers, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Return the violation of a call whose breaker is open, or half-open with a probe."""
         breaker = tracker.get(self.subject(attempt)) if tracker else None
@@ -106,7 +105,7 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
         instead = "use another tool if there is one"
         return Violation(self.id, effect, "outage", text, instead, count, self.max)
 
-    def admit(self, tracker: dict[str, BreakerState], attempt: Attempt) -> None:
+    def admit(self, tracker: Breakers, attempt: Attempt) -> None:
         """Take the first call after the cooldown as the probe."""
         breaker = tracker.get(self.subject(attempt)) if tracker else None
         at = attempt.at
@@ -118,9 +117,7 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
         breaker.probe = Probe(at)
         attempt.add_limit_note(self.id, breaker.probe)
 
-    def complete(
-        self, tracker: dict[str, BreakerState], attempt: Attempt, outcome: Outcome
-    ) -> None:
+    def complete(self, tracker: Breakers, attempt: Attempt, outcome: Outcome) -> None:
         """Count a harness failure, or close the breaker; an unknown failure changes nothing."""
         is_down = outcome.blame == "harness"
         if not (tracker or is_down):
@@ -144,7 +141,7 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
         elif breaker is not None and outcome.blame != "unknown":
             del tracker[name]
 
-    def release(self, tracker: dict[str, BreakerState], attempt: Attempt) -> None:
+    def release(self, tracker: Breakers, attempt: Attempt) -> None:
         """Let another call be the probe."""
         breaker = tracker.get(self.subject(attempt))
         if breaker is not None and breaker.probe is attempt.limit_notes.get(self.id):
@@ -157,9 +154,7 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
     def _is_probing(self, breaker: BreakerState, at: int) -> bool:
         return breaker.probe is not None and at - breaker.probe.admitted_at < self.probe_timeout
 
-    def _count_failure(
-        self, tracker: dict[str, BreakerState], name: str, at: int, outcome: Outcome
-    ) -> None:
+    def _count_failure(self, tracker: Breakers, name: str, at: int, outcome: Outcome) -> None:
         breaker = tracker.pop(name) if name in tracker else BreakerState()
         tracker[name] = breaker  # the latest to fail
         breaker.failures.append(at)

@@ -28,6 +28,9 @@ class PollState(msgspec.Struct, eq=False):
     wait: int = 0
 
 
+Polls = dict[str, PollState]
+
+
 class PollingChecker(LimitChecker, eq=False, kw_only=True):
     """Requires `cooldown` nanoseconds between polls, and a new result after `unchanged` equal ones.
 
@@ -42,20 +45,16 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
     unchanged: int | None
     max_polls: int
 
-    def new_tracker(self) -> dict[str, PollState]:
+    def new_tracker(self) -> Polls:
         """Return no polls."""
         return {}
 
-    def watched(self, tracker: dict[str, PollState]) -> Container[str] | None:
+    def watched(self, tracker: Polls) -> Container[str] | None:
         """Return the polls."""
         return tracker
 
     def evaluate(
-        self,
-        tracker: dict[str, PollState],
-        attempt: Attempt,
-        changes: StateChanges,
-        refused_count: int,
+        self, tracker: Polls, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Return the violation of a poll that is too early, or unchanged too often."""
         poll = tracker.get(attempt.fingerprint)
@@ -98,7 +97,7 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
             return 0
         return poll.admitted_at + wait - attempt.at
 
-    def admit(self, tracker: dict[str, PollState], attempt: Attempt) -> None:
+    def admit(self, tracker: Polls, attempt: Attempt) -> None:
         """Note when the poll was made."""
         poll = tracker.pop(attempt.fingerprint, None)
         if poll is None:
@@ -112,7 +111,7 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         poll.admitted_at = attempt.at
         attempt.add_limit_note(self.id, poll)
 
-    def complete(self, tracker: dict[str, PollState], attempt: Attempt, outcome: Outcome) -> None:
+    def complete(self, tracker: Polls, attempt: Attempt, outcome: Outcome) -> None:
         """Count a result that is the same as before."""
         poll: PollState = attempt.limit_notes[self.id]
         is_same = outcome.result_fingerprint == poll.result_fingerprint
@@ -121,7 +120,7 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         poll.seq = attempt.window_entry.seq
         poll.wait = to_nanoseconds(outcome.retry_after)
 
-    def release(self, tracker: dict[str, PollState], attempt: Attempt) -> None:
+    def release(self, tracker: Polls, attempt: Attempt) -> None:
         """Allow the poll at once."""
         poll: PollState = attempt.limit_notes[self.id]
         poll.admitted_at = None

@@ -81,10 +81,7 @@ def rebuild(evaluator: Evaluator, state: EngineState, event: Event) -> None:
     """
     ledger = state.ledger
     state.ledger = RebuildLedger(
-        ledger.usages,
-        ledger.stored_key_counts,
-        budgets=evaluator.budgets,
-        session=event.session,
+        ledger.usages, ledger.stored_key_counts, budgets=evaluator.budgets, session=event.session
     )
     try:
         if isinstance(event, ChildCharged):

@@ -79,5 +79,5 @@ async def ask_async(approver: Approver, session: Session, decision: Decision) ->
 
 def _failed(decision: Decision, error: Exception) -> Decision:
     log_failure(f"the approver failed on {decision.id}")
-    fault = EvalError("approver", error_text(error))
-    return msgspec.structs.replace(decision, errors=(*decision.errors, fault))
+    eval_error = EvalError("approver", error_text(error))
+    return msgspec.structs.replace(decision, errors=(*decision.errors, eval_error))

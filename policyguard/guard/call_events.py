@@ -11,8 +11,15 @@ from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.plan import Plan
 from policyguard.guard import decisions
 from policyguard.guard.listeners import Listeners
-from policyguard.journal import line_template as marks
-from policyguard.journal.line_template import LineTemplate
+from policyguard.journal.line_template import (
+    AT,
+    CALL,
+    CHARGE,
+    EXTRA,
+    FINGERPRINT,
+    SESSION,
+    LineTemplate,
+)
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, Completed, Event
 
@@ -71,8 +78,8 @@ class _ResultNumbers(msgspec.Struct, omit_defaults=True):
     score: float | None = None
 
 
-_PLACEHOLDER_NUMBERS = {**dict.fromkeys(_ResultNumbers.__struct_fields__), "exit_code": marks.EXTRA}
-"""Instead of a result's numbers: only the mark of their place."""
+_PLACEHOLDER_NUMBERS = {**dict.fromkeys(_ResultNumbers.__struct_fields__), "exit_code": EXTRA}
+"""Instead of a result's numbers: only a placeholder."""
 
 
 class FastCallEmitter(CallEventEmitter):
@@ -159,9 +166,7 @@ class FastCallEmitter(CallEventEmitter):
             template = self._result_templates[outcome.state]
         except KeyError:
             completed = decisions.build_completed(result)
-            marked = replace(
-                completed, result_fingerprint=marks.FINGERPRINT, **_PLACEHOLDER_NUMBERS
-            )
+            marked = replace(completed, result_fingerprint=FINGERPRINT, **_PLACEHOLDER_NUMBERS)
             template = self._result_templates[outcome.state] = self._build_template(marked)
         extra: str | None = ""
         if not (
@@ -210,15 +215,13 @@ class FastCallEmitter(CallEventEmitter):
         if len(templates) >= self._max_plans:
             templates.clear()
         event = decisions.build_admitted(attempt, decision)
-        marked = replace(event, batch=str(marks.EXTRA), host_call="", fingerprint=marks.FINGERPRINT)
+        marked = replace(event, batch=str(EXTRA), host_call="", fingerprint=FINGERPRINT)
         template = templates[plan] = None if plan.keyed_limits else self._build_template(marked)
         return template
 
     def _build_template(self, event: Admitted | Completed) -> LineTemplate | None:
         """Return the template of events like this one."""
-        marked = replace(
-            event, session=marks.SESSION, at=marks.AT, call=marks.CALL, charges=(marks.CHARGE,)
-        )
+        marked = replace(event, session=SESSION, at=AT, call=CALL, charges=(CHARGE,))
         return self._file_journal.line_template(marked)
 
 

@@ -218,16 +218,16 @@ class CallPipeline:
             reason = "it has been reported, or was never admitted"
         raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
 
-    def complete(self, event: Completed, known: bool = False) -> Recorded:
+    def complete(self, event: Completed, must_exist: bool = False) -> Recorded:
         """Classify a result and count it; one of a call that is not in flight counts nowhere.
 
-        With `known`, `UnknownCallError` unless it is a call of this life of the session.
+        With `must_exist`, `UnknownCallError` unless it is a call of this life of the session.
         """
         guard = self._guard
         with guard._lock:
             attempt = self._state.in_flight.get(event.call)
             if attempt is None:
-                if known:
+                if must_exist:
                     self.require_known(event.call)
                 outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
                 errors = (EvalError("session/closed", self.closed_reason),) if self.closed else ()

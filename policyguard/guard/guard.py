@@ -82,7 +82,9 @@ class Guard:
             self._state.learner.use_shared_store()
         self._journal: Journal | None = None
         if store is not None:
-            from policyguard.guard.journal_setup import open_journal  # most guards keep none
+            from policyguard.guard.journal_setup import (
+                open_journal,
+            )  # a guard without a store needs none
 
             self._journal = open_journal(compiled, store, now, journal_key)
         quotas = store.quotas if store is not None else None
@@ -232,8 +234,8 @@ class Guard:
             cwd=validate.path("cwd", cwd),
         )
         checked = validate.mapping("tags", tags)
-        known = self._open_sessions.get(name)
-        if self._may_block and known is None and not self.closed and running_loop() is not None:
+        opened = self._open_sessions.get(name)
+        if self._may_block and opened is None and not self.closed and running_loop() is not None:
             opening = partial(open_session, self, started, parent, checked)
             return Session._deferred(self, name, opening)
         return open_session(self, started, parent, checked)
@@ -259,16 +261,16 @@ class Guard:
         """Open a closed session; None if its run is over or the guard is closed."""
         if self.closed:
             return None
-        known = self._open_sessions.get(session.id)
-        if known is None:
+        opened = self._open_sessions.get(session.id)
+        if opened is None:
             if not reopen_session(self, session.id):
                 return None
-            known = self._open_sessions.get(session.id)
-        elif known.closed:
-            self._open_sessions.lock(known.id)
-            known._pipeline.resume()
+            opened = self._open_sessions.get(session.id)
+        elif opened.closed:
+            self._open_sessions.lock(opened.id)
+            opened._pipeline.resume()
         self._mark_used(session.id)
-        return known
+        return opened
 
     def _mark_used(self, session: str) -> None:
         """Make a session the last to be evicted."""

@@ -160,8 +160,8 @@ class GuardState(Effects):
             return ""
         if self._is_rebuilding:
             id_ = constraint_id(observation)
-            known = None if observation.ok else self.constraint_set.get(id_)
-            return known.id if known is not None else ""
+            constraint = None if observation.ok else self.constraint_set.get(id_)
+            return constraint.id if constraint is not None else ""
         return self.constraint_set.learn(
             observation, entry.settings, attempt.session.id, attempt.id, attempt.completed_at
         )

@@ -195,11 +195,11 @@ class Session(SessionLifetime):
             validate.error_value("error", error)
             error = error_text(error)
         text, failed, pending = result, error is not None, False
-        host = validate.mapping("meta", meta) if meta else {}
+        host_meta = validate.mapping("meta", meta) if meta else {}
         if type(result) is not str:
             parsed = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)
             text, failed, pending = parsed.text, failed or parsed.failed, parsed.pending
-            host = {**parsed.meta, **host}
+            host_meta = {**parsed.meta, **host_meta}
         return self._pipeline.complete(
             Completed(
                 self.id,
@@ -215,7 +215,7 @@ class Session(SessionLifetime):
                 tokens=None if tokens is None else validate.integer("tokens", tokens),
                 cost=None if cost is None else validate.usage("cost", cost),
                 score=None if score is None else validate.number("score", score),
-                meta=host,
+                meta=host_meta,
                 at=self.guard._clock() if at is None else validate.timestamp("at", at),
                 call=decision.id
                 if type(decision) is Decision and decision.session == self.id

@@ -67,11 +67,11 @@ class SessionLifetime:
         return self._pipeline.closed
 
     def close(self) -> None:
-        """Let go of the session: its run may be resumed, here or in another process.
+        """Release the session: its run may be resumed, here or in another process.
 
-        Calls in flight may be reported when the session is open
-        again. Sub-agents' sessions are closed first. Raises `JournalError` or `StoreError` if
-        something cannot be written; the session is closed all the same.
+        Calls in flight may be reported when the session is open again. Sub-agents' sessions are
+        closed first. Raises `JournalError` or `StoreError` if something cannot be written; the
+        session is closed all the same.
         """
         with self.guard._lock, ExitStack() as exit_stack:
             if self.closed:
@@ -83,9 +83,9 @@ class SessionLifetime:
     def end(self) -> None:
         """End the run: the session's own counts are forgotten.
 
-        A closed session is resumed for that; ending twice does nothing. Sub-agents'
-        sessions are ended first. Raises `JournalError` or `StoreError` if something cannot be
-        written; the session is over all the same. `RuntimeError` if the guard is closed.
+        A closed session is resumed for that; ending twice does nothing. Sub-agents' sessions are
+        ended first. Raises `JournalError` or `StoreError` if something cannot be written; the
+        session is over all the same. `RuntimeError` if the guard is closed.
         """
         with self.guard._lock, ExitStack() as exit_stack:
             if self._pipeline.ended:
@@ -113,7 +113,7 @@ class SessionLifetime:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the session, unless another block still uses it."""
+        """Release the session, unless another block still uses it."""
         _exit_session(self)
         self._leave()
 

@@ -22,10 +22,10 @@ def open_session(
 ) -> Session:
     """Open a session for its owner, or return the open one of its id."""
     with guard._lock:
-        known = guard._open_sessions.get(started.session)
-        if known is not None:
-            _check_owner(known._state, started)
-            return guard._resume_session(known) or known
+        opened = guard._open_sessions.get(started.session)
+        if opened is not None:
+            _check_owner(opened._state, started)
+            return guard._resume_session(opened) or opened
         parent_id = "" if guard.closed else _resolve_parent(guard, started.session, parent)
         checked = guard._evaluator.check_tags(tags)
         return start_session(guard, replace(started, parent=parent_id, tags=checked))
@@ -34,13 +34,13 @@ def open_session(
 def start_session(guard: Guard, event: Started, *, isolated: bool = False) -> Session:
     """Open the session that an event starts, or return the open one with its id.
 
-    `isolated` is for replays of unrelated runs: the session then shares no agent, user or
-    project that the event does not name.
+    `isolated` is for replays of unrelated runs: the session then shares no agent, user or project
+    that the event does not name.
     """
     with guard._lock:
-        known = guard._open_sessions.get(event.session)
-        if known is not None:
-            return known
+        opened = guard._open_sessions.get(event.session)
+        if opened is not None:
+            return opened
         if guard.closed:
             raise RuntimeError("the guard is closed: load another to open sessions")
         guard._open_sessions.lock(event.session)

@@ -45,11 +45,7 @@ class NoProgressChecker(LimitChecker, eq=False, kw_only=True):
         return attempt.full_name
 
     def evaluate(
-        self,
-        tracker: Streaks,
-        attempt: Attempt,
-        changes: StateChanges,
-        refused_count: int,
+        self, tracker: Streaks, attempt: Attempt, changes: StateChanges, refused_count: int
     ) -> Violation | None:
         """Return the violation of a tool whose streak is full."""
         streak = tracker.get(self.subject(attempt)) if tracker else None

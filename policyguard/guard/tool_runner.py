@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from policyguard.guard import validate
 from policyguard.guard.background_tasks import (
@@ -23,7 +23,6 @@ from policyguard.guard.background_tasks import (
     run_in_task,
     run_in_thread,
 )
-from policyguard.guard.call_options import CallOptions
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
 from policyguard.guard.tool_results import ToolResult, append_advice, error_text, parse_result
@@ -53,21 +52,24 @@ def run(
     args: Mapping[str, Any] | None,
     fn: Callable[[], R],
     *,
+    server: str = "",
+    batch: str | None = None,
+    call: str | None = None,
     cost: float | None = None,
     tokens: int | None = None,
-    **options: Unpack[CallOptions],
 ) -> R:
     """Check, run `fn`, record. See `Session.run`."""
     validate.function("fn", fn)
-    call = _RunningCall(session, session.check(tool, args, **options), cost, tokens)
-    if call.timeout is not None:
-        fn = _run_in_time(call, call.timeout, fn).result
+    decision = session.check(tool, args, server=server, batch=batch, call=call)
+    running = _RunningCall(session, decision, cost, tokens)
+    if running.timeout is not None:
+        fn = _run_in_time(running, running.timeout, fn).result
     try:
         result = fn()
     except BaseException as error:
-        call.report_error(error)
+        running.report_error(error)
         raise
-    return call.finish(result)
+    return running.finish(result)
 
 
 def _run_in_time(call: _RunningCall, timeout: float, fn: Callable[[], R]) -> futures.Future[R]:
@@ -92,27 +94,30 @@ async def arun(
     args: Mapping[str, Any] | None,
     fn: Callable[[], Awaitable[R]],
     *,
+    server: str = "",
+    batch: str | None = None,
+    call: str | None = None,
     cost: float | None = None,
     tokens: int | None = None,
-    **options: Unpack[CallOptions],
 ) -> R:
     """Check, await `fn`, record. See `Session.arun`."""
     validate.function("fn", fn)
-    call = _RunningCall(session, await session.acheck(tool, args, **options), cost, tokens)
+    decision = await session.acheck(tool, args, server=server, batch=batch, call=call)
+    running = _RunningCall(session, decision, cost, tokens)
     try:
         awaitable = fn()
         is_awaitable = inspect.isawaitable(awaitable)
-        if is_awaitable and call.timeout is None:
+        if is_awaitable and running.timeout is None:
             result = await awaitable
     except BaseException as error:
-        await call.areport_error(error)
+        await running.areport_error(error)
         raise
     if not is_awaitable:
-        misuse = partial(call.report_misuse, "returned nothing that can be awaited; use `run`")
+        misuse = partial(running.report_misuse, "returned nothing that can be awaited; use `run`")
         raise await run_blocking(session.guard, misuse)
-    if call.timeout is not None:
-        result = await _await_in_time(call, call.timeout, awaitable)
-    return await run_blocking(session.guard, partial(call.finish, result))
+    if running.timeout is not None:
+        result = await _await_in_time(running, running.timeout, awaitable)
+    return await run_blocking(session.guard, partial(running.finish, result))
 
 
 async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitable[R]) -> R:

@@ -14,10 +14,10 @@ demo: $(READY)
 	@$(BIN)/policyguard simulate docs/demo/trace.jsonl --policy docs/demo/policy.yaml
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow" -n 2
+	$(BIN)/pytest -m "not slow" -n 2 --dist loadfile
 
 test-all: $(READY)
-	$(BIN)/pytest -n 2
+	POLICYGUARD_THOROUGH=1 $(BIN)/pytest -n 2 --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -9,22 +9,25 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long one example takes is the machine's business, and machines are shared.
-settings.register_profile("anywhere", deadline=None)
-settings.load_profile("anywhere")
-# In CI the properties are tried on the same examples each time: a change is judged by what it
-# changes. Everywhere else they go on looking for new ones.
-settings.register_profile("ci", derandomize=True, deadline=None)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+from tests.examples import examples
 
-# What the tests compile is none of the user's cache, and comes out of none.
+# No deadline: machines are shared, and an example may take long. In CI the properties are tried on
+# the same examples each time, so that a failure is due to the change; elsewhere on new ones.
+settings.register_profile(
+    "policyguard",
+    max_examples=examples(100),
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+)
+settings.load_profile("policyguard")
+
+# The tests must neither read nor fill the user's cache.
 os.environ["POLICYGUARD_CACHE"] = "off"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
-    """A test writes into folders of its own: what it left in the project would be committed."""
+    """Check that the tests write into folders of their own only."""
     here = Path.cwd()
     before = {one.name for one in here.iterdir()}
     yield

@@ -16,6 +16,7 @@ from policyguard.cel.program import compile_prefilter
 from policyguard.cel.runtime.cost_limits import COST_LIMITS
 from tests.cel.expressions import VARIABLES, Expressions, data
 from tests.cel.test_fuzz import random_activations
+from tests.examples import examples
 
 DECLARATIONS = cel.Declarations(
     {**dict.fromkeys(VARIABLES, cel.DYN), "call": cel.DYN},
@@ -46,7 +47,7 @@ def run_prefilter(programs: list[cel.Program], activation: SimpleNamespace) -> t
     return prefilter(activation)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.integers(0, 2**32), min_size=1, max_size=8), random_activations, st.randoms())
 def test_skipped_conditions_are_false(
     seeds: list[int], random_values: dict[str, Any], random: Random

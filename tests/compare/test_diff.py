@@ -14,6 +14,7 @@ from policyguard.compiler import CompiledPolicy, check_policy
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import to_plain
 from policyguard.report.policy.changes import PolicyChange
+from tests.examples import examples
 
 POLICY = """\
 policyguard: 1
@@ -251,7 +252,9 @@ def test_layers_laid_otherwise_mean_the_same(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.randoms(use_true_random=False))
 def test_shuffled_maps_mean_the_same(tmp_path: Path, chance: random.Random) -> None:

@@ -19,6 +19,7 @@ from policyguard import Decision, Guard
 from policyguard.compare.diff import diff_policies
 from policyguard.compiler import CompiledPolicy, check_policy
 from policyguard.model.effect import Effect
+from tests.examples import examples
 
 SECOND = 10**9
 HEAD = {
@@ -253,7 +254,9 @@ def first_apart(old: CompiledPolicy, new: CompiledPolicy, chance: random.Random)
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.integers(min_value=0, max_value=2**32))
 def test_no_call_goes_the_other_way(tmp_path: Path, seed: int) -> None:

@@ -39,6 +39,7 @@ from policyguard.store.file_cache import FileCache
 from policyguard.testing.runner import run_test
 from policyguard.testing.suite_reader import build_suite, parse_file
 from policyguard.traces import Reader
+from tests.examples import examples
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = Path(os.environ.get("POLICYGUARD_EXAMPLES", ROOT.parent / "shared" / "example-policies"))
@@ -480,7 +481,7 @@ def test_changed_files_of_a_cached_policy_raise(small: Path, folder: Path) -> No
 # Forged entries
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damaged_entry_is_rebuilt(
     small: Path, folder: Path, compiled: Counted, data: st.DataObject
@@ -525,7 +526,7 @@ def test_invalid_entry_is_ignored(
     assert compiled.times == 2
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_entry_with_arbitrary_values_is_used_or_ignored(
     small: Path, folder: Path, data: st.DataObject
@@ -617,7 +618,7 @@ SOURCES = (
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.sampled_from(SOURCES), st.data())
 def test_forged_tree_cannot_inject_code(source: str, data: st.DataObject) -> None:
     """Generated code calls only allowed functions, whatever the tree contains."""

@@ -15,6 +15,7 @@ from policyguard.engines.yaml_tree import to_plain
 from policyguard.model.policy import Policy
 from policyguard.report.findings.diagnostics import render_json, render_text
 from tests.compiler.setup import read_text
+from tests.examples import examples
 
 CASES = Path(__file__).parents[1] / "cases" / "lint"
 POLICIES = [path.read_text("utf-8") for path in sorted(CASES.glob("*/*.yaml"))]
@@ -57,14 +58,14 @@ TREE = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.dictionaries(WORDS, TREE, max_size=6))
 def test_random_trees_with_the_languages_own_words(tree):
     text = json.dumps({"policyguard": 1, "name": "x", **tree})
     check_result(read_text(text))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.randoms(use_true_random=False), st.sampled_from(POLICIES))
 def test_policies_with_parts_deleted_repeated_and_swapped(rng: random.Random, text):
     tokens = TOKEN.findall(text)

@@ -23,6 +23,7 @@ from policyguard.compiler import check_policy
 from policyguard.compiler.check.tool_types import argument_type
 from policyguard.engines.json_source import parse
 from policyguard.model.diagnostic import Diagnostic, PolicyError
+from tests.examples import examples
 
 ARGUMENTS = {
     "type": "object",
@@ -236,7 +237,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(JSON)
 def test_every_schema_gives_a_type(schema: Any) -> None:
     root = parse(json.dumps(schema), "x.json").root

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policyguard.compiler.load import schema
 from policyguard.model.policy import Policy
 from tests.compiler.setup import read_text
+from tests.examples import examples
 
 SCALARS = {
     "duration": ["60s", "100ms", "30d"],
@@ -98,7 +99,7 @@ def every_step():
         yield
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(instances(schema.document()))
 def test_every_valid_tree_becomes_a_policy(tree):
     tree = {**tree, "extends": [], "disable": {}}

@@ -26,6 +26,7 @@ from policyguard.engines.yaml_tree import (
     descend,
     to_plain,
 )
+from tests.examples import examples
 
 
 def codes(data: str | bytes) -> list[str]:
@@ -539,7 +540,7 @@ FRAGMENTS = [
 ANY_TEXT = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(ANY_TEXT)
 @example("a: >1\n\n  x\n y\n")
 @example("- &x a\n- - *x\n- [&y , *x]\n")

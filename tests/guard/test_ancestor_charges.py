@@ -16,6 +16,7 @@ from policyguard.guard.session import Session
 from policyguard.guard.session_opening import start_session
 from policyguard.model.decision import Decision
 from policyguard.model.event import Admitted, ChildCharged, Event, Started
+from tests.examples import examples
 
 POLICY = """
 policyguard: 1
@@ -74,7 +75,7 @@ step = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(step, max_size=25), st.permutations(LINE))
 def test_a_line_of_sessions_goes_on_as_it_was_left(
     steps: list[tuple[str, Any]], order: list[str]

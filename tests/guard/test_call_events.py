@@ -22,6 +22,7 @@ from policyguard.journal.chain import parse_link
 from policyguard.journal.verify import verify
 from policyguard.model.event import Admitted, Completed, Event
 from policyguard.store.memory.store import MemoryStore
+from tests.examples import examples
 from tests.journal.setup import BEGIN, CAPS, SECOND
 
 POLICY = """
@@ -160,7 +161,7 @@ TOOLS = st.one_of(st.just("read"), st.just("read"), st.sampled_from(NAMES))
 CALLS = st.lists(st.tuples(TOOLS, ARGS, CHECKS, RESULTS, RECORDS), min_size=4, max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     calls=CALLS,
     name=st.sampled_from(NAMES),

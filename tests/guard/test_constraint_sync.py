@@ -18,6 +18,7 @@ from policyguard import Guard
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
+from tests.examples import examples
 
 CAPS = Caps(constraints=100, evidence=100, anchors=100)
 POLICY = """
@@ -312,7 +313,7 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
         other.restore(snapshot)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -16,6 +16,7 @@ from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.guard.guard_state import GuardState
 from policyguard.journal.format import decode, encode
 from policyguard.model.event import Event
+from tests.examples import examples
 
 POLICY = """
 policyguard: 1
@@ -193,7 +194,7 @@ def _plain(value: Any, seen: tuple[int, ...] = ()) -> Any:
     return {name: _plain(getattr(value, name, None), seen) for name in names}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
 def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]) -> None:
     world = _World(LOOSE)
@@ -215,7 +216,7 @@ def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]
     assert _plain(rebuilt.constraint_set) == _plain(world.guard._state.constraint_set)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
 def test_a_session_is_calm_just_when_nothing_stands_against_its_calls(
     steps: list[tuple[Any, ...]],
@@ -237,7 +238,7 @@ def test_a_session_is_calm_just_when_nothing_stands_against_its_calls(
             assert said is state.on_fast_path
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(STEPS, CALLS)
 def test_asking_changes_nothing(steps: list[tuple[Any, ...]], args: dict[str, Any]) -> None:
     quiet, curious = _World(LOOSE), _World(LOOSE)
@@ -249,7 +250,7 @@ def test_asking_changes_nothing(steps: list[tuple[Any, ...]], args: dict[str, An
     assert quiet.answers == curious.answers
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(STEPS)
 def test_a_stricter_budget_allows_no_call_more_at_the_same_state(
     steps: list[tuple[Any, ...]],
@@ -266,7 +267,7 @@ def test_a_stricter_budget_allows_no_call_more_at_the_same_state(
         strict.step(step)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.permutations(["a", "b", "c"]), CALLS)
 def test_the_order_of_rules_does_not_matter(order: list[str], args: dict[str, Any]) -> None:
     rules = {

@@ -16,6 +16,7 @@ from policyguard.journal.redaction import Redaction
 from policyguard.journal.verify import verify
 from policyguard.model.event import Event
 from policyguard.model.policy import RedactionMode
+from tests.examples import examples
 from tests.journal.setup import BEGIN, SECOND, JournalSetup
 
 POLICY = """
@@ -75,7 +76,9 @@ def to_plain(value: Any, known: dict[int, int]) -> Any:
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=STEPS, mode=st.sampled_from(["keep", "mask", "hash", "drop"]))
 def test_the_journal_folds_to_the_same_state_as_the_live_events(

@@ -19,6 +19,7 @@ from policyguard.model.event import Closed, Event, Started, TurnStarted
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Anchor, Caps
 from policyguard.store.sqlite.store import SqliteAnchors, SqliteStore
+from tests.examples import examples
 from tests.journal.setup import CAPS, JournalSetup, run
 
 Lines = list[bytes]
@@ -437,7 +438,9 @@ def test_a_forged_distant_seq_costs_nothing(setup: JournalSetup) -> None:
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_no_changed_byte_goes_unnoticed(setup: JournalSetup, data: st.DataObject) -> None:
@@ -455,7 +458,9 @@ def test_no_changed_byte_goes_unnoticed(setup: JournalSetup, data: st.DataObject
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(order=st.lists(st.integers(0, 9), max_size=14))
 def test_no_other_choice_or_order_of_lines_goes_unnoticed(

@@ -19,6 +19,7 @@ from policyguard.learned.constraint_set import MAX_POINTS, ConstraintSet
 from policyguard.learned.learn_settings import Decay, LearnSettings
 from policyguard.learned.parameter_region import dominates
 from policyguard.model.constraint import Constraint, Direction, Evidence, Observation
+from tests.examples import examples
 
 FOREVER = Decay(half_life=None, lifetime=None, probe_below=0.0, forget_on_success=True)
 LARGE = 10**6
@@ -276,7 +277,7 @@ def test_what_is_kept_is_not_forgotten(failing: list[dict[str, int]], good: dict
 # Order.
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), corroborate=corroborations)
 def test_the_order_of_independent_lessons_does_not_matter(
     data: st.DataObject, corroborate: int
@@ -458,7 +459,7 @@ def test_a_fault_of_the_harness_teaches_nothing_whatever_the_policy_says(
     assert not _pieces(memory)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=calls)
 def test_faults_of_the_harness_in_between_change_nothing(
     compiled: CompiledPolicy, steps: list[tuple[int, dict[str, Any], str]]

@@ -23,6 +23,7 @@ from policyguard.lint.analysis.required_literals import required_literals
 from policyguard.lint.analysis.satisfiability import is_unsatisfiable
 from policyguard.model.entry import Example
 from policyguard.model.errors import ExpressionError
+from tests.examples import examples
 
 # Patterns over a few letters, so that texts made of the same are often found.
 
@@ -54,7 +55,7 @@ def _compiled(pattern: str) -> Regex:
         raise
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(PATTERN, st.lists(TEXT, min_size=1, max_size=8), st.data())
 def test_whatever_a_pattern_finds_has_a_text_that_it_needs(pattern, texts, data):
     regex, wanted = _compiled(pattern), required_literals(pattern)
@@ -118,7 +119,7 @@ def _after(draw) -> list[str]:
 AROUND = ("", "a", "A", "1", "_", " ", "-", "\n")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @example([r"\bb|_b", "b"], [])  # found behind each of what is tried, and not behind a letter
 @given(_after(), st.lists(TEXT, max_size=4))
 def test_a_signature_that_is_said_to_be_shadowed_is_never_told(patterns, texts):
@@ -160,7 +161,7 @@ CONDITION = st.recursive(
 VALUES = (0, 1, 2, 2.5, 3, 4, "", "a", "ab", "b", "ba", True, False, None)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @example("x >= 2 && x <= 2")
 @example("!(x > 2) && !(x < 2.0)")
 @given(CONDITION)
@@ -193,7 +194,7 @@ ENTRY = st.fixed_dictionaries(
 NAMES = ("get", "get_a", "set_a", "run", "get_b", "run_a", "other", "runGet_a")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(ENTRY, min_size=2, max_size=4))
 def test_a_class_that_is_said_to_be_shadowed_is_never_given(entries):
     lines = "".join(
@@ -273,7 +274,7 @@ def _limits(draw) -> list[str]:
 LONGER_THAN_THE_WINDOW = ["repeat: {max: 2, window: 4, same: call}", "cycle: {max: 3, longest: 3}"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @example(LONGER_THAN_THE_WINDOW, None, [], frozenset())
 @given(
     _limits(),
@@ -303,7 +304,7 @@ BUDGET = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.sampled_from(["calls", "cost", "tokens"]),
     st.tuples(BUDGET, BUDGET),
@@ -330,7 +331,7 @@ TEACHES = st.sampled_from(["agent", "unknown"])
 BLAMES = st.one_of(st.none(), st.lists(TEACHES, min_size=1, max_size=2, unique=True))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["error", "success"]), BLAME, st.booleans(), BLAMES),

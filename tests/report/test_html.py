@@ -32,6 +32,7 @@ from policyguard.report.replay.html import render_html
 from policyguard.report.replay.html.element import document, element
 from policyguard.report.replay.html.summary import assess_harm
 from policyguard.simulate import ReportSize
+from tests.examples import examples
 from tests.report.sample import HOSTILE, LONG, figures
 
 html5lib = pytest.importorskip("html5lib", reason="html5lib, a strict parser, is not installed")
@@ -324,7 +325,7 @@ def test_texts_and_elements_stand_in_the_order_given() -> None:
 # Hostile text.
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(evil=st.one_of(st.just(HOSTILE), st.text(), st.text("<>&\"'/=- abc!\\\x00\ud800\u202e")))
 def test_no_text_changes_what_the_page_is_made_of(plain: Figures, evil: str) -> None:
     short = msgspec.structs.replace(plain, sessions=plain.sessions[:2])

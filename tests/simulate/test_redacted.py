@@ -17,6 +17,7 @@ from policyguard.model.effect import Effect
 from policyguard.report.replay.figures import CallFigures
 from policyguard.simulate import Replay, ReportSize, load
 from policyguard.traces import Reader
+from tests.examples import examples
 
 from .recording import policy
 
@@ -223,7 +224,7 @@ _CALLS = st.lists(
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -32,6 +32,7 @@ from policyguard.simulate.line_shard import LineShard
 from policyguard.simulate.top_n import TopN
 from policyguard.simulate.workers import find_sequential_entries, run_parallel
 from policyguard.traces import Reader
+from tests.examples import examples
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +63,9 @@ def _any_call(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has another unit elsewhere")
-@pytest.mark.parametrize("shape", [_one_session, _many_sessions])
+@pytest.mark.parametrize(
+    "shape", [pytest.param(_one_session, marks=pytest.mark.slow), _many_sessions]
+)
 def test_memory_does_not_grow_with_the_trace(
     tmp_path: Path, shape: Callable[[int], Iterator[Iterator[str]]]
 ) -> None:
@@ -191,7 +194,7 @@ TEXT = NO_SECRETS + "budgets: {reads: {tools: [read], calls: 3}, spent: {cost: 0
 TEXT += "learn: {scope: session}\n"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sessions=SESSIONS,
     order=st.randoms(use_true_random=False),
@@ -263,7 +266,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.parametrize("form", ["json", pytest.param("text", marks=pytest.mark.slow)])
 def test_two_workers_give_the_same_report_to_the_byte(mixed: Path, form: str) -> None:
     def report(workers: int) -> bytes:
         command = [sys.executable, "-m", "policyguard", "simulate", mixed, CASES, "--policy",

@@ -18,6 +18,7 @@ from policyguard.report.replay.phrases import caveats
 from policyguard.simulate.job import Job, JobInputs
 from policyguard.simulate.workers import run_parallel
 from policyguard.traces import expand, interleaving
+from tests.examples import examples
 from tests.simulate.recording import START, lines, policy, read, write
 
 FIVE = "budgets: {all: {calls: 5}}"
@@ -191,7 +192,7 @@ TIMES = st.lists(st.integers(0, 50), min_size=1, max_size=6)
 TEXT = "budgets: {all: {calls: 6}, turns: {calls: 4, per: turn}}\nlearn: {scope: session}\n"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sessions=st.lists(st.tuples(st.integers(0, 5), TIMES), min_size=1, max_size=6),
     files=st.permutations(range(6)),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from policyguard.store import file_cache as module
 from policyguard.store.file_cache import FileCache, cache_folder
+from tests.examples import examples
 
 NAME, OTHER = "a" * 64, "b" * 64
 
@@ -37,7 +38,7 @@ def test_cached_data_is_returned_and_private(folder: Path) -> None:
     assert files.get(NAME) == b""
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damage_is_noticed(folder: Path, data: st.DataObject) -> None:
     files = FileCache(folder)

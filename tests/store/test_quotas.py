@@ -25,6 +25,7 @@ from policyguard.store.quota.lease import COUNT, ID, RESERVED, USED
 from policyguard.store.sqlite.database import Database
 from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from policyguard.store.sqlite.store import SqliteStore
+from tests.examples import examples
 
 CAPS = Caps(constraints=4, evidence=4, anchors=4)
 NAME = QuotaKey("b", "p", "p")
@@ -631,7 +632,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.sampled_from([None, 20, 60]), st.booleans(), st.integers(0, 120), st.booleans())
 def test_processes_that_come_go_and_die_charge_as_one_would(
     steps: list[tuple[str, int, int]],

@@ -24,6 +24,7 @@ from policyguard.traces.containers.compression import decompress_gzip, decompres
 from policyguard.traces.containers.tar import iter_members
 from policyguard.traces.formats.inspect_ai import attachments
 from policyguard.traces.item import UnreadableError
+from tests.examples import examples
 from tests.traces.archives import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
 HERE = Path(__file__).parent
@@ -157,7 +158,7 @@ def test_links_and_folders_in_tar_are_not_followed(tmp_path: Path) -> None:
 NAMES = st.lists(st.text("aäb", min_size=1, max_size=120), min_size=1, max_size=4).map("/".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     files=st.dictionaries(NAMES, st.binary(max_size=2000), max_size=5),
     form=st.sampled_from([tarfile.PAX_FORMAT, tarfile.GNU_FORMAT]),
@@ -173,7 +174,7 @@ def test_tar_round_trip(files: dict[str, bytes], form: int, looked: int) -> None
     assert read == {Path("t", name): data for name, data in files.items()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     parts=st.lists(st.binary(max_size=300).map(lambda part: part * 700), max_size=3),
     cut=st.integers(1, 40),

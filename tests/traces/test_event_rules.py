@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from policyguard.journal.format import decode, encode
 from policyguard.model.event import Admitted, Closed, Completed, Event, Started, TurnStarted
 from policyguard.traces import Item, Reader, Skipped
+from tests.examples import examples
 
 HERE = Path(__file__).parent
 ROOT = Path(os.environ.get("POLICYGUARD_TRACES", HERE.parents[2] / "shared" / "traces"))
@@ -129,7 +130,9 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @settings(
-    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(300),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(path=st.sampled_from(FILES), seed=st.integers(0, 2**32))
 def test_damaged_files_never_raise(tmp_path: Path, path: Path, seed: int) -> None:

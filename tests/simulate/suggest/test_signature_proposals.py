@@ -20,6 +20,7 @@ from policyguard.simulate.suggest.override_layer import render_signatures_layer
 from policyguard.simulate.suggest.replayed_sessions import SessionResult
 from policyguard.simulate.suggest.signature_proposals import build_pattern, propose_signatures
 from policyguard.traces import TraceFile
+from tests.examples import examples
 
 CORE = load("core")
 MASKED = ErrorNormalizer(CORE.fingerprinter).mask
@@ -136,7 +137,7 @@ ERROR = st.lists(PLAIN | HOSTILE, min_size=3, max_size=9).map(" ".join)
 
 
 @given(st.lists(ERROR, min_size=1, max_size=6))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_hostile_errors_make_layers_that_load_and_lint_clean(errors: list[str]) -> None:
     proposals = _proposed(*errors)
     for proposal in proposals:

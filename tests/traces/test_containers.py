@@ -22,7 +22,7 @@ from policyguard.model.event import Completed
 from policyguard.traces import Item, Reader, Skipped, TraceFile
 from policyguard.traces.containers.compression import decompress_gzip, decompress_zstd, open_stream
 from policyguard.traces.containers.tar import iter_members
-from policyguard.traces.formats.inspect_ai import attachments
+from policyguard.traces.formats import inspect_ai
 from policyguard.traces.item import UnreadableError
 from tests.examples import examples
 from tests.traces.archives import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
@@ -72,15 +72,15 @@ def test_compression_does_not_change_a_recording(path: Path, tmp_path: Path) -> 
     plain = contents(Reader().iter_files(path))
     data = path.read_bytes()
     # The folders of a sub-agent's file name its parent.
-    place = "/".join(path.parts[-3:])
-    (tmp_path / place).parent.mkdir(parents=True)
+    relative_path = "/".join(path.parts[-3:])
+    (tmp_path / relative_path).parent.mkdir(parents=True)
     for ending, pack in ALONE.items():
-        copy = tmp_path / (place + ending)
+        copy = tmp_path / (relative_path + ending)
         copy.write_bytes(pack(data))
         assert contents(Reader().iter_files(copy)) == plain, ending
     for ending, pack_together in TOGETHER.items():
         archive = tmp_path / ("runs" + ending)
-        archive.write_bytes(pack_together({place: data, "z/none.txt": b"no"}))
+        archive.write_bytes(pack_together({relative_path: data, "z/none.txt": b"no"}))
         read = contents(Reader().iter_files(archive))
         assert read == [*plain, (None, [("skipped", None, "not JSON")])], ending
 
@@ -312,7 +312,7 @@ def test_inspect_logs_with_every_method_and_in_archives(
 def test_attachments_beyond_the_limit_are_not_resolved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "MAX_CHARACTERS", 2500)
+    monkeypatch.setattr(inspect_ai, "MAX_CHARACTERS", 2500)
     text = [{"type": "text", "text": "attachment://h"}] * 4
     message = {"role": "assistant", "tool_calls": [{"id": "c", "function": "f", "arguments": {}}]}
     sample = {

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
 from policyguard.traces.containers.compression import decompress_gzip, decompress_zstd, open_stream
-from policyguard.traces.containers.expansion_limit import (
-    BUFFER_BYTES,
-    ExpansionLimit,
-    StreamMeter,
-)
+from policyguard.traces.containers.expansion_limit import BUFFER_BYTES, ExpansionLimit, StreamMeter
 from policyguard.traces.item import UnreadableError
 
 UNLIMITED = -1
@@ -53,13 +49,11 @@ class PlainFile:
         self.name = path.name
         self.size = status.st_size
 
-    def open(self) -> BinaryIO:
-        """Open it from the start."""
-        return self.path.open("rb")
-
     def open_preview(self) -> BinaryIO:
         """Open it from the start."""
         return self.path.open("rb")
+
+    open = open_preview
 
 
 Compression = Literal["gzip", "zstd"]

@@ -16,11 +16,7 @@ from policyguard.traces.containers.compression import (
     open_stream,
 )
 from policyguard.traces.containers.content import Content, is_hidden, member_path, open_seekable
-from policyguard.traces.containers.expansion_limit import (
-    BUFFER_BYTES,
-    ExpansionLimit,
-    StreamMeter,
-)
+from policyguard.traces.containers.expansion_limit import BUFFER_BYTES, ExpansionLimit, StreamMeter
 from policyguard.traces.item import UnreadableError
 
 _ZSTD = 93
@@ -96,13 +92,11 @@ class ZipMember:
         self._info = info
         self._meter = meter
 
-    def open(self) -> BinaryIO:
+    def open_preview(self) -> BinaryIO:
         """Open it from the start."""
         return open_stream(self._read_chunks(), self._meter)
 
-    def open_preview(self) -> BinaryIO:
-        """Open it from the start."""
-        return self.open()
+    open = open_preview
 
     def _read_chunks(self) -> Chunks:
         if self._info.flag_bits & _ENCRYPTED:

@@ -52,7 +52,7 @@ class Case:
     times: dict[str, list[float]] = field(default_factory=dict)
 
     def median(self, engine: str) -> float:
-        """Microseconds an evaluation."""
+        """Return microseconds per evaluation."""
         return statistics.median(self.times[engine]) * 1e6
 
 
@@ -134,7 +134,7 @@ def cases() -> list[Case]:
     return result
 
 
-def timed(evaluate: Evaluate, loops: int) -> float:
+def time_loops(evaluate: Evaluate, loops: int) -> float:
     start = time.perf_counter()
     for _ in range(loops):
         evaluate()
@@ -144,17 +144,17 @@ def timed(evaluate: Evaluate, loops: int) -> float:
 def run(all_cases: list[Case], rounds: int) -> None:
     for case in all_cases:
         for engine, evaluate in case.engines.items():
-            once = max(timed(evaluate, 3), 1e-7)
+            once = max(time_loops(evaluate, 3), 1e-7)
             case.loops[engine] = max(1, int(0.004 / once))
             case.times[engine] = []
     for _ in range(rounds):
         for case in all_cases:
             for engine, evaluate in case.engines.items():
-                case.times[engine].append(timed(evaluate, case.loops[engine]))
+                case.times[engine].append(time_loops(evaluate, case.loops[engine]))
 
 
 def compile_times(all_cases: list[Case], rounds: int) -> list[float]:
-    """Milliseconds to compile each expression; the parser has been loaded by then."""
+    """Return the milliseconds to compile each expression once the parser is loaded."""
     result = []
     for data in (BENCH, HERE / "cel_expressions.json"):
         if not data.exists():
@@ -166,7 +166,7 @@ def compile_times(all_cases: list[Case], rounds: int) -> list[float]:
             def once(source: str = source, d: cel.Declarations = declarations) -> object:
                 return cel.compile(source, d)
 
-            result.append(statistics.median(timed(once, 5) for _ in range(rounds)) * 1e3)
+            result.append(statistics.median(time_loops(once, 5) for _ in range(rounds)) * 1e3)
     return result
 
 
@@ -191,7 +191,7 @@ def report(all_cases: list[Case], compiled: list[float]) -> dict[str, Any]:
                 f"policyguard is {ratios[engine]:,.1f} times as fast as {engine} (geometric mean)"
             )
     print(
-        f"compilation: median {statistics.median(compiled):.2f} ms an expression, "
+        f"compilation: median {statistics.median(compiled):.2f} ms per expression, "
         f"slowest {max(compiled):.2f} ms"
     )
     return {

@@ -20,8 +20,17 @@ from policyguard.simulate import Labels, Replay
 from policyguard.traces import Reader, TraceError, expand
 
 DEFAULT = os.environ.get("POLICYGUARD_TRACES", "../shared/traces")
-BY_SET = ("set", "calls", "sessions", "succeeded", "refused", "95 % interval", "failed", "refused")
-BY_POLICY = ("policy", "succeeded", "refused", "95 % interval", "by", "noted", "failed", "refused")
+BY_SET = ["set", "calls", "sessions", "succeeded", "refused", "95 % interval", "failed", "refused"]
+BY_POLICY = [
+    "policy",
+    "succeeded",
+    "refused",
+    "95 % interval",
+    "by",
+    "advised",
+    "failed",
+    "refused",
+]
 
 
 def main() -> None:
@@ -34,10 +43,10 @@ def main() -> None:
     if len(options.policies) == 1:
         (policy,) = options.policies
         sets = ((folder.name, measure_policy(policy, [folder], labels)) for folder in folders)
-        table(BY_SET, (row for name, figures in sets for row in by_set(name, figures)))
+        table(BY_SET, (row for name, figures in sets for row in set_row(name, figures)))
     else:
-        all_of = ((name, measure_policy(name, folders, labels)) for name in options.policies)
-        table(BY_POLICY, (by_policy(name, figures) for name, figures in all_of))
+        measured = ((name, measure_policy(name, folders, labels)) for name in options.policies)
+        table(BY_POLICY, (policy_row(name, figures) for name, figures in measured))
 
 
 def measure_policy(policy: str, folders: Iterable[Path], labels: Path) -> Figures:
@@ -54,22 +63,22 @@ def measure_policy(policy: str, folders: Iterable[Path], labels: Path) -> Figure
     return replay.finish()
 
 
-def by_set(name: str, figures: Figures) -> Iterator[Iterable[object]]:
+def set_row(name: str, figures: Figures) -> Iterator[Iterable[object]]:
     """Yield the row of a set; none if it has no call."""
     harm, catch, traces = figures.harm, figures.catch, figures.traces
     if traces.calls:
-        harmed = (harm.succeeded, harm.refused, interval(figures))
-        yield name, traces.calls, traces.sessions, *harmed, catch.failed, catch.refused
+        successful_runs = (harm.succeeded, harm.refused, interval(figures))
+        yield name, traces.calls, traces.sessions, *successful_runs, catch.failed, catch.refused
 
 
-def by_policy(name: str, figures: Figures) -> Iterable[object]:
+def policy_row(name: str, figures: Figures) -> Iterable[object]:
     """Return the row of a policy, with the entries that refuse successful runs."""
     harm, catch = figures.harm, figures.catch
-    hit = [rule for rule in figures.rules if rule.succeeded and rule.effect != "advise"]
-    ids = ", ".join(f"`{rule.id}` {rule.succeeded}" for rule in hit) or "–"
-    noted = sum(1 for run in figures.sessions if run.success and run.advised)
-    caught = (catch.failed, catch.refused)
-    return name, harm.succeeded, harm.refused, interval(figures), ids, noted, *caught
+    fired = [rule for rule in figures.rules if rule.succeeded and rule.effect != "advise"]
+    ids = ", ".join(f"`{rule.id}` {rule.succeeded}" for rule in fired) or "–"
+    advised = sum(1 for run in figures.sessions if run.success and run.advised)
+    failed_runs = (catch.failed, catch.refused)
+    return name, harm.succeeded, harm.refused, interval(figures), ids, advised, *failed_runs
 
 
 def interval(figures: Figures) -> str:
@@ -78,11 +87,11 @@ def interval(figures: Figures) -> str:
     return f"{ends[0]:.1%} – {ends[1]:.1%}" if ends else "–"
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """Print a Markdown table."""
-    names = list(head)
-    print(f"| {' | '.join(names)} |")
-    print("|" + "---|" * len(names))
+    columns = list(heads)
+    print(f"| {' | '.join(columns)} |")
+    print("|" + "---|" * len(columns))
     for row in rows:
         print(f"| {' | '.join(str(cell) for cell in row)} |", flush=True)
 

@@ -50,11 +50,11 @@ class Decision:
 class Floor:
     """A session. With `write`, events become lines, each chained to the previous one.
 
-    Two a call, like policyguard's journal, or without `twice` one, at its end.
+    Two per call, like policyguard's journal, or without `line_on_check` one, at its end.
     """
 
     def __init__(
-        self, write: Callable[[bytes], object] | None = None, *, twice: bool = True
+        self, write: Callable[[bytes], object] | None = None, *, line_on_check: bool = True
     ) -> None:
         self._window: deque[bytes] = deque()
         self._counts: dict[bytes, int] = {}
@@ -64,9 +64,9 @@ class Floor:
         self._budget = 1 << 60
         self._repeats = 4
         self._deadline = time_ns() + 10**15
-        self._match = _signatures().Match
+        self._match = _compile_signatures().Match
         self._write = write
-        self._twice = twice and write is not None
+        self._line_on_check = line_on_check and write is not None
         self._previous = b"0" * 64
         self._seq = 0
 
@@ -89,33 +89,37 @@ class Floor:
         window.append(fingerprint)
         if len(window) > WINDOW:
             oldest = window.popleft()
-            left = counts[oldest] - 1
-            if left:
-                counts[oldest] = left
+            remaining = counts[oldest] - 1
+            if remaining:
+                counts[oldest] = remaining
             else:
                 del counts[oldest]
         self._used[tool] = used + 1
-        if self._twice:
-            self._line(b"admitted", tool, fingerprint, now, -1)
+        if self._line_on_check:
+            self._write_line(b"admitted", tool, fingerprint, now, -1)
         return Decision(True, "", tool, fingerprint)
 
     def record(self, decision: Decision, error: str | None) -> int:
         signature = -1
         if error is not None:
-            found = self._match(error.encode("utf-8", "replace"))
-            if len(SIGNATURES) not in found:
+            matches = self._match(error.encode("utf-8", "replace"))
+            if len(SIGNATURES) not in matches:
                 raise RuntimeError("the set of signatures ran out of memory")
-            if len(found) > 1:
-                signature = min(found)
+            if len(matches) > 1:
+                signature = min(matches)
                 key = decision.fingerprint, signature
                 self._evidence[key] = count = self._evidence.get(key, 0) + 1
                 if count == 2:
                     self._banned[decision.fingerprint] = signature
         if self._write is not None:
-            self._line(b"completed", decision.tool, decision.fingerprint, time_ns(), signature)
+            self._write_line(
+                b"completed", decision.tool, decision.fingerprint, time_ns(), signature
+            )
         return signature
 
-    def _line(self, kind: bytes, tool: str, fingerprint: bytes, at: int, signature: int) -> None:
+    def _write_line(
+        self, kind: bytes, tool: str, fingerprint: bytes, at: int, signature: int
+    ) -> None:
         assert self._write is not None
         self._seq = seq = self._seq + 1
         body = b'{"event":"%s","seq":%d,"at":%d,"tool":"%s","fp":"%s","sig":%d,"prev":"%s"' % (
@@ -131,22 +135,22 @@ class Floor:
         self._write(b'%s,"hash":"%s"}\n' % (body, self._previous))
 
 
-def appending(path: str) -> Callable[[bytes], object]:
+def open_appender(path: str) -> Callable[[bytes], object]:
     """Return a function that appends a line to a file with one write(2)."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     return lambda line: os.write(file, line)
 
 
-def _signatures() -> Any:
+def _compile_signatures() -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
-    found = re2._re2.Set(re2._Anchor.UNANCHORED, options)
+    patterns = re2._re2.Set(re2._Anchor.UNANCHORED, options)
     for pattern in (*SIGNATURES, r"\z"):
-        found.Add(pattern.encode())
-    found.Compile()
-    return found
+        patterns.Add(pattern.encode())
+    patterns.Compile()
+    return patterns
 
 
-def nowhere(line: bytes) -> None:
+def discard(line: bytes) -> None:
     """Discard a line."""

@@ -20,63 +20,65 @@ from pathlib import Path
 from benchmarks.hot_path import make_ban
 from benchmarks.measure import Block, Measurements, Report, interleave, number, table
 from benchmarks.rules import policy
-from benchmarks.timing import TimedBlocks, Work, time_session
+from benchmarks.timing import CallFactory, TimedBlocks, time_session
 from benchmarks.workload import Call, call
 from policyguard import Guard
 
-SIZE = 100
+BLOCK_SIZE = 100
 SLOPE_TOLERANCE = 0.1
 """Tolerance of a slope: noise."""
-FEW: Work = functools.partial(call, failing=2)
+FEW_FAILURES: CallFactory = functools.partial(call, failing=2)
 
 
 def calls(folder: Path, size: int) -> TimedBlocks:
     """Earlier calls in the same session."""
-    blocks = TimedBlocks(time_session(Guard.load("core").session("s")), FEW, SIZE)
-    blocks.ahead(size)
+    blocks = TimedBlocks(time_session(Guard.load("core").session("s")), FEW_FAILURES, BLOCK_SIZE)
+    blocks.run_untimed(size)
     return blocks
 
 
 def constraints(folder: Path, size: int) -> TimedBlocks:
     """Constraints on other calls of the tool."""
     guard = _guard(folder, policy(0, bounds=f"constraints: {size}"))
-    for place in range(size):
-        guard._state.constraint_set.put(make_ban(place))
-    return TimedBlocks(time_session(guard.session("s")), FEW, SIZE)
+    for index in range(size):
+        guard._state.constraint_set.put(make_ban(index))
+    return TimedBlocks(time_session(guard.session("s")), FEW_FAILURES, BLOCK_SIZE)
 
 
 def sessions(folder: Path, size: int) -> TimedBlocks:
     """Live sessions, called in turn."""
     guard = _guard(folder, policy(0, bounds=f"sessions: {size + 1}"))
-    timed = [time_session(guard.session(f"s{place}")) for place in range(size)]
-    place = 0
+    timed = [time_session(guard.session(f"s{index}")) for index in range(size)]
+    index = 0
 
-    def next_one(blocks: Call) -> tuple[int, int, int | None]:
-        nonlocal place
-        place = (place + 1) % size
-        return timed[place](blocks)
+    def time_next(call: Call) -> tuple[int, int, int | None]:
+        nonlocal index
+        index = (index + 1) % size
+        return timed[index](call)
 
-    return TimedBlocks(next_one, FEW, SIZE)
+    return TimedBlocks(time_next, FEW_FAILURES, BLOCK_SIZE)
 
 
 def rules(folder: Path, size: int) -> TimedBlocks:
     """Rules over the call's arguments."""
-    return TimedBlocks(time_session(_guard(folder, policy(size)).session("s")), FEW, SIZE)
+    return TimedBlocks(
+        time_session(_guard(folder, policy(size)).session("s")), FEW_FAILURES, BLOCK_SIZE
+    )
 
 
 def tools(folder: Path, size: int) -> TimedBlocks:
     """Tools, called in turn, all seen before."""
 
-    def work(place: int) -> Call:
-        return call(place, 2)._replace(tool=f"search_{place % size}")
+    def make_call(number: int) -> Call:
+        return call(number, 2)._replace(tool=f"search_{number % size}")
 
-    blocks = TimedBlocks(time_session(Guard.load("core").session("s")), work, SIZE)
-    blocks.ahead(size)
+    blocks = TimedBlocks(time_session(Guard.load("core").session("s")), make_call, BLOCK_SIZE)
+    blocks.run_untimed(size)
     return blocks
 
 
-Make = Callable[[Path, int], TimedBlocks]
-SCALES: tuple[tuple[Make, tuple[int, ...], float], ...] = (
+BlockFactory = Callable[[Path, int], TimedBlocks]
+SCALES: tuple[tuple[BlockFactory, tuple[int, ...], float], ...] = (
     (calls, (100, 1_000, 10_000, 100_000), 0.0),
     (constraints, (100, 1_000, 10_000, 100_000), 0.0),
     (sessions, (1, 10, 100, 1_000), 0.0),
@@ -84,17 +86,17 @@ SCALES: tuple[tuple[Make, tuple[int, ...], float], ...] = (
     (rules, (5, 20, 80, 320), 1.0),
 )
 """What grows, its sizes, and the expected slope."""
-QUICK = 3
+QUICK_SIZES = 3
 """Sizes of each scale in a quick run."""
 
 
 def slope(sizes: tuple[int, ...], costs: list[float]) -> float:
     """Return the least-squares slope of the logarithms."""
     points = [(math.log(size), math.log(cost)) for size, cost in zip(sizes, costs, strict=True)]
-    middle = [sum(values) / len(points) for values in zip(*points, strict=True)]
-    up: float = sum((x - middle[0]) * (y - middle[1]) for x, y in points)
-    across: float = sum((x - middle[0]) ** 2 for x, _ in points)
-    return up / across
+    means = [sum(coordinates) / len(points) for coordinates in zip(*points, strict=True)]
+    covariance: float = sum((x - means[0]) * (y - means[1]) for x, y in points)
+    variance: float = sum((x - means[0]) ** 2 for x, _ in points)
+    return covariance / variance
 
 
 def format_rows(
@@ -105,11 +107,11 @@ def format_rows(
             costs = [results.spread(f"{name} {size}", figure).median for size in sizes]
             actual = slope(sizes, costs)
             is_steeper = actual > expected_slope + SLOPE_TOLERANCE
-            verdict = "steeper than expected" if is_steeper else "as expected"
+            result = "steeper than expected" if is_steeper else "as expected"
             measured = ", ".join(
                 f"{number(cost)} at {size:,}" for size, cost in zip(sizes, costs, strict=True)
             )
-            yield [name, figure, measured, f"{actual:+.3f}", f"{expected_slope:g}", verdict]
+            yield [name, figure, measured, f"{actual:+.3f}", f"{expected_slope:g}", result]
 
 
 def _guard(folder: Path, text: str) -> Guard:
@@ -124,22 +126,22 @@ def main() -> None:
     options = parser.parse_args()
     rounds = 40 if options.quick else 200
     scales = [
-        (make.__name__, sizes[:QUICK] if options.quick else sizes, expected_slope)
-        for make, sizes, expected_slope in SCALES
+        (factory.__name__, sizes[:QUICK_SIZES] if options.quick else sizes, expected_slope)
+        for factory, sizes, expected_slope in SCALES
     ]
     report = Report("growth", "Cost against work")
     with tempfile.TemporaryDirectory() as folder:
         blocks: dict[str, Block] = {
-            f"{make.__name__} {size}": make(Path(folder), size)
-            for (make, _, _), (_, sizes, _) in zip(SCALES, scales, strict=True)
+            f"{factory.__name__} {size}": factory(Path(folder), size)
+            for (factory, _, _), (_, sizes, _) in zip(SCALES, scales, strict=True)
             for size in sizes
         }
         gc.collect()
         gc.freeze()
         results = interleave(blocks, rounds)
     rows = list(format_rows(results, scales))
-    report.add(f"Medians over {rounds} blocks of {SIZE} calls under `core`, µs a call.")
-    report.add(table(["what grows", "step", "µs", "slope", "right", "verdict"], rows))
+    report.add(f"Medians over {rounds} blocks of {BLOCK_SIZE} calls under `core`, µs per call.")
+    report.add(table(["what grows", "step", "µs", "slope", "expected", "result"], rows))
     report.spreads(results)
     report.figures["slopes"] = {f"{row[0]}, {row[1]}": row[3] for row in rows}
     report.write()

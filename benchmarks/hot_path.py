@@ -14,21 +14,21 @@ import gc
 import tempfile
 from pathlib import Path
 
-from benchmarks.floor import Floor, appending, nowhere
+from benchmarks.floor import Floor, discard, open_appender
 from benchmarks.measure import Block, Measurements, Report, interleave, table
 from benchmarks.rules import policy
-from benchmarks.timing import ThreadedBlocks, TimedBlocks, Work, time_floor, time_session
-from benchmarks.workload import call, mixed, stuck
+from benchmarks.timing import CallFactory, ThreadedBlocks, TimedBlocks, time_floor, time_session
+from benchmarks.workload import call, mixed_call, repeated_failure
 from policyguard import Guard
 from policyguard.model.constraint import Constraint
 
-SIZE = 100
-THREADED = 250
-"""Calls of a thread in a block: enough for threads to contend."""
-FEW: Work = functools.partial(call, failing=2)
-ALL: Work = functools.partial(call, failing=100)
+BLOCK_SIZE = 100
+THREAD_BLOCK_SIZE = 250
+"""Calls per thread and block: enough for threads to contend."""
+FEW_FAILURES: CallFactory = functools.partial(call, failing=2)
+ALL_FAIL: CallFactory = functools.partial(call, failing=100)
 FLOOR, FLOOR_ALL, FLOOR_LINES = "floor", "floor, all fail", "floor, chain and lines"
-FLOOR_CHAIN = "floor, one chained line a call, not written"
+FLOOR_CHAIN = "floor, one chained line per call, not written"
 FLOOR_LINES_ALL = "floor, chain and lines, all fail"
 CORE = "core"
 
@@ -36,45 +36,47 @@ CORE = "core"
 class Contenders:
     """Everything that is measured, by name, with the floor to compare with.
 
-    Only contenders whose name contains `wanted` are built, and all floors.
+    Only contenders whose name contains `name_filter` are built, and all floors.
     """
 
-    def __init__(self, folder: Path, *, quick: bool, wanted: str) -> None:
+    def __init__(self, folder: Path, *, quick: bool, name_filter: str) -> None:
         self._folder = folder
-        self._wanted = wanted
+        self._name_filter = name_filter
         self.blocks: dict[str, Block] = {}
         self.floors: dict[str, str] = {}
-        self._floors()
-        self._plain(CORE, FEW)
-        self._plain("core, all fail", ALL, FLOOR_ALL)
-        self._plain("core, five tools, one a shell", functools.partial(mixed, failing=2))
-        self._plain("core, every other call refused", stuck)
+        self._add_floors()
+        self._add_session(CORE, FEW_FAILURES)
+        self._add_session("core, all fail", ALL_FAIL, FLOOR_ALL)
+        self._add_session("core, five tools, one a shell", functools.partial(mixed_call, failing=2))
+        self._add_session("core, every other call refused", repeated_failure)
         for count in (15, 50):
-            self._plain(f"core and {count} CEL rules", FEW, text=policy(count))
+            self._add_session(f"core and {count} CEL rules", FEW_FAILURES, text=policy(count))
         for count in (1_000, 100_000 if quick else 1_000_000):
-            self._plain(f"core, {count:,} constraints", FEW, constraints=count)
+            self._add_session(f"core, {count:,} constraints", FEW_FAILURES, constraints=count)
         for events in (100_000, 200_000 if quick else 1_000_000):
-            self._plain(f"core, {events:,} events ago", FEW, events=events)
-        self._plain("core, SQLite, no journal", FEW, durability="memory")
-        self._plain("core, SQLite and journal", FEW, FLOOR_LINES, durability="process")
+            self._add_session(f"core, {events:,} events ago", FEW_FAILURES, events=events)
+        self._add_session("core, SQLite, no journal", FEW_FAILURES, durability="memory")
+        self._add_session(
+            "core, SQLite and journal", FEW_FAILURES, FLOOR_LINES, durability="process"
+        )
         name = "core, SQLite and journal, all fail"
-        self._plain(name, ALL, FLOOR_LINES_ALL, durability="process")
+        self._add_session(name, ALL_FAIL, FLOOR_LINES_ALL, durability="process")
         for threads in (1, 4):
-            self._threads(f"core, {threads} thread{'s'[: threads - 1]}", threads)
+            self._add_threads(f"core, {threads} thread{'s'[: threads - 1]}", threads)
 
-    def _floors(self) -> None:
-        lines = appending(str(self._folder / "floor.jsonl"))
-        for name, floor, work in (
-            (FLOOR, Floor(), FEW),
-            (FLOOR_ALL, Floor(), ALL),
-            (FLOOR_CHAIN, Floor(nowhere, twice=False), FEW),
-            (FLOOR_LINES, Floor(lines), FEW),
-            (FLOOR_LINES_ALL, Floor(lines), ALL),
+    def _add_floors(self) -> None:
+        lines = open_appender(str(self._folder / "floor.jsonl"))
+        for name, floor, make_call in (
+            (FLOOR, Floor(), FEW_FAILURES),
+            (FLOOR_ALL, Floor(), ALL_FAIL),
+            (FLOOR_CHAIN, Floor(discard, line_on_check=False), FEW_FAILURES),
+            (FLOOR_LINES, Floor(lines), FEW_FAILURES),
+            (FLOOR_LINES_ALL, Floor(lines), ALL_FAIL),
         ):
-            self.blocks[name] = TimedBlocks(time_floor(floor), work, SIZE)
+            self.blocks[name] = TimedBlocks(time_floor(floor), make_call, BLOCK_SIZE)
             self.floors[name] = FLOOR
 
-    def _guard(self, text: str = "", durability: str = "") -> Guard:
+    def _load_guard(self, text: str = "", durability: str = "") -> Guard:
         name = f"{len(self.blocks)}"
         text = text or policy(0)
         store: Path | None = None
@@ -85,10 +87,10 @@ class Contenders:
         file.write_text(text, "utf-8")
         return Guard.load(file, store=store)
 
-    def _plain(
+    def _add_session(
         self,
         name: str,
-        work: Work,
+        make_call: CallFactory,
         floor: str = FLOOR,
         *,
         text: str = "",
@@ -96,24 +98,24 @@ class Contenders:
         constraints: int = 0,
         events: int = 0,
     ) -> None:
-        if self._wanted not in name:
+        if self._name_filter not in name:
             return
         if constraints:
             text = policy(0, bounds=f"constraints: {constraints}")
-        guard = self._guard(text, durability)
+        guard = self._load_guard(text, durability)
         for number in range(constraints):
             guard._state.constraint_set.put(make_ban(number))
         assert len(guard.constraints()) == constraints
-        made = TimedBlocks(time_session(guard.session("s")), work, SIZE)
-        made.ahead(events // 2)
-        self.blocks[name] = made
+        blocks = TimedBlocks(time_session(guard.session("s")), make_call, BLOCK_SIZE)
+        blocks.run_untimed(events // 2)
+        self.blocks[name] = blocks
         self.floors[name] = floor
 
-    def _threads(self, name: str, threads: int) -> None:
-        if self._wanted in name:
-            guard = self._guard()
-            sessions = [guard.session(f"t{place}") for place in range(threads)]
-            self.blocks[name] = ThreadedBlocks(sessions, FEW, THREADED)
+    def _add_threads(self, name: str, threads: int) -> None:
+        if self._name_filter in name:
+            guard = self._load_guard()
+            sessions = [guard.session(f"t{number}") for number in range(threads)]
+            self.blocks[name] = ThreadedBlocks(sessions, FEW_FAILURES, THREAD_BLOCK_SIZE)
 
 
 def make_ban(number: int) -> Constraint:
@@ -141,8 +143,8 @@ def format_table(results: Measurements, contenders: Contenders) -> str:
             row += [results.ratio(name, floor, figure) for figure in ("check", "record", "pair")]
         else:
             row += ["–"] * 3
-        alike = floor in (FLOOR, FLOOR_ALL) and name != FLOOR_CHAIN
-        row.append(results.ratio(name, FLOOR_CHAIN, "pair") if alike else "–")
+        is_comparable = floor in (FLOOR, FLOOR_ALL) and name != FLOOR_CHAIN
+        row.append(results.ratio(name, FLOOR_CHAIN, "pair") if is_comparable else "–")
         row.append(f"{100 * results.spread(name, 'admitted').median:.0f} %")
         rows.append(row)
     floors = ["check ÷ floor", "record ÷ floor", "both ÷ floor", "both ÷ floor with a chained line"]
@@ -160,13 +162,14 @@ def main() -> None:
     rounds = 60 if options.quick else 200
     report = Report("hot_path", "Check and record")
     with tempfile.TemporaryDirectory() as folder:
-        contenders = Contenders(Path(folder), quick=options.quick, wanted=options.only)
+        contenders = Contenders(Path(folder), quick=options.quick, name_filter=options.only)
         gc.collect()
         gc.freeze()  # so that the collector skips other contenders' objects
         results = interleave(contenders.blocks, rounds)
     report.add(
-        f"Medians over {rounds} blocks of {SIZE} calls, quartiles in brackets; {call(7, 2).args} "
-        "and 2 % failures unless stated. Threads: µs a pair, all threads together."
+        f"Medians over {rounds} blocks of {BLOCK_SIZE} calls, quartiles in brackets; "
+        f"{call(7, 2).args} and 2 % failures unless stated. "
+        "Threads: µs per pair, all threads together."
     )
     report.add(format_table(results, contenders))
     report.spreads(results)

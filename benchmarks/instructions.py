@@ -24,17 +24,17 @@ from pathlib import Path
 from benchmarks.workload import Call, call
 
 SHORT, LONG = 1_000, 5_000
-FAILING = 2
-"""Of a hundred calls."""
-NOTHING = "nothing"
+FAILURES = 2
+"""Per hundred calls."""
+NO_GUARD = "nothing"
 """Only builds the calls; its cost is subtracted."""
-CHAINED = "floor, one chained line a call"
+CHAINED = "floor, one chained line per call"
 LINES = "floor, chain and lines"
 JOURNALLED = "core, SQLite and journal"
 OURS = {"floor": "core", CHAINED: "core", LINES: JOURNALLED}
 """The contender to compare with each floor."""
 CONTENDERS = ("core", JOURNALLED, *OURS)
-BOUNDS = Path(__file__).with_suffix(".json")
+RATIOS_FILE = Path(__file__).with_suffix(".json")
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -43,8 +43,8 @@ class CannotCountError(Exception):
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Instructions a call (check and record), by contender."""
+class InstructionCounts:
+    """Instructions per call (check and record), by contender."""
 
     calls: dict[str, float]
 
@@ -53,13 +53,13 @@ class Counted:
         return self.calls[OURS[floor]] / self.calls[floor]
 
 
-def bounds() -> dict[str, float]:
+def max_ratios() -> dict[str, float]:
     """Return the maximum ratio by floor."""
-    read: dict[str, float] = json.loads(BOUNDS.read_text("utf-8"))["at_most"]
-    return read
+    limits: dict[str, float] = json.loads(RATIOS_FILE.read_text("utf-8"))["at_most"]
+    return limits
 
 
-def count() -> Counted:
+def count() -> InstructionCounts:
     """Count instructions. Raises `CannotCountError` if valgrind is missing or fails."""
     if shutil.which("valgrind") is None:
         raise CannotCountError("valgrind is not installed")
@@ -69,11 +69,18 @@ def count() -> Counted:
         for contender in CONTENDERS:
             subprocess.run(_command(contender, 10), cwd=ROOT, env=environment, check=True)
         short, long = (
-            {one: _instructions(one, calls, environment) for one in (NOTHING, *CONTENDERS)}
+            {
+                contender: _instructions(contender, calls, environment)
+                for contender in (NO_GUARD, *CONTENDERS)
+            }
             for calls in (SHORT, LONG)
         )
-    per_call = {one: (long[one] - short[one]) / (LONG - SHORT) for one in long}
-    return Counted({one: per_call[one] - per_call[NOTHING] for one in CONTENDERS})
+    per_call = {
+        contender: (long[contender] - short[contender]) / (LONG - SHORT) for contender in long
+    }
+    return InstructionCounts(
+        {contender: per_call[contender] - per_call[NO_GUARD] for contender in CONTENDERS}
+    )
 
 
 def _command(contender: str, calls: int) -> list[str]:
@@ -82,50 +89,50 @@ def _command(contender: str, calls: int) -> list[str]:
 
 def _instructions(contender: str, calls: int, environment: dict[str, str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "callgrind.out"
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
+        profile = Path(folder) / "callgrind.out"
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile}"]
         command += _command(contender, calls)
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode:
             raise CannotCountError(f"valgrind failed: {done.stderr.strip()[-300:]}")
-        found = re.search(r"^(?:summary|totals): (\d+)", out.read_text("utf-8"), re.MULTILINE)
-    if found is None:
+        match = re.search(r"^(?:summary|totals): (\d+)", profile.read_text("utf-8"), re.MULTILINE)
+    if match is None:
         raise CannotCountError("callgrind counted nothing")
-    return int(found[1])
+    return int(match[1])
 
 
 def _run_calls(contender: str, calls: int) -> None:
     """Make the calls that are counted."""
-    calls_made = [call(number, FAILING) for number in range(calls)]
+    workload = [call(number, FAILURES) for number in range(calls)]
     with tempfile.TemporaryDirectory() as folder:
         if contender in OURS.values():
-            _call_guard(calls_made, Path(folder) / "store.db" if contender == JOURNALLED else None)
+            _call_guard(workload, Path(folder) / "store.db" if contender == JOURNALLED else None)
         elif contender in OURS:
-            _call_floor(calls_made, contender, Path(folder) / "lines")
+            _call_floor(workload, contender, Path(folder) / "lines")
 
 
-def _call_guard(calls_made: list[Call], store: Path | None) -> None:
+def _call_guard(workload: list[Call], store: Path | None) -> None:
     from policyguard import Guard
 
     with Guard.load("core", store=store, cache=True) as guard:
         session = guard.session("s")
-        for one in calls_made:
-            decision = session.check(one.tool, one.args)
-            if one.error is None:
-                session.record(decision, result=one.result)
+        for tool_call in workload:
+            decision = session.check(tool_call.tool, tool_call.args)
+            if tool_call.error is None:
+                session.record(decision, result=tool_call.result)
             else:
-                session.record(decision, error=one.error)
+                session.record(decision, error=tool_call.error)
 
 
-def _call_floor(calls_made: list[Call], contender: str, lines: Path) -> None:
-    from benchmarks.floor import Floor, appending, nowhere
+def _call_floor(workload: list[Call], contender: str, lines: Path) -> None:
+    from benchmarks.floor import Floor, discard, open_appender
 
-    write = nowhere if contender == CHAINED else None
+    write = discard if contender == CHAINED else None
     if contender == LINES:
-        write = appending(str(lines))
-    floor = Floor(write, twice=contender == LINES)
-    for one in calls_made:
-        floor.record(floor.check(one.tool, one.args), one.error)
+        write = open_appender(str(lines))
+    floor = Floor(write, line_on_check=contender == LINES)
+    for tool_call in workload:
+        floor.record(floor.check(tool_call.tool, tool_call.args), tool_call.error)
 
 
 def main() -> None:
@@ -138,20 +145,20 @@ def main() -> None:
         return
     from benchmarks.measure import Report, table
 
-    report = Report("instructions", "Instructions a call (check and record)")
+    report = Report("instructions", "Instructions per call (check and record)")
     try:
-        counted = count()
+        counts = count()
     except CannotCountError as error:
         report.add(f"Not counted: {error}.")
         report.write()
         return
-    max_ratios = bounds()
+    limits = max_ratios()
     rows = []
-    for one, calls in counted.calls.items():
-        ratio = f"{counted.ratio(one):.2f}" if one in max_ratios else "–"
-        rows.append((one, f"{calls:,.0f}", ratio, max_ratios.get(one, "–")))
+    for contender, calls in counts.calls.items():
+        ratio = f"{counts.ratio(contender):.2f}" if contender in limits else "–"
+        rows.append((contender, f"{calls:,.0f}", ratio, limits.get(contender, "–")))
     report.add(table(["contender", "instructions", "ours ÷ this", "at most"], rows))
-    report.figures = dict(counted.calls)
+    report.figures = dict(counts.calls)
     report.write()
 
 

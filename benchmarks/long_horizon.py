@@ -6,7 +6,7 @@ A simulated agent works on six files, remembers its last `window` outcomes, and 
 failure in 30 % of its proposals (Mulberry32, deterministic). The facts are those of
 "narrowing", §4.5; the guards are policies: `none`, `narrowing` (as published), `core` and `strict`.
 
-The simulated world never changes, so every policy is run with `reset_on: none`, at one instant,
+The simulated project never changes, so every policy is run with `reset_on: none`, at one instant,
 with no cap on constraints but narrowing's own, and with every limit off: only learning is measured.
 `false_blocks`, which the paper does not report, counts blocked calls that would have succeeded.
 """
@@ -51,8 +51,8 @@ TEXTS = {
     "syntax_error": "SyntaxError: Unexpected token in {}",
     "conflict": "EEXIST: {} already exists",
 }
-COST_OF_A_FAILURE = 0.003
-COST_OF_A_BLOCK = 0.1 * COST_OF_A_FAILURE
+FAILURE_COST = 0.003
+BLOCK_COST = 0.1 * FAILURE_COST
 REPLAY_SHARE = 0.30
 MAX_PROPOSALS = 5
 INSTANT = 1_767_225_600 * 10**9
@@ -101,10 +101,10 @@ def mulberry32(seed: int) -> Callable[[], float]:
 
 
 def execute(tool: str, args: dict[str, str]) -> str | None:
-    """Return the kind of failure in the simulated world, or None for success."""
+    """Return the kind of failure in the simulated project, or None for success."""
     file = args.get("file") or args.get("path")
-    there = file in FILES
-    if tool in ("read_file", "edit_file") and not there:
+    exists = file in FILES
+    if tool in ("read_file", "edit_file") and not exists:
         return "file_not_found"
     if tool == "edit_file":
         old = args["old_string"]
@@ -114,7 +114,7 @@ def execute(tool: str, args: dict[str, str]) -> str | None:
         return "command_failed"
     if tool == "bash" and "syntax_error" in args["command"]:
         return "syntax_error"
-    return "conflict" if tool == "create_file" and there else None
+    return "conflict" if tool == "create_file" and exists else None
 
 
 class Agent:
@@ -138,12 +138,12 @@ class Agent:
             return tool, args
         failed = [(tool, args) for tool, args, ok in remembered if not ok]
         for _ in range(MAX_PROPOSALS):
-            call = self._invent()
+            call = self._make_call()
             if call not in failed:
                 break
         return call
 
-    def _invent(self) -> tuple[str, dict[str, str]]:
+    def _make_call(self) -> tuple[str, dict[str, str]]:
         draw = self._draw
         tool = TOOLS[int(draw() * len(TOOLS))]
         file = NAMES[int(draw() * len(NAMES))]
@@ -173,7 +173,7 @@ def run(name: str, compiled: CompiledPolicy | None, seed: int, window: int, call
         decision = session.check(tool, args) if session is not None else None
         if decision is not None and not decision.allowed:
             figures.blocked += 1
-            figures.cost += COST_OF_A_BLOCK
+            figures.cost += BLOCK_COST
             learned = [one for one in decision.violations if one.id.startswith("constraints/")]
             figures.blocked_by_limits += not learned
             figures.false_blocks += failure is None
@@ -184,11 +184,11 @@ def run(name: str, compiled: CompiledPolicy | None, seed: int, window: int, call
             figures.ok += 1
         else:
             figures.failed += 1
-            figures.cost += COST_OF_A_FAILURE
+            figures.cost += FAILURE_COST
             # The paper counts the same failure on the same target as a repeat.
-            same = f"{failure}:{args.get('file') or args.get('command') or 'none'}"
-            figures.repeats += same in failed_before
-            failed_before.add(same)
+            failure_key = f"{failure}:{args.get('file') or args.get('command') or 'none'}"
+            figures.repeats += failure_key in failed_before
+            failed_before.add(failure_key)
         if session is not None and decision is not None:
             text = "done" if failure is None else TEXTS[failure].format(target)
             session.record(decision, result=text, error=None if failure is None else text)
@@ -198,13 +198,13 @@ def run(name: str, compiled: CompiledPolicy | None, seed: int, window: int, call
 
 def policies() -> dict[str, CompiledPolicy | None]:
     """Compile the guards under the conditions of the benchmark."""
-    made: dict[str, CompiledPolicy | None] = {"none": None}
+    guards: dict[str, CompiledPolicy | None] = {"none": None}
     with tempfile.TemporaryDirectory() as folder:
         for name, text in POLICIES.items():
             file = Path(folder) / f"{name}.yaml"
             file.write_text(f"policyguard: 1\nname: {name}\n{text}\n{NO_LIMITS}")
-            made[name] = compile_policy(file)
-    return made
+            guards[name] = compile_policy(file)
+    return guards
 
 
 def measure() -> list[Run]:
@@ -229,10 +229,10 @@ def main() -> None:
     print(_table([one for one in runs if one.seed == 42]))
     print("\nmeans over seeds 1 to 200, window 20, 200 calls")
     for name in ("none", *POLICIES):
-        alike = [one for one in runs if (one.guard, one.window, one.calls) == (name, 20, 200)]
-        mine = list({one.seed: one for one in alike}.values())
+        matching = [one for one in runs if (one.guard, one.window, one.calls) == (name, 20, 200)]
+        selected = list({one.seed: one for one in matching}.values())
         mean: dict[str, Any] = {
-            field: sum(getattr(one, field) for one in mine) / len(mine)
+            field: sum(getattr(one, field) for one in selected) / len(selected)
             for field in ("ok", "failed", "repeats", "blocked", "false_blocks", "cost")
         }
         print(f"{name:<10} " + "  ".join(f"{key} {value:.3f}" for key, value in mean.items()))

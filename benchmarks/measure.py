@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
-BUSY = 1.0
+MAX_LOAD_PER_CORE = 1.0
 """Load per core, over the last minute, above which a run counts as under load."""
 MAX_TRIES = 5
 """Attempts to measure a block without an interruption."""
 
 Figures = Mapping[str, float]
-"""The figures of one block by name; microseconds a call unless the name says otherwise."""
+"""The figures of one block by name; microseconds per call unless the name says otherwise."""
 Block = Callable[[int], Figures]
 """Runs the calls of one block; the number counts earlier blocks."""
 
@@ -46,12 +46,12 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
-        known = list(values)
-        if len(known) < 2:
-            only = known[0] if known else float("nan")
-            return cls(only, only, only, len(known))
-        low, middle, high = statistics.quantiles(known, n=4, method="inclusive")
-        return cls(middle, low, high, len(known))
+        numbers = list(values)
+        if len(numbers) < 2:
+            single = numbers[0] if numbers else float("nan")
+            return cls(single, single, single, len(numbers))
+        low, middle, high = statistics.quantiles(numbers, n=4, method="inclusive")
+        return cls(middle, low, high, len(numbers))
 
     def __str__(self) -> str:
         if self.count == 0:
@@ -111,11 +111,11 @@ def run_uninterrupted(block: Block, turn: int) -> Figures:
 def clock_cost() -> float:
     """Return the cost of reading the clock in nanoseconds; timings subtract it."""
     clock = time.perf_counter_ns
-    gaps = []
+    readings = []
     for _ in range(2000):
         start = clock()
-        gaps.append(clock() - start)
-    return statistics.median(gaps)
+        readings.append(clock() - start)
+    return statistics.median(readings)
 
 
 def process_memory(what: str) -> float:
@@ -170,25 +170,26 @@ class Report:
     def write(self) -> None:
         """Print the Markdown, and write it and the JSON to the results folder."""
         machine = {**_machine(), "load_before": self.load, "load_after": os.getloadavg()[0]}
-        busy = max(self.load, machine["load_after"]) > BUSY * (os.cpu_count() or 1)
+        max_load = MAX_LOAD_PER_CORE * (os.cpu_count() or 1)
+        under_load = max(self.load, machine["load_after"]) > max_load
         description = (
             f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
             f"Python {machine['python']}, policyguard {machine['policyguard']}; "
             f"load {self.load:.1f} → {machine['load_after']:.1f}"
-            + (" (**under load**)" if busy else "")
+            + (" (**under load**)" if under_load else "")
         )
         text = "\n\n".join([f"## {self.title}", description, *self.parts]) + "\n"
         RESULTS.mkdir(exist_ok=True)
-        whole = {"benchmark": self.name, "machine": machine, "figures": self.figures}
-        (RESULTS / f"{self.name}.json").write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
+        result = {"benchmark": self.name, "machine": machine, "figures": self.figures}
+        (RESULTS / f"{self.name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
         (RESULTS / f"{self.name}.md").write_text(text, "utf-8")
         print(text)
 
 
 def _machine() -> dict[str, Any]:
     """Return the kind of machine and the relevant versions."""
-    named = ("policyguard-engine", "msgspec", "google-re2", "cel-python")
-    versions = {name: importlib.metadata.version(name) for name in named}
+    packages = ("policyguard-engine", "msgspec", "google-re2", "cel-python")
+    versions = {name: importlib.metadata.version(name) for name in packages}
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count() or 1,

@@ -2,9 +2,9 @@
 
     python -m benchmarks.memory [--quick]
 
-Bytes a session: Python's allocations (tracemalloc) per session of 1,000 varied calls under `core`,
-without what all sessions share (the policy, the plans). Live sessions: resident memory, measured in
-separate processes.
+Bytes per session: Python's allocations (tracemalloc) after 1,000 varied calls under `core`, without
+what all sessions share (the policy, the plans). Open sessions: resident memory, each measured in
+its own process.
 """
 
 from __future__ import annotations
@@ -24,57 +24,59 @@ from pathlib import Path
 from benchmarks.measure import Report, process_memory, table
 from benchmarks.rules import policy
 from benchmarks.timing import time_session
-from benchmarks.workload import Call, call, mixed
+from benchmarks.workload import Call, call, mixed_call
 from policyguard import Guard
 from policyguard.guard import Session
 
 CALLS = 1_000
 SESSIONS = 20
-LIVE = 100_000
+OPENED_SESSIONS = 100_000
 TARGET = 16 * 1024
-Varied = Callable[[int, int], Call]
-"""Returns the call with a number; the second argument is the failures of a hundred."""
-_WORKS: dict[str, Varied] = {"one tool": call, "five tools": mixed}
+CallFactory = Callable[[int, int], Call]
+"""Returns the call with a number; the second argument is the failures per hundred."""
+_WORKLOADS: dict[str, CallFactory] = {"one tool": call, "five tools": mixed_call}
 
 
-def bytes_a_session(work: Varied, failing: int) -> float:
+def bytes_per_session(make_call: CallFactory, failing: int) -> float:
     """Return the memory of one more session after its calls."""
     guard = Guard.load("core")
-    _calls(guard, "before", work, failing, CALLS)
+    _make_calls(guard, "before", make_call, failing, CALLS)
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for number in range(SESSIONS):
-        _calls(guard, f"s{number}", work, failing, CALLS)
+        _make_calls(guard, f"s{number}", make_call, failing, CALLS)
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     return grown / SESSIONS
 
 
-def live(cap: int, opened: int, calls: int) -> dict[str, float]:
+def measure_open_sessions(cap: int, opened: int, calls: int) -> dict[str, float]:
     """Return the memory of the process in KiB with sessions opened, and how many are still open."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
         file.write_text(policy(0, bounds=f"sessions: {cap}"), "utf-8")
         guard = Guard.load(file)
-    _calls(guard, "before", call, 2, CALLS)
+    _make_calls(guard, "before", call, 2, CALLS)
     before = process_memory("VmRSS")
     sessions = [
-        weakref.ref(_calls(guard, f"s{number}", call, 2, calls)) for number in range(opened)
+        weakref.ref(_make_calls(guard, f"s{number}", call, 2, calls)) for number in range(opened)
     ]
     gc.collect()
-    found = [session() for session in sessions]
-    still = sum(session is not None and not session.closed for session in found)
-    return {"resident": process_memory("VmRSS"), "before": before, "open": still}
+    alive = [session() for session in sessions]
+    still_open = sum(session is not None and not session.closed for session in alive)
+    return {"resident": process_memory("VmRSS"), "before": before, "open": still_open}
 
 
-def _calls(guard: Guard, name: str, work: Varied, failing: int, calls: int) -> Session:
+def _make_calls(
+    guard: Guard, name: str, make_call: CallFactory, failing: int, calls: int
+) -> Session:
     session = guard.session(name)
     timed = time_session(session)
     first = zlib.crc32(name.encode()) % 10**6
     for number in range(first, first + calls):
-        timed(work(number, failing))
+        timed(make_call(number, failing))
     return session
 
 
@@ -91,30 +93,30 @@ def main() -> None:
     parser.add_argument("--live", nargs=3, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.live:
-        print(json.dumps(live(*options.live)))
+        print(json.dumps(measure_open_sessions(*options.live)))
         return
     report = Report("memory", "Memory")
     rows: list[tuple[object, ...]] = []
-    for name, work in _WORKS.items():
+    for name, make_call in _WORKLOADS.items():
         for failing in (0, 2, 100):
-            grown = bytes_a_session(work, failing)
-            report.figures[f"bytes a session, {name}, {failing} % fail"] = grown
-            verdict = "met" if grown <= TARGET else "missed"
-            rows.append((name, f"{failing} %", f"{grown / 1024:.1f} KiB", verdict))
+            grown = bytes_per_session(make_call, failing)
+            report.figures[f"bytes per session, {name}, {failing} % fail"] = grown
+            result = "met" if grown <= TARGET else "missed"
+            rows.append((name, f"{failing} %", f"{grown / 1024:.1f} KiB", result))
     report.add(f"After {CALLS:,} varied calls under `core`, {SESSIONS} sessions:")
-    report.add(table(["calls of", "failures", "a session", "16 KiB"], rows))
-    opened = LIVE // 10 if options.quick else LIVE
+    report.add(table(["calls of", "failures", "per session", "16 KiB"], rows))
+    opened = OPENED_SESSIONS // 10 if options.quick else OPENED_SESSIONS
     rows = []
     for cap in (opened, opened // 100):
         for calls in (1, 10):
             figures = _run_isolated(cap, opened, calls)
             grown = figures["resident"] - figures["before"]
             report.figures[f"{opened} opened, cap {cap}, {calls} calls each"] = figures
-            a_session = grown / figures["open"]
+            per_session = grown / figures["open"]
             cells = (f"{opened:,}", f"{cap:,}", calls, f"{figures['open']:,.0f}")
-            rows.append((*cells, f"{grown / 1024:.1f} MiB", f"{a_session:.1f} KiB"))
+            rows.append((*cells, f"{grown / 1024:.1f} MiB", f"{per_session:.1f} KiB"))
     report.add("Sessions opened one after the other under `bounds.sessions`; resident memory:")
-    heads = "opened|cap|calls each|open at the end|grown by|a session"
+    heads = "opened|cap|calls each|open at the end|grown by|per session"
     report.add(table(heads.split("|"), rows))
     report.write()
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.replay [--quick]
 
-Traces in our own format are generated: sessions of 200 varied calls, two lines a call. Other
+Traces in our own format are generated: sessions of 200 varied calls, two lines per call. Other
 formats are recorded runs (`POLICYGUARD_TRACES`, by default `../shared/traces` beside the project).
 Each replay is a separate process, timed from when the policy is loaded.
 """
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.measure import Report, Spread, process_memory, table
-from benchmarks.workload import Call, mixed
+from benchmarks.workload import Call, mixed_call
 from policyguard import Guard
 from policyguard.guard import Session
 from policyguard.journal.format import encode
@@ -49,8 +49,8 @@ def write_trace(file: Path, lines: int) -> int:
         number = 0
         while count < lines:
             session = guard.session(f"{file.stem}-{number}")
-            for place in range(number * 200, number * 200 + 200):
-                _run_call(session, mixed(place, 5))
+            for index in range(number * 200, number * 200 + 200):
+                _run_call(session, mixed_call(index, 5))
             session.end()
             number += 1
     return count
@@ -68,12 +68,12 @@ def replay(workers: int, files: Iterable[str]) -> dict[str, float]:
     loaded = JobInputs.load(job)
     event_count = 0
 
-    def watch(done: int, events: int) -> None:
+    def count_events(done: int, events: int) -> None:
         nonlocal event_count
         event_count += events
 
     start = time.perf_counter()
-    run_parallel(workers, job, loaded, watch)
+    run_parallel(workers, job, loaded, count_events)
     seconds = time.perf_counter() - start
     return {"seconds": seconds, "events": event_count, "rss": process_memory("VmHWM") / 1024}
 
@@ -103,7 +103,7 @@ def formats() -> dict[str, list[Path]]:
 
 
 def measure_own_format(report: Report, folder: Path, lines: int, rounds: int) -> None:
-    """Measure lines a second, memory at two sizes, and workers."""
+    """Measure lines per second, memory at two sizes, and workers."""
     small, large = folder / "small.jsonl", folder / "large.jsonl"
     counts = {small: write_trace(small, lines // 8), large: write_trace(large, lines)}
     halves = [folder / "one.jsonl", folder / "two.jsonl"]
@@ -122,33 +122,37 @@ def measure_own_format(report: Report, folder: Path, lines: int, rounds: int) ->
             results[name].append(run_isolated(workers, files))
     rows = []
     for name, (_, files) in contenders.items():
-        whole = sum(counts[file] for file in files)
-        speed = Spread.of(whole / one["seconds"] for one in results[name])
+        line_count = sum(counts[file] for file in files)
+        speed = Spread.of(line_count / one["seconds"] for one in results[name])
         memory = Spread.of(one["rss"] for one in results[name])
-        rows.append((name, f"{whole:,}", speed, f"{memory.median:.0f} MiB"))
-        report.figures[name] = {"lines": whole, "lines/s": speed.median, "rss": memory.median}
+        rows.append((name, f"{line_count:,}", speed, f"{memory.median:.0f} MiB"))
+        report.figures[name] = {"lines": line_count, "lines/s": speed.median, "rss": memory.median}
     report.add(f"Own JSONL, {rounds} rounds (with workers: the peak of the process that waits):")
     report.add(table(["replayed", "lines", "lines/s", "peak memory"], rows))
 
 
 def measure_other_formats(report: Report, rounds: int) -> None:
-    """Measure events a second of each importer."""
-    known = formats()
-    if not known:
+    """Measure events per second of each importer."""
+    files_by_format = formats()
+    if not files_by_format:
         report.add(f"Other formats: skipped, no traces at `{TRACES.name}`.")
         return
     results: dict[str, list[dict[str, float]]] = defaultdict(list)
     for _ in range(rounds):
-        for name, files in known.items():
+        for name, files in files_by_format.items():
             results[name].append(run_isolated(1, files))
     rows = []
-    for name, files in known.items():
+    for name, files in files_by_format.items():
         size = sum(file.stat().st_size for file in files) / 1e6
         events = results[name][0]["events"]
         speed = Spread.of(one["events"] / one["seconds"] for one in results[name])
-        bulk = Spread.of(size / one["seconds"] for one in results[name])
-        rows.append((name, len(files), f"{size:.2f}", f"{events:,.0f}", speed, bulk))
-        report.figures[name] = {"events": events, "events/s": speed.median, "MB/s": bulk.median}
+        megabytes = Spread.of(size / one["seconds"] for one in results[name])
+        rows.append((name, len(files), f"{size:.2f}", f"{events:,.0f}", speed, megabytes))
+        report.figures[name] = {
+            "events": events,
+            "events/s": speed.median,
+            "MB/s": megabytes.median,
+        }
     report.add("Recorded runs of other formats, each format's files in one process:")
     report.add(table(["format", "files", "MB", "events", "events/s", "MB/s"], rows))
 

@@ -37,20 +37,20 @@ class Rule(NamedTuple):
 
 def rules(count: int) -> list[Rule]:
     """Return `count` rules, a quarter of each kind."""
-    made = []
-    for place in range(count):
-        word = f"{_WORDS[place % len(_WORDS)]} {place}"
-        match place % 4:
+    result = []
+    for number in range(count):
+        word = f"{_WORDS[number % len(_WORDS)]} {number}"
+        match number % 4:
             case 0:
-                made.append(Rule(f"r{place}", "query", "contains", word))
+                result.append(Rule(f"r{number}", "query", "contains", word))
             case 1:
-                made.append(Rule(f"r{place}", "query", "equals", word))
+                result.append(Rule(f"r{number}", "query", "equals", word))
             case 2:
-                made.append(Rule(f"r{place}", "query", "prefix", word))
+                result.append(Rule(f"r{number}", "query", "prefix", word))
             case _:
-                argument = "limit" if place % 8 == 3 else "page"
-                made.append(Rule(f"r{place}", argument, "above", 10**9 + place))
-    return made
+                argument = "limit" if number % 8 == 3 else "page"
+                result.append(Rule(f"r{number}", argument, "above", 10**9 + number))
+    return result
 
 
 def policy(count: int, *, core: bool = True, bounds: str = "") -> str:

@@ -43,9 +43,9 @@ INSTANT = 1_767_225_600 * 10**9
 MEMORY = 24e9
 """Bytes of the GPU."""
 SEQUENCE = 2048
-BYTES_OF_A_WEIGHT = 18
+BYTES_PER_WEIGHT = 18
 """Mixed precision with Adam: the weight, its gradient, and the optimiser's state."""
-BYTES_OF_AN_ACTIVATION = 90
+BYTES_PER_ACTIVATION = 90
 """Of all that is kept for the backward pass, for each token, layer and channel."""
 GOOD_RATE = 0.03
 
@@ -125,8 +125,8 @@ class Run:
 def memory(config: Config) -> float:
     """Return the bytes that training needs; they grow with depth, width and batch size."""
     weights = 12 * config.depth * config.width**2
-    kept = config.batch_size * SEQUENCE * config.depth * config.width
-    return BYTES_OF_A_WEIGHT * weights + BYTES_OF_AN_ACTIVATION * kept
+    activations = config.batch_size * SEQUENCE * config.depth * config.width
+    return BYTES_PER_WEIGHT * weights + BYTES_PER_ACTIVATION * activations
 
 
 def fits(config: Config) -> bool:
@@ -137,21 +137,26 @@ def fits(config: Config) -> bool:
 def score(config: Config) -> float:
     """Return bits per byte after training: larger networks are better, at a good learning rate."""
     weights = 12 * config.depth * config.width**2
-    off = math.log(config.matrix_lr / GOOD_RATE)
-    return 0.9 + 6.0 * math.pow(weights, -0.12) + 0.05 * off * off - 0.0005 * config.batch_size
+    log_ratio = math.log(config.matrix_lr / GOOD_RATE)
+    return (
+        0.9
+        + 6.0 * math.pow(weights, -0.12)
+        + 0.05 * log_ratio * log_ratio
+        - 0.0005 * config.batch_size
+    )
 
 
-def action(config: Config, before: Config | None) -> str:
+def action(config: Config, previous: Config | None) -> str:
     """Return narrowing's class of the change from the previous proposal, or empty."""
-    if before is None:
+    if previous is None:
         return ""
     changes = (
-        config.width > before.width,
-        config.depth > before.depth,
-        config.width < before.width or config.depth < before.depth,
-        config.matrix_lr > before.matrix_lr,
-        config.matrix_lr < before.matrix_lr,
-        config.batch_size > before.batch_size,
+        config.width > previous.width,
+        config.depth > previous.depth,
+        config.width < previous.width or config.depth < previous.depth,
+        config.matrix_lr > previous.matrix_lr,
+        config.matrix_lr < previous.matrix_lr,
+        config.batch_size > previous.batch_size,
     )
     return next((name for name, holds in zip(ACTIONS, changes, strict=True) if holds), "")
 
@@ -178,22 +183,22 @@ class Optimiser:
         if self._proposed == 1:
             return BASELINE
         if self._proposed == 2:
-            return Config(self._of((8, 10, 12)), self._of((512, 576, 640)), 32, 0.02)
+            return Config(self._choose((8, 10, 12)), self._choose((512, 576, 640)), 32, 0.02)
         if self._proposed == 3 and self._failed and self._draw() < SIMILAR_SHARE:
             return self._smaller(self._failed[-1])
         if self._failed and self._draw() < RETRY_SHARE:
-            return self._of(self._failed)
+            return self._choose(self._failed)
         ambitious = self._draw() < AMBITIOUS_SHARE
         base = self._best[1] if self._best is not None else BASELINE
-        config = self._near(base, far=ambitious)
+        config = self._mutate(base, far=ambitious)
         for _ in range(MAX_ATTEMPTS):
             # Stay below known failures of this run, unless ambitious.
             if ambitious or not any(map(config.exceeds, self._failed)):
                 break
-            config = self._near(base, far=False)
+            config = self._mutate(base, far=False)
         return config
 
-    def _near(self, base: Config, *, far: bool) -> Config:
+    def _mutate(self, base: Config, *, far: bool) -> Config:
         """Another configuration: one or two parameters a step away, or (`far`) much larger."""
         depth, width, batch, rate = base
         if far:
@@ -201,16 +206,16 @@ class Optimiser:
             width = _step(WIDTHS, width, int(self._draw() * 4))
             return Config(depth, width, batch, rate)
         for _ in range(1 + int(self._draw() * 2)):
-            by = 1 if self._draw() < 0.6 else -1
-            what = int(self._draw() * 4)
-            if what == 0:
-                depth = _step(DEPTHS, depth, by)
-            elif what == 1:
-                width = _step(WIDTHS, width, by)
-            elif what == 2:
-                batch = _step(BATCHES, batch, by)
+            offset = 1 if self._draw() < 0.6 else -1
+            parameter = int(self._draw() * 4)
+            if parameter == 0:
+                depth = _step(DEPTHS, depth, offset)
+            elif parameter == 1:
+                width = _step(WIDTHS, width, offset)
+            elif parameter == 2:
+                batch = _step(BATCHES, batch, offset)
             else:
-                rate = _step(RATES, rate, by)
+                rate = _step(RATES, rate, offset)
         return Config(depth, width, batch, rate)
 
     def _smaller(self, config: Config) -> Config:
@@ -218,12 +223,12 @@ class Optimiser:
             return config._replace(depth=_step(DEPTHS, config.depth, -1))
         return config._replace(width=_step(WIDTHS, config.width, -1))
 
-    def _of(self, items: tuple[T, ...] | list[T]) -> T:
+    def _choose(self, items: tuple[T, ...] | list[T]) -> T:
         return items[int(self._draw() * len(items))]
 
 
-def _step(scale: tuple[T, ...], value: T, by: int) -> T:
-    return scale[max(0, min(len(scale) - 1, scale.index(value) + by))]
+def _step(scale: tuple[T, ...], value: T, offset: int) -> T:
+    return scale[max(0, min(len(scale) - 1, scale.index(value) + offset))]
 
 
 def search(name: str, compiled: CompiledPolicy | None, experiment: int) -> list[Run]:
@@ -237,26 +242,26 @@ def _run(figures: Run, guard: Guard | None, failed: list[Config]) -> Run:
     """Run one search. `failed` holds the failures of this experiment so far."""
     optimiser = Optimiser(figures.experiment * 1000 + figures.run)
     session = guard.session(f"run {figures.run}", project="search") if guard is not None else None
-    before: Config | None = None
+    previous: Config | None = None
     for _ in range(TRIALS):
         config = optimiser.propose()
         figures.trials += 1
         decision = None
         if session is not None:
             # Only this policy has the tag.
-            tags = {"action": action(config, before)} if figures.guard == "classes" else {}
+            tags = {"action": action(config, previous)} if figures.guard == "classes" else {}
             decision = session.check("train", config._asdict(), tags=tags)
         if decision is not None and not decision.allowed:
             figures.blocked += 1
             figures.lost += fits(config)
             optimiser.learn(config, None)
             continue
-        before = config
-        has_fit = fits(config)
+        previous = config
+        is_trainable = fits(config)
         if session is not None and decision is not None:
-            error = None if has_fit else OOM.format((memory(config) - MEMORY) / 2**30)
+            error = None if is_trainable else OOM.format((memory(config) - MEMORY) / 2**30)
             session.record(decision, result="trained", error=error)
-        if has_fit:
+        if is_trainable:
             figures.ok += 1
             figures.best = min(figures.best, score(config))
             optimiser.learn(config, score(config))
@@ -272,13 +277,13 @@ def _run(figures: Run, guard: Guard | None, failed: list[Config]) -> Run:
 
 def policies() -> dict[str, CompiledPolicy | None]:
     """Compile the guards."""
-    made: dict[str, CompiledPolicy | None] = {"none": None}
+    guards: dict[str, CompiledPolicy | None] = {"none": None}
     with tempfile.TemporaryDirectory() as folder:
         for name, text in POLICIES.items():
             file = Path(folder) / f"{name}.yaml"
             file.write_text(f"policyguard: 1\nname: {name}\n{text}\n")
-            made[name] = compile_policy(file)
-    return made
+            guards[name] = compile_policy(file)
+    return guards
 
 
 def measure() -> list[Run]:
@@ -294,17 +299,18 @@ def measure() -> list[Run]:
 FIELDS = ("trials", "ok", "oom", "known", "blocked", "lost", "wasted")
 
 
-def _table(runs: list[Run], shown: Callable[[float], str], share: int) -> str:
+def _table(runs: list[Run], format_value: Callable[[float], str], divisor: int) -> str:
     head = "guard    " + "".join(f"{field:>9}" for field in FIELDS) + "     best   oom by run"
     lines = [head]
     for name in ("none", *POLICIES):
-        mine = [run for run in runs if run.guard == name]
+        selected = [run for run in runs if run.guard == name]
         cells = "".join(
-            f"{shown(sum(getattr(run, field) for run in mine) / share):>9}" for field in FIELDS
+            f"{format_value(sum(getattr(run, field) for run in selected) / divisor):>9}"
+            for field in FIELDS
         )
-        best = sum(run.best for run in mine) / len(mine)
+        best = sum(run.best for run in selected) / len(selected)
         by_run = " ".join(
-            shown(sum(run.oom for run in mine if run.run == number) / share)
+            format_value(sum(run.oom for run in selected if run.run == number) / divisor)
             for number in range(1, RUNS + 1)
         )
         lines.append(f"{name:<9}{cells}{best:>9.4f}   {by_run}")

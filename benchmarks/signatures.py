@@ -79,12 +79,12 @@ def measure(traces: Path, matchers: dict[str, Match]) -> Iterator[TraceSet]:
             measured.failed += failed
             measured.other += not failed
             for name, match in matchers.items():
-                found = measured.found[name]
+                counts = measured.found[name]
                 signature = match(text)
                 if signature:
-                    (found.failed if failed else found.other)[signature] += 1
+                    (counts.failed if failed else counts.other)[signature] += 1
                 elif failed:
-                    found.unmatched[_mask_numbers(text)] += 1
+                    counts.unmatched[_mask_numbers(text)] += 1
         if measured.failed or measured.other:
             yield measured
 
@@ -133,8 +133,8 @@ def tables(sets: list[TraceSet], names: list[str]) -> str:
         ids = sorted(matched | fired, key=lambda id_: (-matched[id_], -fired[id_], id_))
         lines += [f"| {id_} | {matched[id_]} | {fired[id_]} |" for id_ in ids]
         unmatched = _sum(one.found[name].unmatched for one in sets)
-        often = ", most often:" if unmatched else ""
-        lines += ["", f"Unmatched: {unmatched.total()}{often}"]
+        suffix = ", most often:" if unmatched else ""
+        lines += ["", f"Unmatched: {unmatched.total()}{suffix}"]
         lines += [f"- {count} × `{text}`" for text, count in unmatched.most_common(MAX_UNMATCHED)]
     return "\n".join(lines)
 
@@ -150,8 +150,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("traces", nargs="?", default=DEFAULT, type=Path)
     options = parser.parse_args()
-    known = matchers()
-    print(tables(list(measure(options.traces, known)), list(known)))
+    named_matchers = matchers()
+    print(tables(list(measure(options.traces, named_matchers)), list(named_matchers)))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 
 Each process runs in a separate environment with policyguard and its dependencies as installed,
 bytecode included. Processes take turns, bare `python -c pass` among them. The result is processor
-time beyond bare Python's, and wall-clock time. *Known* policies come from the cache of compiled
-policies, *new* ones are compiled without it.
+time beyond bare Python's, and wall-clock time. *Cached* policies come from the cache of compiled
+policies, *uncached* ones are compiled.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ CHECK = """
 from policyguard import Guard
 import time
 session = Guard.load({policy!r}, store={store!r}, cache=True).session("s")
-begun = time.perf_counter()
+start = time.perf_counter()
 decision = session.check("bash", {{"command": "ls -la"}})
-print((time.perf_counter() - begun) * 1e6)
+print((time.perf_counter() - start) * 1e6)
 session.record(decision, result="total 0")
 """
 LINT = "from policyguard.cli import main; main(['lint', {policy!r}])"
-OFF = {"POLICYGUARD_CACHE": "off"}
+NO_CACHE = {"POLICYGUARD_CACHE": "off"}
 TARGETS = {
-    "check, core, known": 80,
-    "check, core, known, with a store": 80,
-    "lint, known": 150,
-    "lint, new": 500,
+    "check, core, cached": 80,
+    "check, core, cached, with a store": 80,
+    "lint, cached": 150,
+    "lint, uncached": 500,
 }
 """Milliseconds beyond bare Python."""
 
 
 def policy(lines: int) -> str:
     """Return a policy of `lines` lines, mostly rules with conditions, messages and examples."""
-    made = [
+    lines_made = [
         "policyguard: 1",
         "name: five-hundred-lines",
         "description: as long as a policy becomes",
@@ -74,23 +74,23 @@ def policy(lines: int) -> str:
         "    web_search: {repeat: {max: 2, window: 5, same: call}}",
         "rules:",
     ]
-    place = 0
-    while len(made) < lines - 10:
-        place += 1
-        made += [
-            f"  rule-{place}:",
-            f"    owner: area-{place}@example.com",
+    number = 0
+    while len(lines_made) < lines - 10:
+        number += 1
+        lines_made += [
+            f"  rule-{number}:",
+            f"    owner: area-{number}@example.com",
             "    tools: [deploy, release_*]",
             "    when: >-",
-            f"      call.args.area == 'area-{place}' && !(call.args.stage in lists.approved)",
-            f"      || call.args.size > params.most + {place} && call.args.note == '{place}!'",
-            f"    message: area {place} is not open",
+            f"      call.args.area == 'area-{number}' && !(call.args.stage in lists.approved)",
+            f"      || call.args.size > params.most + {number} && call.args.note == '{number}!'",
+            f"    message: area {number} is not open",
             "    examples:",
-            f"      match: [deploy: {{area: area-{place}, stage: omega, size: 1, note: ''}}]",
-            f"      no_match: [deploy: {{area: area-{place}, stage: beta, size: 1, note: ''}}]",
+            f"      match: [deploy: {{area: area-{number}, stage: omega, size: 1, note: ''}}]",
+            f"      no_match: [deploy: {{area: area-{number}, stage: beta, size: 1, note: ''}}]",
         ]
-    made += ["# that is all"] * (lines - len(made))
-    return "\n".join(made) + "\n"
+    lines_made += ["# end"] * (lines - len(lines_made))
+    return "\n".join(lines_made) + "\n"
 
 
 class Environment:
@@ -103,12 +103,12 @@ class Environment:
         for entry in Path(sysconfig.get_path("purelib")).iterdir():
             if not entry.name.endswith(".pth") and not entry.name.startswith("__editable__"):
                 (site / entry.name).symlink_to(entry)
-        ours = site / "policyguard"
-        ours.mkdir()
+        package = site / "policyguard"
+        package.mkdir()
         for entry in (ROOT / "policyguard").iterdir():
-            (ours / entry.name).symlink_to(entry)
+            (package / entry.name).symlink_to(entry)
         for mapped in ("policies", "schemas"):
-            (ours / mapped).symlink_to(ROOT / mapped)
+            (package / mapped).symlink_to(ROOT / mapped)
         self._folder = folder
         self._variables = {
             "HOME": str(folder),
@@ -152,22 +152,22 @@ def contenders(folder: Path) -> dict[str, Block]:
         "bare Python": ("pass", {}),
         "import policyguard": ("import policyguard", {}),
         "import Guard": ("from policyguard import Guard", {}),
-        "check, core, known": (core, {}),
-        "check, core, known, with a store": (with_store, {}),
-        "check, core, new": (core, OFF),
-        "check, 500 lines, known": (long_policy, {}),
-        "check, 500 lines, new": (long_policy, OFF),
-        "lint, known": (lint, {}),
-        "lint, new": (lint, OFF),
+        "check, core, cached": (core, {}),
+        "check, core, cached, with a store": (with_store, {}),
+        "check, core, uncached": (core, NO_CACHE),
+        "check, 500 lines, cached": (long_policy, {}),
+        "check, 500 lines, uncached": (long_policy, NO_CACHE),
+        "lint, cached": (lint, {}),
+        "lint, uncached": (lint, NO_CACHE),
     }
 
     def block(code: str, variables: Mapping[str, str]) -> Block:
         return lambda turn: environment.run(code, variables)
 
-    return {name: block(*how) for name, how in processes.items()}
+    return {name: block(*process) for name, process in processes.items()}
 
 
-def excess(results: Measurements, name: str, figure: str) -> Spread:
+def over_bare(results: Measurements, name: str, figure: str) -> Spread:
     """Return milliseconds beyond bare Python, turn by turn."""
     pairs = zip(results.blocks[name], results.blocks["bare Python"], strict=True)
     return Spread.of(one[figure] - bare[figure] for one, bare in pairs)
@@ -178,9 +178,11 @@ def format_rows(results: Measurements) -> Iterator[list[object]]:
         first = results.spread(name, "first check, µs")
         yield [
             name,
-            excess(results, name, "cpu") if name != "bare Python" else results.spread(name, "cpu"),
+            over_bare(results, name, "cpu")
+            if name != "bare Python"
+            else results.spread(name, "cpu"),
             results.ratio(name, "bare Python", "cpu"),
-            excess(results, name, "wall")
+            over_bare(results, name, "wall")
             if name != "bare Python"
             else results.spread(name, "wall"),
             TARGETS.get(name, ""),
@@ -203,7 +205,7 @@ def main() -> None:
     report.add(table(heads.split("|"), format_rows(results)))
     report.spreads(results)
     report.figures["over bare Python, ms"] = {
-        name: excess(results, name, "cpu").median for name in results.blocks
+        name: over_bare(results, name, "cpu").median for name in results.blocks
     }
     report.write()
 

@@ -11,19 +11,19 @@ from benchmarks.measure import Figures, clock_cost
 from benchmarks.workload import Call
 from policyguard.guard import Session
 
-Work = Callable[[int], Call]
+CallFactory = Callable[[int], Call]
 """Returns the call with a number."""
 _CLOCK_COST = clock_cost()
 
 
-Timed = Callable[[Call], tuple[int, int, int | None]]
+TimedCall = Callable[[Call], tuple[int, int, int | None]]
 """Checks and records one call; returns when it started, was checked, was recorded (ns).
 
 The last is None if the call was refused.
 """
 
 
-def time_session(session: Session) -> Timed:
+def time_session(session: Session) -> TimedCall:
     """Return a function that times calls to a session."""
     clock = time.perf_counter_ns
     check, record = session.check, session.record
@@ -43,7 +43,7 @@ def time_session(session: Session) -> Timed:
     return timed
 
 
-def time_floor(floor: Floor) -> Timed:
+def time_floor(floor: Floor) -> TimedCall:
     """Return a function that times calls to the floor."""
     clock = time.perf_counter_ns
 
@@ -65,16 +65,16 @@ class TimedBlocks:
     `pair` is both, `admitted` the share of admitted calls.
     """
 
-    def __init__(self, timed: Timed, work: Work, size: int, first: int = 0) -> None:
+    def __init__(self, timed: TimedCall, make_call: CallFactory, size: int, first: int = 0) -> None:
         self._timed = timed
-        self._work = work
+        self._make_call = make_call
         self._size = size
         self._next = first
 
     def __call__(self, turn: int) -> Figures:
         numbers = range(self._next, self._next + self._size)
         self._next += self._size
-        calls = [self._work(number) for number in numbers]
+        calls = [self._make_call(number) for number in numbers]
         checks = records = recorded = 0
         timed = self._timed
         for call in calls:
@@ -90,35 +90,35 @@ class TimedBlocks:
             figures["pair"] = check + figures["record"]
         return figures
 
-    def ahead(self, calls: int) -> None:
+    def run_untimed(self, calls: int) -> None:
         """Make calls without timing them."""
         for number in range(self._next, self._next + calls):
-            self._timed(self._work(number))
+            self._timed(self._make_call(number))
         self._next += calls
 
 
 class ThreadedBlocks:
-    """The same calls by several threads with a session each: µs a pair, over all threads."""
+    """The same calls by several threads, each with its own session: µs per pair."""
 
-    def __init__(self, sessions: list[Session], work: Work, size: int) -> None:
+    def __init__(self, sessions: list[Session], make_call: CallFactory, size: int) -> None:
         self._pool = ThreadPoolExecutor(len(sessions))
         self._timed = [time_session(session) for session in sessions]
-        self._work = work
+        self._make_call = make_call
         self._size = size
         self._next = 0
 
     def __call__(self, turn: int) -> Figures:
         first, self._next = self._next, self._next + self._size
-        calls = [self._work(number) for number in range(first, self._next)]
+        calls = [self._make_call(number) for number in range(first, self._next)]
         start = time.perf_counter_ns()
         admitted = sum(self._pool.map(lambda timed: _run(timed, calls), self._timed))
         elapsed = time.perf_counter_ns() - start
-        whole = self._size * len(self._timed)
+        total = self._size * len(self._timed)
         return {
-            "pair": elapsed / whole / 1000 - 3 * _CLOCK_COST / 1000,
-            "admitted": admitted / whole,
+            "pair": elapsed / total / 1000 - 3 * _CLOCK_COST / 1000,
+            "admitted": admitted / total,
         }
 
 
-def _run(timed: Timed, calls: list[Call]) -> int:
+def _run(timed: TimedCall, calls: list[Call]) -> int:
     return sum(timed(call)[2] is not None for call in calls)

@@ -30,10 +30,10 @@ class Call(NamedTuple):
 
 def call(number: int, failing: int = 0) -> Call:
     """Return a search with three small arguments; `failing` of 100 fail."""
-    return _called(number, "search", _search(number), failing)
+    return _make_call(number, "search", _search(number), failing)
 
 
-def mixed(number: int, failing: int = 0) -> Call:
+def mixed_call(number: int, failing: int = 0) -> Call:
     """Return a call of a coding agent: read, search, edit, run, fetch, in turn."""
     word = name(number)
     args: dict[str, Any]
@@ -49,7 +49,7 @@ def mixed(number: int, failing: int = 0) -> Call:
             tool, args = "bash", {"command": f"cat src/{word}.py | head -n {number % 90}"}
         case _:
             tool, args = "fetch", {"url": f"https://{word}.example/{number}", "method": "GET"}
-    return _called(number, tool, args, failing)
+    return _make_call(number, tool, args, failing)
 
 
 def name(number: int) -> str:
@@ -67,15 +67,15 @@ def _search(number: int) -> dict[str, Any]:
     return {"query": f"{words[0]} {words[1]} {name(number)}", "limit": 10, "page": number}
 
 
-def _called(number: int, tool: str, args: dict[str, Any], failing: int) -> Call:
+def _make_call(number: int, tool: str, args: dict[str, Any], failing: int) -> Call:
     # Spread evenly over each hundred.
     fails = (number + 1) * failing // 100 > number * failing // 100
     error = _ERRORS[number % len(_ERRORS)].format(name(number)) if fails else None
     return Call(tool, args, f"found {number} of them, the first in {name(number)}", error)
 
 
-def stuck(number: int, failing: int = 0) -> Call:
-    """Return a call that failed before every other time: it is refused."""
+def repeated_failure(number: int, failing: int = 0) -> Call:
+    """Return, every other time, a call that failed before and is refused."""
     if number % 2:
         return Call("search", {"query": "the same", "limit": 10, "page": 0}, "", "user not found")
     return call(number, failing)

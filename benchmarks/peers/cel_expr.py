@@ -1,4 +1,4 @@
-"""cel-expr-python: the expressions one after the other, over one activation a call."""
+"""cel-expr-python: the expressions one after the other, with one activation per call."""
 
 from __future__ import annotations
 

@@ -16,20 +16,20 @@ from benchmarks.workload import Call
 _OPERATORS = {"equals": "equals", "contains": "contains", "prefix": "starts_with", "above": "gt"}
 
 
-def run(how: str) -> Run:
+def run(method: str) -> Run:
     guard = Edictum.from_yaml_string(json.dumps(_rules()))  # JSON is YAML
     assert guard.evaluate("search", {"query": "a password 0", "limit": 1, "page": 1}).decision != (
         "allow"
     )
-    if how == "evaluate":
+    if method == "evaluate":
         return time_each(lambda call: guard.evaluate(call.tool, call.args).decision == "allow")
     guard.limits = OperationLimits(max_attempts=10**9, max_tool_calls=10**9)  # 500 and 200 else
     loop = asyncio.new_event_loop()
 
-    async def calls(made: list[Call]) -> Times:
+    async def run_calls(workload: list[Call]) -> Times:
         clock = time.perf_counter_ns
         elapsed = admitted = 0
-        for call in made:
+        for call in workload:
             start = clock()
             try:
                 await guard.run(call.tool, call.args, lambda call=call, **_: call.result)
@@ -39,7 +39,7 @@ def run(how: str) -> Run:
             elapsed += clock() - start
         return Times(elapsed, None, admitted)
 
-    return lambda made: loop.run_until_complete(calls(made))
+    return lambda workload: loop.run_until_complete(run_calls(workload))
 
 
 def _rules() -> dict[str, object]:

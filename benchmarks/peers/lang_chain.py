@@ -1,4 +1,4 @@
-"""LangChain: the hooks of two ToolCallLimitMiddleware, one of all tools and one of this tool."""
+"""LangChain: the hooks of two ToolCallLimitMiddleware, one for all tools and one for this tool."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from langchain_core.messages import AIMessage
 from benchmarks.peers.protocol import Run, Times, serve
 from benchmarks.workload import Call
 
-_MOST = 10**9
+_NO_LIMIT = 10**9
 
 
 def run() -> Run:
     limits = [
-        ToolCallLimitMiddleware(thread_limit=_MOST, run_limit=_MOST),
-        ToolCallLimitMiddleware(tool_name="search", thread_limit=_MOST, run_limit=_MOST),
+        ToolCallLimitMiddleware(thread_limit=_NO_LIMIT, run_limit=_NO_LIMIT),
+        ToolCallLimitMiddleware(tool_name="search", thread_limit=_NO_LIMIT, run_limit=_NO_LIMIT),
     ]
     state: dict[str, Any] = {}
     clock = time.perf_counter_ns
@@ -25,8 +25,10 @@ def run() -> Run:
     def block(calls: list[Call]) -> Times:
         elapsed = admitted = 0
         for call in calls:
-            asked = {"name": call.tool, "args": call.args, "id": call.result}
-            state["messages"] = [AIMessage("", tool_calls=[asked])]  # the model's, not the guard's
+            tool_call = {"name": call.tool, "args": call.args, "id": call.result}
+            state["messages"] = [
+                AIMessage("", tool_calls=[tool_call])
+            ]  # the model's, not the guard's
             start = clock()
             refused = False
             for limit in limits:

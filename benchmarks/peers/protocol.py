@@ -1,4 +1,4 @@
-"""The protocol of a peer's process: one JSON value a line.
+"""The protocol of a peer's process: one JSON value per line.
 
 The process sends its version when it is ready, then the figures of each block whose number it
 receives. It runs in the peer's environment, so it uses only the standard library.
@@ -21,7 +21,7 @@ MAX_CALLS, MIN_CALLS = 100, 10
 MAX_BLOCK_NS = 2_000_000
 """Nanoseconds: a longer block would often be interrupted."""
 FAILING = 2
-"""Failing calls of a hundred."""
+"""Failing calls per hundred."""
 
 
 class Times(NamedTuple):

@@ -1,20 +1,20 @@
-"""The instructions of a check and a record stay within their ratio to the floor."""
+"""Instructions per check and record, compared with the floor."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.instructions import CannotCountError, Counted, bounds, count
+from benchmarks.instructions import CannotCountError, InstructionCounts, count, max_ratios
 
 
 @pytest.fixture(scope="module")
-def counted() -> Counted:
+def counts() -> InstructionCounts:
     try:
         return count()
     except CannotCountError as error:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("floor", bounds())
-def test_the_ratio_to_the_floor_stays_below_its_bound(counted: Counted, floor: str) -> None:
-    assert 1 < counted.ratio(floor) < bounds()[floor], counted
+@pytest.mark.parametrize("floor", max_ratios())
+def test_ratio_to_the_floor_stays_below_its_limit(counts: InstructionCounts, floor: str) -> None:
+    assert 1 < counts.ratio(floor) < max_ratios()[floor], counts

@@ -1,4 +1,4 @@
-"""`outage` beyond what the stories tell: untimed calls, invented tools, results that come late."""
+"""`outage` beyond the stories: calls without times, many tools, late results."""
 
 from __future__ import annotations
 
@@ -29,15 +29,17 @@ def guard(tmp_path: Path) -> Guard:
     return Guard(compile_policy(file), clock=lambda: NOW)
 
 
-def fail(session: Session, tool: str, at: int, *, server: str = "", blame: str = "harness") -> None:
+def record_failure(
+    session: Session, tool: str, at: int, *, server: str = "", blame: str = "harness"
+) -> None:
     session.record(session.check(tool, at=at, server=server), error="x", blame=blame, at=at)
 
 
-def allowed(session: Session, tool: str, at: int, server: str = "") -> bool:
+def is_allowed(session: Session, tool: str, at: int, server: str = "") -> bool:
     return session.preview(tool, at=at, server=server).allowed
 
 
-def test_without_times_there_is_no_outage(guard: Guard) -> None:
+def test_calls_without_times_never_open_the_breaker(guard: Guard) -> None:
     session = guard._start_session(Started("s"))
     for number in range(9):
         call = f"c{number}"
@@ -47,117 +49,115 @@ def test_without_times_there_is_no_outage(guard: Guard) -> None:
         ReplaySession(session).apply(Completed("s", call=call, ok=False, text="x", blame="harness"))
 
 
-def test_a_call_without_a_time_is_not_refused_by_an_outage(guard: Guard) -> None:
+def test_call_without_a_time_is_not_refused(guard: Guard) -> None:
     session = guard.session("s")
-    fail(session, "get", NOW)
-    fail(session, "get", NOW)
-    assert not allowed(session, "get", NOW)
+    record_failure(session, "get", NOW)
+    record_failure(session, "get", NOW)
+    assert not is_allowed(session, "get", NOW)
     decision = ReplaySession(session).apply(Admitted("s", call="x", tool="get", args={}))
     assert decision is not None
     assert decision.allowed
 
 
-def test_invented_tools_are_forgotten(guard: Guard) -> None:
+def test_tracked_tools_are_capped(guard: Guard) -> None:
     session = guard.session("s")
     for number in range(1000):
-        fail(session, f"tool{number}", NOW)
+        record_failure(session, f"tool{number}", NOW)
     tracker = session._state.trackers["limits/default/outage"]
     assert len(tracker) == 8
-    fail(session, "tool999", NOW)
-    assert not allowed(session, "tool999", NOW)
+    record_failure(session, "tool999", NOW)
+    assert not is_allowed(session, "tool999", NOW)
 
 
-def test_tools_that_work_leave_nothing_behind(guard: Guard) -> None:
+def test_successful_tools_leave_no_state(guard: Guard) -> None:
     session = guard.session("s")
     for number in range(20):
-        fail(session, f"tool{number % 4}", NOW)
+        record_failure(session, f"tool{number % 4}", NOW)
         session.record(session.check(f"tool{number % 4}"), result="fine")
         session.record(session.check(f"other{number}"), result="fine")
     assert session._state.trackers["limits/default/outage"] == {}
 
 
-def test_a_tool_of_another_server_is_another_tool(guard: Guard) -> None:
+def test_servers_are_tracked_separately(guard: Guard) -> None:
     session = guard.session("s")
-    fail(session, "get", NOW, server="a")
-    fail(session, "get", NOW, server="a")
-    assert not allowed(session, "get", NOW, "a")
-    assert allowed(session, "get", NOW, "b")
-    assert allowed(session, "get", NOW)
+    record_failure(session, "get", NOW, server="a")
+    record_failure(session, "get", NOW, server="a")
+    assert not is_allowed(session, "get", NOW, "a")
+    assert is_allowed(session, "get", NOW, "b")
+    assert is_allowed(session, "get", NOW)
 
 
-def test_what_began_before_the_rest_neither_ends_nor_lengthens_it(guard: Guard) -> None:
+def test_calls_started_before_the_cooldown_do_not_change_it(guard: Guard) -> None:
     session = guard.session("s")
-    early = [session.check("get", at=NOW) for _ in range(4)]
-    for decision in early[:2]:
+    early_calls = [session.check("get", at=NOW) for _ in range(4)]
+    for decision in early_calls[:2]:
         session.record(decision, error="x", blame="harness", at=NOW)
-    session.record(early[2], result="fine", at=NOW + SECOND)
-    assert not allowed(session, "get", NOW + 2 * SECOND)
-    session.record(early[3], error="x", blame="harness", at=NOW + 9 * SECOND)
-    assert allowed(session, "get", NOW + 10 * SECOND)
+    session.record(early_calls[2], result="fine", at=NOW + SECOND)
+    assert not is_allowed(session, "get", NOW + 2 * SECOND)
+    session.record(early_calls[3], error="x", blame="harness", at=NOW + 9 * SECOND)
+    assert is_allowed(session, "get", NOW + 10 * SECOND)
 
 
-def test_a_trial_that_was_given_up_says_nothing_when_it_comes_back(guard: Guard) -> None:
+def test_late_result_of_an_abandoned_probe_is_ignored(guard: Guard) -> None:
     session = guard.session("s")
-    fail(session, "get", NOW)
-    fail(session, "get", NOW)
+    record_failure(session, "get", NOW)
+    record_failure(session, "get", NOW)
     later = NOW + 10 * SECOND
-    lost = session.check("get", at=later)
-    assert not allowed(session, "get", later)
+    abandoned = session.check("get", at=later)
+    assert not is_allowed(session, "get", later)
     later += 3600 * SECOND  # bounds.unreported
-    trial = session.check("get", at=later)
-    assert trial.allowed
-    assert not allowed(session, "get", later)
-    session.record(lost, result="fine", at=later)
-    assert not allowed(session, "get", later)
-    session.record(trial, result="fine", at=later)
-    assert allowed(session, "get", later)
+    probe = session.check("get", at=later)
+    assert probe.allowed
+    assert not is_allowed(session, "get", later)
+    session.record(abandoned, result="fine", at=later)
+    assert not is_allowed(session, "get", later)
+    session.record(probe, result="fine", at=later)
+    assert is_allowed(session, "get", later)
 
 
-def test_the_rest_after_a_trial_counts_from_its_result(guard: Guard) -> None:
+def test_cooldown_restarts_at_the_result_of_a_failed_probe(guard: Guard) -> None:
     session = guard.session("s")
-    fail(session, "get", NOW)
-    fail(session, "get", NOW)
-    trial = session.check("get", at=NOW + 10 * SECOND)
-    waiting = session.preview("get", at=NOW + 10 * SECOND)
-    assert "one call is testing" in waiting.message
-    assert waiting.structured["retry_after"] is None
-    session.record(trial, error="x", blame="harness", at=NOW + 15 * SECOND)
-    assert not allowed(session, "get", NOW + 24 * SECOND)
-    assert allowed(session, "get", NOW + 25 * SECOND)
+    record_failure(session, "get", NOW)
+    record_failure(session, "get", NOW)
+    probe = session.check("get", at=NOW + 10 * SECOND)
+    refused = session.preview("get", at=NOW + 10 * SECOND)
+    assert "one call is testing" in refused.message
+    assert refused.structured["retry_after"] is None
+    session.record(probe, error="x", blame="harness", at=NOW + 15 * SECOND)
+    assert not is_allowed(session, "get", NOW + 24 * SECOND)
+    assert is_allowed(session, "get", NOW + 25 * SECOND)
 
 
-def test_only_the_trial_itself_gives_its_place_back(guard: Guard) -> None:
+def test_only_the_current_probe_frees_the_breaker(guard: Guard) -> None:
     session = guard.session("s")
-    fail(session, "get", NOW)
-    early = session.check("get", at=NOW)
-    fail(session, "get", NOW)
+    record_failure(session, "get", NOW)
+    early_call = session.check("get", at=NOW)
+    record_failure(session, "get", NOW)
     later = NOW + 10 * SECOND
-    lost = session.check("get", at=later)
+    abandoned = session.check("get", at=later)
     later += 3599 * SECOND
     session.check("other", at=later)
-    later += SECOND  # `lost` is given up, and still in flight
-    trial = session.check("get", at=later)
-    session.release(lost)
-    session.release(early)
-    assert not allowed(session, "get", later)
-    session.record(trial, result="fine", at=later)
-    session.release(session.check("get", at=later))  # there is no trial and no row any more
-    assert allowed(session, "get", later)
+    later += SECOND  # the first probe is abandoned, but still in flight
+    probe = session.check("get", at=later)
+    session.release(abandoned)
+    session.release(early_call)
+    assert not is_allowed(session, "get", later)
+    session.record(probe, result="fine", at=later)
+    session.release(session.check("get", at=later))  # no probe and no streak remain
+    assert is_allowed(session, "get", later)
 
 
-def test_replayed_in_observe_mode_the_limit_says_what_it_would_do(
-    guard: Guard, tmp_path: Path
-) -> None:
+def test_observe_mode_reports_the_refusal_it_would_make(guard: Guard, tmp_path: Path) -> None:
     events: list[Event] = []
-    observing = Guard(
+    observe_guard = Guard(
         compile_policy(tmp_path / "policy.yaml"),
         clock=lambda: NOW,
         listener=events.append,
         observe=True,
     )
-    session = observing.session("s")
-    fail(session, "get", NOW)
-    fail(session, "get", NOW)
+    session = observe_guard.session("s")
+    record_failure(session, "get", NOW)
+    record_failure(session, "get", NOW)
     decision = session.check("get", at=NOW)
     assert decision.allowed
     assert [one.id for one in decision.would] == ["limits/default/outage"]

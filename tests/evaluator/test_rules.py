@@ -1,4 +1,4 @@
-"""The rules of a plan, asked together: none is passed over that has something to say."""
+"""Prefiltering of the rules of a plan: no rule that could fire is skipped."""
 
 from __future__ import annotations
 
@@ -59,22 +59,22 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> CompiledPolicy:
         ({"args": {"absent": 2}, "at": None}, ["late"]),
     ],
 )
-def test_which_rules_are_asked(
+def test_prefilter_keeps_every_rule_that_can_fire(
     policy: CompiledPolicy, example: dict[str, Any], expected: list[str]
 ) -> None:
-    given = {"tool": "some", "args": {}, "at": "2025-06-01T00:00:00Z", **example}
-    plan, attempt = prepare_example(policy.policy, Example(**given), policy.evaluator)
-    doubtful = plan.rules.possible_matches(attempt)
-    assert [rule.id for rule in doubtful] == [f"rules/{name}" for name in expected]
+    fields = {"tool": "some", "args": {}, "at": "2025-06-01T00:00:00Z", **example}
+    plan, attempt = prepare_example(policy.policy, Example(**fields), policy.evaluator)
+    candidates = plan.rules.possible_matches(attempt)
+    assert [rule.id for rule in candidates] == [f"rules/{name}" for name in expected]
     for rule in plan.rules:
-        if rule not in doubtful:
+        if rule not in candidates:
             assert rule.evaluate(attempt) is None
-    assert {fault.entry for fault in attempt.errors} <= {rule.id for rule in doubtful}
+    assert {error.entry for error in attempt.errors} <= {rule.id for rule in candidates}
 
 
-def test_tools_with_the_same_rules_share_what_asks_them(policy: CompiledPolicy) -> None:
-    one, two, other = (
+def test_tools_with_the_same_rules_share_their_prefilter(policy: CompiledPolicy) -> None:
+    first, second, other = (
         policy.evaluator.plan(tool, "", "", "").rules for tool in ("a", "b", "always")
     )
-    assert one is two
-    assert one is not other
+    assert first is second
+    assert first is not other

@@ -1,4 +1,4 @@
-"""What is kept of one call's answer to `state_changing` never misleads about another call."""
+"""The cached answer of `state_changing` for one call is never wrong for another."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ CONDITIONS = (
 )
 POLICY = """
 policyguard: 1
-name: changing
+name: state-changing
 classify:
   classes: [{class: shell, tools: [sh]}, {class: look, tools: [read]}]
   state_changing: "CONDITION"
 """
 
 
-def one_of(*values: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+def sample(*values: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.sampled_from(values)
 
 
 calls = st.tuples(
     st.sampled_from(["sh", "read", "write"]),
-    one_of({}, {"command": "ls"}, {"command": "rm a"}, {"n": 1}, {"n": 2, "command": "ls"}),
-    one_of({}, {}, {"read_only": True}, {"read_only": False}),
+    sample({}, {"command": "ls"}, {"command": "rm a"}, {"n": 1}, {"n": 2, "command": "ls"}),
+    sample({}, {}, {"read_only": True}, {"read_only": False}),
     st.sampled_from(["one", "two"]),
 )
 
 
-def asked(attempt: Attempt) -> bool:
-    """What `state_changing` says of a call, with nothing known of any other."""
-    changing = attempt.bound_plan.plan.state_changing
-    assert not isinstance(changing, bool)
+def evaluate_state_changing(attempt: Attempt) -> bool:
+    """Evaluate `state_changing` for a call without any cache."""
+    condition = attempt.bound_plan.plan.state_changing
+    assert not isinstance(condition, bool)
     try:
         return (
-            changing(Activation(attempt, attempt.session.activation_context, attempt.at))
+            condition(Activation(attempt, attempt.session.activation_context, attempt.at))
             is not False
         )
     except ExpressionError:
@@ -62,31 +62,31 @@ def asked(attempt: Attempt) -> bool:
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-@given(made=st.lists(calls, min_size=2, max_size=8))
-def test_each_call_is_answered_as_if_it_were_the_first(
-    condition: str, made: list[tuple[str, dict[str, Any], dict[str, bool], str]]
+@given(attempts=st.lists(calls, min_size=2, max_size=8))
+def test_answer_does_not_depend_on_earlier_calls(
+    condition: str, attempts: list[tuple[str, dict[str, Any], dict[str, bool], str]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
         file.write_text(POLICY.replace("CONDITION", condition))
         guard = Guard(compile_policy(file))
-    for tool, args, hints, agent in made:
+    for tool, args, hints, agent in attempts:
         session = guard.session(agent, agent=agent)
         decision = session.check(tool, args, hints=hints)
         attempt = session._state.in_flight[decision.id]
-        expected = asked(attempt)
+        expected = evaluate_state_changing(attempt)
         session.record(decision, result="done")
         assert attempt.state_changing is expected
 
 
-def test_what_is_found_without_a_look_at_the_command_is_asked_once(tmp_path: Path) -> None:
+def test_answers_independent_of_the_command_are_cached(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY.replace("CONDITION", CONDITIONS[0]))
     session = Guard(compile_policy(file)).session("s")
-    steady = {}
+    cached_answers = {}
     for tool in ("sh", "read", "write"):
         decision = session.check(tool, {"command": "ls"})
         plan = session._state.in_flight[decision.id].bound_plan.plan
         session.record(decision, result="done")
-        steady[tool] = plan.cached_answer
-    assert steady == {"sh": None, "read": False, "write": True}
+        cached_answers[tool] = plan.cached_answer
+    assert cached_answers == {"sh": None, "read": False, "write": True}

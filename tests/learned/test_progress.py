@@ -1,4 +1,4 @@
-"""Progress: what a session's scores and bans amount to, against a model that looks at all of it."""
+"""Progress: the status that scores and bans lead to, compared with a simple model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from policyguard.learned.progress import SearchProgress
 from policyguard.model.policy import Progress
 
 
-def aim(**given: Any) -> Progress:
+def progress_settings(**changes: Any) -> Progress:
     values = {
         "plateau_after": 3,
         "min_delta": 0.5,
@@ -21,14 +21,14 @@ def aim(**given: Any) -> Progress:
         "exhausted_after": 2,
         "constrained_below": 0.5,
     }
-    return Progress(**{**values, **given})
+    return Progress(**{**values, **changes})
 
 
-def scored(goal: Progress, *scores: float | None) -> str:
-    course = SearchProgress()
+def status_after_scores(settings: Progress, *scores: float | None) -> str:
+    progress = SearchProgress()
     for score in scores:
-        course.add_score(goal, score)
-    return course.status(goal)
+        progress.add_score(settings, score)
+    return progress.status(settings)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def scored(goal: Progress, *scores: float | None) -> str:
         ("minimize", [3, 3, 3, 2.5], "plateau"),  # not above min_delta
         ("minimize", [3, 3, 3, 2.4], "progressing"),
         ("minimize", [3, 3, 3, 3, 2.4], "progressing"),
-        ("minimize", [3, 2.7, 2.4, 2.3, 2.2], "progressing"),  # what is small adds up
+        ("minimize", [3, 2.7, 2.4, 2.3, 2.2], "progressing"),  # small improvements add up
         ("minimize", [3, 4, 5, 6], "plateau"),
         ("maximize", [3, 4, 5, 6], "progressing"),
         ("maximize", [6, 5, 4, 3], "plateau"),
@@ -50,69 +50,73 @@ def scored(goal: Progress, *scores: float | None) -> str:
         ("minimize", [3, float("nan"), float("nan"), float("nan")], "progressing"),
     ],
 )
-def test_scores(direction: str, scores: list[float | None], expected: str) -> None:
-    assert scored(aim(direction=direction), *scores) == expected
+def test_status_from_scores(direction: str, scores: list[float | None], expected: str) -> None:
+    assert status_after_scores(progress_settings(direction=direction), *scores) == expected
 
 
 @given(st.lists(st.sampled_from([None, *range(9)])), st.sampled_from(["minimize", "maximize"]))
-def test_a_plateau_is_no_better_score_for_long(scores: list[int | None], direction: str) -> None:
-    goal = aim(direction=direction, min_delta=0)
-    known = [score if direction == "maximize" else -score for score in scores if score is not None]
-    lately = known[-3:]
-    before = known[:-3]
-    flat = bool(before) and max(lately) <= max(before)
-    assert scored(goal, *scores) == ("plateau" if flat else "progressing")
+def test_plateau_means_no_improvement_in_the_latest_scores(
+    scores: list[int | None], direction: str
+) -> None:
+    settings = progress_settings(direction=direction, min_delta=0)
+    comparable = [
+        score if direction == "maximize" else -score for score in scores if score is not None
+    ]
+    latest = comparable[-3:]
+    earlier = comparable[:-3]
+    is_plateau = bool(earlier) and max(latest) <= max(earlier)
+    assert status_after_scores(settings, *scores) == ("plateau" if is_plateau else "progressing")
 
 
-WAYS = st.tuples(st.sampled_from("abcdefg"), st.booleans())
+VISITS = st.tuples(st.sampled_from("abcdefg"), st.booleans())
 
 
-@given(st.lists(st.one_of(WAYS, WAYS, WAYS, st.none()), max_size=30))
-def test_the_search_space_is_the_latest_ways(steps: list[tuple[str, bool] | None]) -> None:
-    goal = aim()
-    course = SearchProgress()
+@given(st.lists(st.one_of(VISITS, VISITS, VISITS, st.none()), max_size=30))
+def test_search_space_holds_the_latest_candidates(steps: list[tuple[str, bool] | None]) -> None:
+    settings = progress_settings()
+    progress = SearchProgress()
     model: list[tuple[str, bool]] = []
     for step in steps:
         if step is None:
-            course.clear_bans()
-            model = [(way, False) for way, _ in model]
+            progress.clear_bans()
+            model = [(candidate, False) for candidate, _ in model]
         else:
-            course.visit(goal, step[0], banned=step[1])
-            model = [*(known for known in model if known[0] != step[0]), step][-4:]
-        free = sum(not banned for _, banned in model)
+            progress.visit(settings, step[0], banned=step[1])
+            model = [*(visit for visit in model if visit[0] != step[0]), step][-4:]
+        allowed = sum(not banned for _, banned in model)
         expected = "progressing"
-        if len(model) >= 2 and free < len(model) / 2:
-            expected = "constrained_out" if free else "exhausted"
-        assert course.status(goal) == expected
+        if len(model) >= 2 and allowed < len(model) / 2:
+            expected = "constrained_out" if allowed else "exhausted"
+        assert progress.status(settings) == expected
 
 
-def test_a_ban_that_is_too_long_ago_does_not_count() -> None:
-    goal = aim()
-    course = SearchProgress()
-    for number, way in enumerate("abcdefgh"):
-        course.visit(goal, way, banned=number < 4)
-    assert course.status(goal) == "progressing"
-    assert (list(course.visited), course.banned) == (["e", "f", "g", "h"], {})
+def test_bans_outside_the_search_space_do_not_count() -> None:
+    settings = progress_settings()
+    progress = SearchProgress()
+    for number, candidate in enumerate("abcdefgh"):
+        progress.visit(settings, candidate, banned=number < 4)
+    assert progress.status(settings) == "progressing"
+    assert (list(progress.visited), progress.banned) == (["e", "f", "g", "h"], {})
 
 
-def test_while_nothing_is_banned_a_way_counts_as_often_as_it_is_met() -> None:
-    goal = aim()
-    course = SearchProgress()
-    course.visited.extend("abbb")
-    course.visit(goal, "c", banned=True)
-    assert course.status(goal) == "progressing"
-    course.visit(goal, "b", banned=True)
-    assert list(course.visited) == ["c", "b"]
-    assert course.status(goal) == "exhausted"
+def test_repeated_visits_count_once_when_a_candidate_is_banned() -> None:
+    settings = progress_settings()
+    progress = SearchProgress()
+    progress.visited.extend("abbb")
+    progress.visit(settings, "c", banned=True)
+    assert progress.status(settings) == "progressing"
+    progress.visit(settings, "b", banned=True)
+    assert list(progress.visited) == ["c", "b"]
+    assert progress.status(settings) == "exhausted"
 
 
-def test_what_is_left_to_try_matters_before_what_was_reached() -> None:
-    goal = aim()
-    course = SearchProgress()
+def test_search_space_takes_precedence_over_scores() -> None:
+    settings = progress_settings()
+    progress = SearchProgress()
     for _ in range(4):
-        course.add_score(goal, 1.0)
-    assert course.status(goal) == "plateau"
-    course.visit(goal, "a", banned=True)
-    assert course.status(goal) == "plateau"  # one way is no search space yet
-    course.visit(goal, "b", banned=True)
-    assert course.status(goal) == "exhausted"
+        progress.add_score(settings, 1.0)
+    assert progress.status(settings) == "plateau"
+    progress.visit(settings, "a", banned=True)
+    assert progress.status(settings) == "plateau"  # one candidate is too few
+    progress.visit(settings, "b", banned=True)
+    assert progress.status(settings) == "exhausted"

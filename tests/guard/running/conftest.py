@@ -1,4 +1,4 @@
-"""A session under a policy with time limits, and what its listener is told."""
+"""A session under a policy with time limits, and a log of its events."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any
 import pytest
 
 from policyguard import Guard, Session
-from tests.guard.running.time_limits import POLICY, Open, Told
+from tests.guard.running.time_limits import POLICY, EventLog, OpenSession
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def log() -> EventLog:
+    return EventLog()
 
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What stuck functions wait for; it opens at the end of the test at the latest."""
+    """An event that blocks stuck tools; it is set at the end of the test."""
     event = threading.Event()
     yield event
     event.set()
 
 
 @pytest.fixture
-def opened(tmp_path: Path, told: Told) -> Open:
-    def session(more: str = "", *, cleanup: str = "1h", **given: Any) -> Session:
+def open_session(tmp_path: Path, log: EventLog) -> OpenSession:
+    def session(extra: str = "", *, cleanup: str = "1h", **options: Any) -> Session:
         file = tmp_path / "policy.yaml"
-        file.write_text(POLICY % cleanup + more)
-        return Guard.load(file, listener=told, **given).session("a")
+        file.write_text(POLICY % cleanup + extra)
+        return Guard.load(file, listener=log, **options).session("a")
 
     return session
 
 
 @pytest.fixture
-def session(opened: Open) -> Session:
-    return opened()
+def session(open_session: OpenSession) -> Session:
+    return open_session()

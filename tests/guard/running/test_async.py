@@ -1,4 +1,4 @@
-"""Async functions, in the time that they have."""
+"""Async tools under time limits."""
 
 from __future__ import annotations
 
@@ -10,47 +10,49 @@ import pytest
 from policyguard import CallRefused, Session, ToolTimeoutError
 from policyguard.model.event import Admitted, Completed, Ended, Released
 from tests.guard.running.time_limits import (
-    PATIENCE,
-    E,
-    Open,
-    Told,
+    TIMEOUT,
+    EventLog,
+    EventType,
+    OpenSession,
 )
 
-who: ContextVar[str] = ContextVar("who", default="nobody")
+current_user: ContextVar[str] = ContextVar("current_user", default="none")
 
 
-async def patiently(told: Told, kind: type[E], count: int = 1) -> list[E]:
-    return await asyncio.to_thread(told.wait, kind, count)
+async def wait_for_events(log: EventLog, kind: type[EventType], count: int = 1) -> list[EventType]:
+    return await asyncio.to_thread(log.wait, kind, count)
 
 
-def test_an_async_call_out_of_time_is_cancelled_and_cleans_up_first(
-    opened: Open, told: Told
+def test_timed_out_async_call_cleans_up_before_the_caller_continues(
+    open_session: OpenSession, log: EventLog
 ) -> None:
-    session = opened()
+    session = open_session()
     steps: list[str] = []
 
     async def fn() -> None:
         try:
-            await asyncio.sleep(PATIENCE)
+            await asyncio.sleep(TIMEOUT)
         finally:
-            steps.append(f"cleaned up, {len(told.of(Completed))} recorded")
+            steps.append(f"cleaned up, {len(log.of_type(Completed))} recorded")
 
     async def main() -> None:
         with pytest.raises(ToolTimeoutError, match=r"after 0\.05 s"):
             await session.arun("slow", {}, fn)
         steps.append("went on")
-        (end,) = told.of(Ended)
+        (end,) = log.of_type(Ended)
         assert (end.ok, end.error) == (False, "CancelledError")
 
     asyncio.run(main())
     assert steps == ["cleaned up, 1 recorded", "went on"]
-    (failed,) = told.of(Completed)
+    (failed,) = log.of_type(Completed)
     assert (failed.blame, failed.still_running) == ("harness", True)
     assert (failed.timeout_by, failed.ok) == ("limits/tools:slow/timeout", False)
 
 
-def test_an_async_call_that_will_not_stop_is_left_to_itself(opened: Open, told: Told) -> None:
-    session = opened(cleanup="50ms")
+def test_async_call_that_ignores_cancellation_ends_later(
+    open_session: OpenSession, log: EventLog
+) -> None:
+    session = open_session(cleanup="50ms")
 
     async def main() -> None:
         gate = asyncio.Event()
@@ -64,19 +66,19 @@ def test_an_async_call_that_will_not_stop_is_left_to_itself(opened: Open, told: 
 
         with pytest.raises(ToolTimeoutError):
             await session.arun("slow", {}, fn)
-        assert told.of(Ended) == []
+        assert log.of_type(Ended) == []
         gate.set()
-        (end,) = await patiently(told, Ended)
+        (end,) = await wait_for_events(log, Ended)
         assert (end.ok, end.text) == (True, "late")
 
     asyncio.run(main())
-    assert len(told.of(Completed)) == 1
+    assert len(log.of_type(Completed)) == 1
 
 
-def test_what_a_cancelled_call_gives_all_the_same_is_late(session: Session, told: Told) -> None:
+def test_result_of_a_cancelled_call_is_reported_as_late(session: Session, log: EventLog) -> None:
     async def fn() -> str:
         try:
-            await asyncio.sleep(PATIENCE)
+            await asyncio.sleep(TIMEOUT)
         except asyncio.CancelledError:
             return "half of it"
         return "all of it"
@@ -84,71 +86,73 @@ def test_what_a_cancelled_call_gives_all_the_same_is_late(session: Session, told
     async def main() -> None:
         with pytest.raises(ToolTimeoutError):
             await session.arun("slow", {}, fn)
-        assert [(end.ok, end.text) for end in told.of(Ended)] == [(True, "half of it")]
+        assert [(end.ok, end.text) for end in log.of_type(Ended)] == [(True, "half of it")]
 
     asyncio.run(main())
 
 
-def test_an_async_function_knows_the_callers_context(session: Session) -> None:
-    async def whose() -> str:
-        return who.get()
+def test_async_tool_sees_the_callers_context(session: Session) -> None:
+    async def get_user() -> str:
+        return current_user.get()
 
     async def main() -> None:
-        who.set("me")
-        assert await session.arun("quick", {}, whose) == "me"
-        assert await session.arun("other", {}, whose) == "me"
+        current_user.set("me")
+        assert await session.arun("quick", {}, get_user) == "me"
+        assert await session.arun("other", {}, get_user) == "me"
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("tool", ["quick", "other"])
-def test_the_callers_own_cancellation_is_no_timeout(
-    session: Session, told: Told, tool: str
+def test_cancellation_by_the_caller_is_not_a_timeout(
+    session: Session, log: EventLog, tool: str
 ) -> None:
     cleaned: list[bool] = []
 
     async def main() -> None:
-        begun = asyncio.Event()
+        started = asyncio.Event()
 
         async def fn() -> None:
-            begun.set()
+            started.set()
             try:
-                await asyncio.sleep(PATIENCE)
+                await asyncio.sleep(TIMEOUT)
             finally:
                 await asyncio.sleep(0.01)
                 cleaned.append(True)
 
-        async def in_less_time() -> None:
+        async def with_timeout() -> None:
             async with asyncio.timeout(None) as limit:
-                started = asyncio.create_task(begun.wait())
-                started.add_done_callback(lambda _: limit.reschedule(0))
+                waiter = asyncio.create_task(started.wait())
+                waiter.add_done_callback(lambda _: limit.reschedule(0))
                 await session.arun(tool, {}, fn)
 
         with pytest.raises(TimeoutError) as error:
-            await in_less_time()
+            await with_timeout()
         assert type(error.value) is TimeoutError
-        begun.clear()
+        started.clear()
         task = asyncio.create_task(session.arun(tool, {}, fn))
-        await begun.wait()
+        await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert cleaned == [True, True]
-        assert len(told.of(Released)) == 2
+        assert len(log.of_type(Released)) == 2
 
     asyncio.run(main())
-    assert told.of(Completed) == []
-    assert told.of(Ended) == []
+    assert log.of_type(Completed) == []
+    assert log.of_type(Ended) == []
 
 
-def test_a_call_that_outlives_its_cancelled_caller_reports_itself(opened: Open, told: Told) -> None:
-    session = opened(cleanup="50ms")
+def test_call_that_outlives_its_cancelled_caller_is_recorded(
+    open_session: OpenSession, log: EventLog
+) -> None:
+    session = open_session(cleanup="50ms")
 
     async def main() -> None:
-        gate, begun = asyncio.Event(), asyncio.Event()
+        gate, started = asyncio.Event(), asyncio.Event()
 
         async def fn() -> str:
-            begun.set()
+            started.set()
             try:
                 await gate.wait()
             except asyncio.CancelledError:
@@ -156,22 +160,22 @@ def test_a_call_that_outlives_its_cancelled_caller_reports_itself(opened: Open, 
             return "done"
 
         task = asyncio.create_task(session.arun("quick", {}, fn))
-        await begun.wait()
+        await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert told.of(Completed) + told.of(Released) == []
+        assert log.of_type(Completed) + log.of_type(Released) == []
         gate.set()
-        (done,) = await patiently(told, Completed)
+        (done,) = await wait_for_events(log, Completed)
         assert (done.ok, done.text, done.timeout_by) == (True, "done", "")
 
     asyncio.run(main())
 
 
-def test_what_an_async_function_raises_in_time_is_its_own(session: Session, told: Told) -> None:
+def test_exceptions_of_an_async_tool_are_its_own(session: Session, log: EventLog) -> None:
     async def fail() -> None:
         async with asyncio.timeout(0.01):
-            await asyncio.sleep(PATIENCE)
+            await asyncio.sleep(TIMEOUT)
 
     async def give_up() -> None:
         raise asyncio.CancelledError
@@ -184,23 +188,27 @@ def test_what_an_async_function_raises_in_time_is_its_own(session: Session, told
             await session.arun("quick", {}, give_up)
 
     asyncio.run(main())
-    assert [(one.error, one.timeout_by) for one in told.of(Completed)] == [("TimeoutError", "")]
-    assert len(told.of(Released)) == 1
+    assert [(event.error, event.timeout_by) for event in log.of_type(Completed)] == [
+        ("TimeoutError", "")
+    ]
+    assert len(log.of_type(Released)) == 1
 
 
-def test_two_hundred_tasks_share_one_budget_exactly(opened: Open, told: Told) -> None:
-    session = opened("budgets: {all: {calls: 100}}\n")
+def test_two_hundred_tasks_share_one_budget_exactly(
+    open_session: OpenSession, log: EventLog
+) -> None:
+    session = open_session("budgets: {all: {calls: 100}}\n")
     ran: list[int] = []
 
-    async def fn(n: int) -> int:
-        ran.append(n)
-        if n % 2:
-            await asyncio.sleep(PATIENCE)
-        return n
+    async def fn(number: int) -> int:
+        ran.append(number)
+        if number % 2:
+            await asyncio.sleep(TIMEOUT)
+        return number
 
-    async def call(n: int) -> str:
+    async def call(number: int) -> str:
         try:
-            await session.arun("slow" if n % 2 else "quick", {"n": n}, lambda: fn(n))
+            await session.arun("slow" if number % 2 else "quick", {"n": number}, lambda: fn(number))
         except ToolTimeoutError:
             return "out of time"
         except CallRefused:
@@ -210,11 +218,11 @@ def test_two_hundred_tasks_share_one_budget_exactly(opened: Open, told: Told) ->
     async def main() -> list[str]:
         return await asyncio.gather(*map(call, range(200)))
 
-    answers = asyncio.run(main())
-    assert {answer: answers.count(answer) for answer in answers} == {
+    results = asyncio.run(main())
+    assert {result: results.count(result) for result in results} == {
         "done": 50,
         "out of time": 50,
         "refused": 100,
     }
-    assert len(ran) == len(told.of(Admitted)) == len(told.of(Completed)) == 100
-    assert len(told.of(Ended)) == 50
+    assert len(ran) == len(log.of_type(Admitted)) == len(log.of_type(Completed)) == 100
+    assert len(log.of_type(Ended)) == 50

@@ -1,4 +1,4 @@
-"""The places in `at_once` budgets of calls that have run out of time."""
+"""Slots of `concurrent` budgets held by calls that timed out."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ import pytest
 
 from policyguard import ToolTimeoutError
 from policyguard.model.event import Ended
-from tests.guard.running.time_limits import PATIENCE, Open, Told, stuck
+from tests.guard.running.time_limits import TIMEOUT, EventLog, OpenSession, make_stuck_tool
 
 
-def test_a_call_that_goes_on_keeps_its_place_until_it_ends(
-    opened: Open, told: Told, gate: threading.Event
+def test_timed_out_call_keeps_its_slot_until_it_ends(
+    open_session: OpenSession, log: EventLog, gate: threading.Event
 ) -> None:
-    more = (
+    extra = (
         "budgets: {one: {concurrent: 1, tools: [slow]}}\nrules: {r: {when: session.running > 1}}\n"
     )
-    session = opened(more)
+    session = open_session(extra)
     with pytest.raises(ToolTimeoutError):
-        session.run("slow", {}, stuck(gate))
+        session.run("slow", {}, make_stuck_tool(gate))
     assert [one.id for one in session.preview("slow").violations] == ["budgets/one"]
     assert session.check("other").allowed
     assert not session.preview("other").allowed, "two are running"
     gate.set()
-    told.wait(Ended)
+    log.wait(Ended)
     assert session.preview("slow").allowed
 
 
-def test_an_async_call_has_given_its_place_back_when_its_caller_goes_on(opened: Open) -> None:
-    session = opened("budgets: {one: {concurrent: 1}}\n")
+def test_async_call_frees_its_slot_before_the_caller_continues(open_session: OpenSession) -> None:
+    session = open_session("budgets: {one: {concurrent: 1}}\n")
 
     async def main() -> None:
         for _ in range(2):
             with pytest.raises(ToolTimeoutError):
-                await session.arun("slow", {}, lambda: asyncio.sleep(PATIENCE))
+                await session.arun("slow", {}, lambda: asyncio.sleep(TIMEOUT))
 
     asyncio.run(main())
 
 
-def test_a_call_that_never_ends_gives_its_place_back_in_the_end(
-    opened: Open, told: Told, gate: threading.Event
+def test_call_that_never_ends_frees_its_slot_eventually(
+    open_session: OpenSession, log: EventLog, gate: threading.Event
 ) -> None:
     clock = [10**18]
-    session = opened("budgets: {one: {concurrent: 1, tools: [slow]}}\n", clock=lambda: clock[0])
+    session = open_session(
+        "budgets: {one: {concurrent: 1, tools: [slow]}}\n", clock=lambda: clock[0]
+    )
     with pytest.raises(ToolTimeoutError):
-        session.run("slow", {}, stuck(gate))
+        session.run("slow", {}, make_stuck_tool(gate))
     clock[0] += 3600 * 10**9
     assert session.check("other").allowed
     assert not session.check("slow").allowed
@@ -54,22 +56,22 @@ def test_a_call_that_never_ends_gives_its_place_back_in_the_end(
     assert not session.check("slow").allowed
     assert session.check("slow").allowed, "the last refusal has cleared it"
     gate.set()
-    told.wait(Ended)
-    assert not session.preview("slow").allowed, "the place is another call's by now"
+    log.wait(Ended)
+    assert not session.preview("slow").allowed, "another call holds the slot now"
 
 
-def test_who_folds_the_events_knows_which_places_are_taken(
-    opened: Open, told: Told, gate: threading.Event
+def test_folded_events_rebuild_the_taken_slots(
+    open_session: OpenSession, log: EventLog, gate: threading.Event
 ) -> None:
-    more = "budgets: {one: {concurrent: 1, tools: [slow]}}\n"
-    session = opened(more)
+    extra = "budgets: {one: {concurrent: 1, tools: [slow]}}\n"
+    session = open_session(extra)
     with pytest.raises(ToolTimeoutError):
-        session.run("slow", {}, stuck(gate))
-    again = opened(more)
-    for event in list(told.events):
-        again.guard._state.fold(event)
-    assert not again.preview("slow").allowed
-    again.guard._state.fold(Ended(session="a", call="c1"))
-    assert again.preview("slow").allowed
+        session.run("slow", {}, make_stuck_tool(gate))
+    rebuilt = open_session(extra)
+    for event in list(log.events):
+        rebuilt.guard._state.fold(event)
+    assert not rebuilt.preview("slow").allowed
+    rebuilt.guard._state.fold(Ended(session="a", call="c1"))
+    assert rebuilt.preview("slow").allowed
     gate.set()
-    told.wait(Ended)
+    log.wait(Ended)

@@ -1,4 +1,4 @@
-"""Sessions under asyncio: nothing blocks the event loop longer than a check in memory does."""
+"""Sessions under asyncio: the event loop is never blocked for long."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ name: loop
 budgets: {three: {calls: 3}}
 rules: {pay: {tools: [pay], effect: ask}}
 """
-PAUSE = 0.8
-"""Seconds for which a store or an approver keeps its caller waiting."""
+DELAY = 0.8
+"""Seconds that a store or an approver takes."""
 
 
 def load(folder: Path, *, durable: bool = False, **options: Any) -> Guard:
@@ -31,25 +31,25 @@ def load(folder: Path, *, durable: bool = False, **options: Any) -> Guard:
     return Guard.load(file, store=folder / "state" / "store.db" if durable else None, **options)
 
 
-async def longest_pause(work: Awaitable[Any]) -> float:
-    """Return for how long the event loop was blocked at the longest while `work` went on."""
-    pauses = [0.0]
+async def longest_delay(action: Awaitable[Any]) -> float:
+    """Return the longest time that the event loop was blocked during `action`."""
+    delays = [0.0]
 
-    async def watch() -> None:
+    async def measure() -> None:
         while True:
             before = time.monotonic()
             await asyncio.sleep(0.001)
-            pauses.append(time.monotonic() - before)
+            delays.append(time.monotonic() - before)
 
-    watcher = asyncio.create_task(watch())
+    measuring = asyncio.create_task(measure())
     await asyncio.sleep(0)
-    await work
-    watcher.cancel()
-    return max(pauses)
+    await action
+    measuring.cancel()
+    return max(delays)
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_session_is_used_without_blocking(tmp_path: Path, durable: bool) -> None:
+def test_async_session_checks_runs_and_records(tmp_path: Path, durable: bool) -> None:
     guard = load(tmp_path, durable=durable)
 
     async def main() -> None:
@@ -68,62 +68,66 @@ def test_a_session_is_used_without_blocking(tmp_path: Path, durable: bool) -> No
     asyncio.run(main())
 
 
-def test_a_store_that_is_locked_does_not_block_the_loop(tmp_path: Path) -> None:
+def test_locked_store_does_not_block_the_event_loop(tmp_path: Path) -> None:
     guard = load(tmp_path, durable=True)
     other = sqlite3.connect(
         tmp_path / "state" / "store.db", isolation_level=None, check_same_thread=False
     )
 
-    async def use() -> None:
-        for work in (opened, ended):
+    async def main() -> None:
+        for action in (open_and_call, open_and_end):
             other.execute("BEGIN IMMEDIATE")
-            timer = threading.Timer(PAUSE, lambda: other.execute("ROLLBACK"))
+            timer = threading.Timer(DELAY, lambda: other.execute("ROLLBACK"))
             timer.start()
-            await work()
+            await action()
             await asyncio.to_thread(timer.join)
 
-    async def opened() -> None:
+    async def open_and_call() -> None:
         async with guard.session("s") as session:
             await session.arecord(await session.acheck("x"), result="fine")
 
-    async def ended() -> None:
+    async def open_and_end() -> None:
         async with guard.session("s") as session:
             await asyncio.to_thread(session.end)
 
-    assert asyncio.run(longest_pause(use())) < PAUSE / 2
+    assert asyncio.run(longest_delay(main())) < DELAY / 2
     other.close()
 
 
-def yes(session: Session, decision: Decision) -> None:
-    time.sleep(PAUSE)
+def approve(session: Session, decision: Decision) -> None:
+    time.sleep(DELAY)
     session.approve(decision, by="ann")
 
 
-async def async_yes(session: Session, decision: Decision) -> None:
-    await asyncio.sleep(PAUSE)
+async def async_approve(session: Session, decision: Decision) -> None:
+    await asyncio.sleep(DELAY)
     session.approve(decision, by="ann")
 
 
-class AsyncYes:
+class AsyncApprover:
     async def __call__(self, session: Session, decision: Decision) -> None:
-        await async_yes(session, decision)
+        await async_approve(session, decision)
 
 
-@pytest.mark.parametrize("approver", [yes, async_yes, AsyncYes(), lambda *a: async_yes(*a)])
-def test_an_approver_does_not_block_the_loop(tmp_path: Path, approver: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    "approver", [approve, async_approve, AsyncApprover(), lambda *a: async_approve(*a)]
+)
+def test_approver_does_not_block_the_event_loop(
+    tmp_path: Path, approver: Callable[..., Any]
+) -> None:
     guard = load(tmp_path, approver=approver)
     allowed: list[bool] = []
 
-    async def use() -> None:
+    async def main() -> None:
         async with guard.session("s") as session:
             allowed.append((await session.acheck("pay")).allowed)
 
-    assert asyncio.run(longest_pause(use())) < PAUSE / 2
+    assert asyncio.run(longest_delay(main())) < DELAY / 2
     assert allowed == [True]
 
 
-@pytest.mark.parametrize("approver", [async_yes, AsyncYes(), lambda *a: async_yes(*a)])
-def test_a_plain_check_says_that_it_awaits_nothing(
+@pytest.mark.parametrize("approver", [async_approve, AsyncApprover(), lambda *a: async_approve(*a)])
+def test_sync_check_refuses_to_await_an_async_approver(
     tmp_path: Path, approver: Callable[..., Any]
 ) -> None:
     decision = load(tmp_path, approver=approver).session("s").check("pay")
@@ -132,7 +136,7 @@ def test_a_plain_check_says_that_it_awaits_nothing(
     assert "use `acheck`" in decision.errors[0].error
 
 
-def test_an_async_approver_that_fails_leaves_the_call_refused(tmp_path: Path) -> None:
+def test_failing_async_approver_leaves_the_call_refused(tmp_path: Path) -> None:
     async def fails(session: Session, decision: Decision) -> None:
         raise RuntimeError("away")
 
@@ -144,26 +148,26 @@ def test_an_async_approver_that_fails_leaves_the_call_refused(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_an_async_listener_is_awaited_in_order(tmp_path: Path, durable: bool) -> None:
-    heard: list[type[Event]] = []
+def test_async_listener_is_awaited_in_order(tmp_path: Path, durable: bool) -> None:
+    received: list[type[Event]] = []
 
     async def listener(event: Event) -> None:
         await asyncio.sleep(0.01 if isinstance(event, Started) else 0)
-        heard.append(type(event))
+        received.append(type(event))
 
     guard = load(tmp_path, durable=durable, listener=listener)
 
     async def main() -> None:
         async with guard.session("s") as session:
             await session.arecord(await session.acheck("x"), result="fine")
-        while len(heard) < 3:
+        while len(received) < 3:
             await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(main(), 10))
-    assert heard == [Started, Admitted, Completed]
+    assert received == [Started, Admitted, Completed]
 
 
-def test_an_async_listener_without_a_loop_is_logged(
+def test_async_listener_without_a_loop_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def listener(event: Event) -> None: ...
@@ -172,7 +176,7 @@ def test_an_async_listener_without_a_loop_is_logged(
     assert "an async listener missed Started: no event loop is running" in caplog.text
 
 
-def test_a_check_that_is_cancelled_counts_nothing(tmp_path: Path) -> None:
+def test_cancelled_check_counts_nothing(tmp_path: Path) -> None:
     guard = load(tmp_path, durable=True)
     session = guard.session("s")
     guard._lock.acquire()
@@ -193,7 +197,7 @@ def test_a_check_that_is_cancelled_counts_nothing(tmp_path: Path) -> None:
     assert [session.check("x").allowed for _ in range(4)] == [True, True, True, False]
 
 
-def test_a_session_under_a_loop_opens_when_it_is_used(tmp_path: Path) -> None:
+def test_session_under_a_loop_opens_on_first_use(tmp_path: Path) -> None:
     guard = load(tmp_path, durable=True)
 
     async def main() -> None:
@@ -207,7 +211,7 @@ def test_a_session_under_a_loop_opens_when_it_is_used(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_tools_belong_to_the_surrounding_async_session(tmp_path: Path) -> None:
+def test_tools_use_the_surrounding_async_session(tmp_path: Path) -> None:
     guard = load(tmp_path, durable=True)
 
     @guard.tool
@@ -223,19 +227,19 @@ def test_tools_belong_to_the_surrounding_async_session(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_run_and_arun_say_what_they_know_of_a_call(tmp_path: Path) -> None:
+def test_run_and_arun_pass_on_call_details(tmp_path: Path) -> None:
     events: list[Any] = []
     guard = load(tmp_path)
     guard.on(events.append, Admitted, Completed)
     session = guard.session("s")
-    known: dict[str, Any] = {"server": "files", "batch": "m1", "cost": 0.5, "tokens": 7}
-    session.run("x", {}, lambda: "done", call="toolu_01", **known)
-    asyncio.run(session.arun("x", {}, lambda: asyncio.sleep(0, "done"), call="toolu_02", **known))
-    for admitted, completed, id_ in (
+    options: dict[str, Any] = {"server": "files", "batch": "m1", "cost": 0.5, "tokens": 7}
+    session.run("x", {}, lambda: "done", call="toolu_01", **options)
+    asyncio.run(session.arun("x", {}, lambda: asyncio.sleep(0, "done"), call="toolu_02", **options))
+    for admitted, completed, call_id in (
         (events[0], events[1], "toolu_01"),
         (events[2], events[3], "toolu_02"),
     ):
-        assert (admitted.server, admitted.batch, admitted.host_call) == ("files", "m1", id_)
+        assert (admitted.server, admitted.batch, admitted.host_call) == ("files", "m1", call_id)
         assert (completed.cost, completed.tokens) == (0.5, 7)
 
 
@@ -244,15 +248,15 @@ def test_advice_is_appended_to_mcp_results(tmp_path: Path) -> None:
     rule = "rules: {hm: {tools: [x], effect: advise, message: careful}}\n"
     (tmp_path / "policy.yaml").write_text(f"policyguard: 1\nname: advice\n{rule}")
     session = Guard.load(tmp_path / "policy.yaml").session("s")
-    plain: dict[str, Any] = {"content": [{"type": "text", "text": "fine"}], "isError": False}
-    result = session.run("x", {}, lambda: plain)
+    result_dict: dict[str, Any] = {"content": [{"type": "text", "text": "fine"}], "isError": False}
+    result = session.run("x", {}, lambda: result_dict)
     assert [block["text"].partition("\n")[0] for block in result["content"]] == [
         "fine",
         "A note on `x`:",
     ]
-    assert len(plain["content"]) == 1
+    assert len(result_dict["content"]) == 1
     model = types.CallToolResult(content=[types.TextContent(type="text", text="fine")])
-    told = session.run("x", {}, lambda: model)
-    assert type(told) is type(model)
-    assert "careful" in told.content[1].text
+    returned = session.run("x", {}, lambda: model)
+    assert type(returned) is type(model)
+    assert "careful" in returned.content[1].text
     assert session.run("x", {}, lambda: {"content": "no blocks"}) == {"content": "no blocks"}

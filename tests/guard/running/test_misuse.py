@@ -1,4 +1,4 @@
-"""Functions that do not fit how they are run."""
+"""Functions that cannot be run the way they are passed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from policyguard import Session
 from policyguard.model.event import Admitted, Completed
 from tests.guard.running.time_limits import (
-    Told,
+    EventLog,
 )
 
 
@@ -30,20 +30,20 @@ async def coroutine() -> int:
 
 @pytest.mark.parametrize("tool", ["quick", "other"])
 @pytest.mark.parametrize("fn", [None, "a result", 3], ids=repr)
-def test_what_is_no_function_is_told_and_not_counted(
-    session: Session, told: Told, tool: str, fn: Any
+def test_argument_that_is_not_a_function_is_an_error(
+    session: Session, log: EventLog, tool: str, fn: Any
 ) -> None:
-    says = f"`fn` is {fn!r}, of type `{type(fn).__name__}`, not a function"
-    with pytest.raises(TypeError, match=says):
+    message = f"`fn` is {fn!r}, of type `{type(fn).__name__}`, not a function"
+    with pytest.raises(TypeError, match=message):
         session.run(tool, {}, fn)
-    with pytest.raises(TypeError, match=says):
+    with pytest.raises(TypeError, match=message):
         asyncio.run(session.arun(tool, {}, fn))
-    assert told.of(Admitted) == []
+    assert log.of_type(Admitted) == []
 
 
 @pytest.mark.parametrize("tool", ["quick", "other"])
 @pytest.mark.parametrize(
-    ("fn", "says"),
+    ("fn", "message"),
     [
         (coroutine, "returned a coroutine, which has not run; use `arun`"),
         (functools.partial(coroutine), "use `arun`"),
@@ -51,39 +51,39 @@ def test_what_is_no_function_is_told_and_not_counted(
         (async_generator, "returned a generator"),
     ],
 )
-def test_a_plain_run_takes_no_function_whose_work_is_still_to_come(
-    session: Session, told: Told, tool: str, fn: Callable[[], Any], says: str
+def test_sync_run_rejects_coroutines_and_generators(
+    session: Session, log: EventLog, tool: str, fn: Callable[[], Any], message: str
 ) -> None:
-    with pytest.raises(TypeError, match=says) as error:
+    with pytest.raises(TypeError, match=message) as error:
         session.run(tool, {}, fn)
     assert str(error.value).startswith(f"`{tool}` ")
-    (failed,) = told.of(Completed)
+    (failed,) = log.of_type(Completed)
     assert (failed.ok, failed.blame) == (False, "harness")
 
 
 @pytest.mark.parametrize("tool", ["quick", "other"])
 @pytest.mark.parametrize(
-    ("fn", "says"),
+    ("fn", "message"),
     [
         (lambda: "text", "returned nothing that can be awaited; use `run`"),
         (async_generator, "returned nothing that can be awaited"),
         (lambda: asyncio.sleep(0, generator()), "returned a generator"),
     ],
 )
-def test_an_async_run_takes_what_can_be_awaited_to_its_end(
-    session: Session, told: Told, tool: str, fn: Callable[[], Any], says: str
+def test_async_run_rejects_results_that_cannot_be_awaited(
+    session: Session, log: EventLog, tool: str, fn: Callable[[], Any], message: str
 ) -> None:
     async def main() -> None:
         await session.arun(tool, {}, fn)
 
-    with pytest.raises(TypeError, match=says):
+    with pytest.raises(TypeError, match=message):
         asyncio.run(main())
-    (failed,) = told.of(Completed)
+    (failed,) = log.of_type(Completed)
     assert (failed.ok, failed.blame) == (False, "harness")
 
 
 @pytest.mark.parametrize("tool", ["quick", "other"])
-def test_a_future_is_awaited_like_a_coroutine(session: Session, tool: str) -> None:
+def test_futures_are_awaited_like_coroutines(session: Session, tool: str) -> None:
     async def main() -> int:
         loop = asyncio.get_running_loop()
         return await session.arun(tool, {}, lambda: loop.run_in_executor(None, lambda: 7))

@@ -1,4 +1,4 @@
-"""What is told of a call that has run out of time, and to whom."""
+"""Events and errors of calls that timed out."""
 
 from __future__ import annotations
 
@@ -12,56 +12,59 @@ from policyguard import CallRefused, Session, ToolTimeoutError
 from policyguard.journal.format import decode
 from policyguard.model.event import Completed, Ended
 from tests.guard.running.time_limits import (
-    PATIENCE,
-    Open,
-    Told,
-    stuck,
+    TIMEOUT,
+    EventLog,
+    OpenSession,
+    make_stuck_tool,
 )
 
 
-def test_the_errors_can_go_to_another_process(opened: Open, gate: threading.Event) -> None:
-    session = opened("rules: {r: {tools: [bad], when: 'true'}}\n")
-    with pytest.raises(ToolTimeoutError) as late:
-        session.run("slow", {}, stuck(gate))
+def test_errors_can_be_pickled(open_session: OpenSession, gate: threading.Event) -> None:
+    session = open_session("rules: {r: {tools: [bad], when: 'true'}}\n")
+    with pytest.raises(ToolTimeoutError) as timed_out:
+        session.run("slow", {}, make_stuck_tool(gate))
     with pytest.raises(CallRefused) as refused:
-        session.run("bad", {}, stuck(gate))
-    for error in (late.value, refused.value):
-        copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - it is our own
+        session.run("bad", {}, make_stuck_tool(gate))
+    for error in (timed_out.value, refused.value):
+        copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own data
         assert type(copy) is type(error)
         assert (str(copy), copy.decision) == (str(error), error.decision)
 
 
-def test_the_journal_has_the_timeout_and_the_end_without_what_is_secret(
-    opened: Open, told: Told, gate: threading.Event, tmp_path: Path
+def test_journal_holds_the_timeout_and_the_end_redacted(
+    open_session: OpenSession, log: EventLog, gate: threading.Event, tmp_path: Path
 ) -> None:
-    more = "journal: {results: keep, redact: [key]}\npatterns: {key: 'sk-[0-9]+'}\n"
-    session = opened(more, store=tmp_path / "state" / "store.db")
+    extra = "journal: {results: keep, redact: [key]}\npatterns: {key: 'sk-[0-9]+'}\n"
+    session = open_session(extra, store=tmp_path / "state" / "store.db")
     for result in ("sk-12345", ValueError("sk-12345")):
         with pytest.raises(ToolTimeoutError):
-            session.run("slow", {}, stuck(gate, result))
+            session.run("slow", {}, make_stuck_tool(gate, result))
     gate.set()
-    told.wait(Ended, 2)
+    log.wait(Ended, 2)
     journal = session.guard._journal
     assert journal is not None
     lines = journal.path_of("a").read_bytes().splitlines()
     assert not any(b"sk-12345" in line for line in lines)
     events = [decode(line) for line in lines]
-    assert [one.still_running for one in events if isinstance(one, Completed)] == [True, True]
-    ends = [one for one in events if isinstance(one, Ended)]
-    assert {(one.text, one.error) for one in ends} == {("[key]", None), ("", "ValueError: [key]")}
+    assert [event.still_running for event in events if isinstance(event, Completed)] == [True, True]
+    ended_events = [event for event in events if isinstance(event, Ended)]
+    assert {(event.text, event.error) for event in ended_events} == {
+        ("[key]", None),
+        ("", "ValueError: [key]"),
+    }
     session.end()
 
 
-def test_a_closed_session_is_told_no_end(
-    session: Session, told: Told, gate: threading.Event
+def test_ended_session_receives_no_end_event(
+    session: Session, log: EventLog, gate: threading.Event
 ) -> None:
     with pytest.raises(ToolTimeoutError):
-        session.run("slow", {}, stuck(gate))
-    (worker,) = (one for one in threading.enumerate() if one.name == "policyguard c1")
+        session.run("slow", {}, make_stuck_tool(gate))
+    (worker,) = (event for event in threading.enumerate() if event.name == "policyguard c1")
     session.end()
-    again = session.guard.session("a")
+    reopened = session.guard.session("a")
     gate.set()
-    worker.join(PATIENCE)
+    worker.join(TIMEOUT)
     assert not worker.is_alive()
-    assert told.of(Ended) == []
-    assert again.check("slow").allowed
+    assert log.of_type(Ended) == []
+    assert reopened.check("slow").allowed

@@ -1,4 +1,4 @@
-"""What can be a guarded tool, and what its arguments are."""
+"""Which callables can be guarded tools, and what their arguments are."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from policyguard import Session, ToolTimeoutError
 from policyguard.model.event import Admitted, Completed
 from tests.guard.running.time_limits import (
-    Told,
-    stuck,
+    EventLog,
+    make_stuck_tool,
 )
 
 
@@ -27,7 +27,7 @@ async def async_generator() -> AsyncIterator[int]:
 
 
 class Engine:
-    """Something with methods, and a state that is no argument of theirs."""
+    """A callable object with state."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -42,11 +42,11 @@ class AsyncEngine:
         return query
 
 
-def admitted(told: Told) -> list[tuple[str, dict[str, Any] | None]]:
-    return [(event.tool, event.args) for event in told.of(Admitted)]
+def admitted_calls(log: EventLog) -> list[tuple[str, dict[str, Any] | None]]:
+    return [(event.tool, event.args) for event in log.of_type(Admitted)]
 
 
-def test_whose_method_it_is_is_no_argument(session: Session, told: Told) -> None:
+def test_self_and_cls_are_not_arguments(session: Session, log: EventLog) -> None:
     tool = session.guard.tool
 
     class Search:
@@ -75,10 +75,12 @@ def test_whose_method_it_is_is_no_argument(session: Session, told: Told) -> None
         assert Search.named("d") == "Searchd"
         assert Search().plain("e") == "e"
     names = ["find", "find", "later", "named", "plain"]
-    assert admitted(told) == [(n, {"query": q}) for n, q in zip(names, "abcde", strict=True)]
+    assert admitted_calls(log) == [
+        (name, {"query": query}) for name, query in zip(names, "abcde", strict=True)
+    ]
 
 
-def test_what_can_be_called_can_be_a_tool(session: Session, told: Told) -> None:
+def test_any_callable_can_be_a_tool(session: Session, log: EventLog) -> None:
     tool = session.guard.tool
     engine = Engine()
 
@@ -91,9 +93,9 @@ def test_what_can_be_called_can_be_a_tool(session: Session, told: Told) -> None:
         assert tool(engine.__call__)("c") == "c"
         assert asyncio.run(tool(functools.partial(AsyncEngine()))(query="d")) == "d"
     names = ["Engine", "__call__", "AsyncEngine"]
-    assert admitted(told) == [
+    assert admitted_calls(log) == [
         ("search", {"query": "a", "where": "there "}),
-        *((n, {"query": q}) for n, q in zip(names, "bcd", strict=True)),
+        *((name, {"query": query}) for name, query in zip(names, "bcd", strict=True)),
     ]
     assert engine.calls == 2
 
@@ -101,48 +103,53 @@ def test_what_can_be_called_can_be_a_tool(session: Session, told: Told) -> None:
 def refund(order: str, amount: int = 500) -> None: ...
 
 
-def extra(**kwargs: Any) -> None: ...
+def keywords(**kwargs: Any) -> None: ...
 
 
-def several(*args: Any, **kwargs: Any) -> None: ...
+def variadic(*args: Any, **kwargs: Any) -> None: ...
 
 
-def placed(amount: int, /, **kwargs: Any) -> None: ...
+def positional_only(amount: int, /, **kwargs: Any) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("fn", "args", "kwargs", "named"),
+    ("fn", "args", "kwargs", "expected"),
     [
         (refund, ("A1",), {}, {"order": "A1", "amount": 500}),
         (refund, ("A1", 500), {}, {"order": "A1", "amount": 500}),
         (refund, (), {"amount": 9, "order": "A1"}, {"order": "A1", "amount": 9}),
-        (extra, (), {}, {}),
-        (extra, (), {"amount": 9, "kwargs": 1}, {"amount": 9, "kwargs": 1}),
-        (several, (1, 2), {"amount": 9}, {"args": (1, 2), "amount": 9}),
+        (keywords, (), {}, {}),
+        (keywords, (), {"amount": 9, "kwargs": 1}, {"amount": 9, "kwargs": 1}),
+        (variadic, (1, 2), {"amount": 9}, {"args": (1, 2), "amount": 9}),
         (
-            several,
+            variadic,
             (1,),
             {"args": 3, "kwargs": 4, "amount": 9},
             {"args": (1,), "amount": 9, "kwargs": {"args": 3, "kwargs": 4}},
         ),
-        (placed, (5,), {"amount": 9, "n": 1}, {"amount": 5, "n": 1, "kwargs": {"amount": 9}}),
+        (
+            positional_only,
+            (5,),
+            {"amount": 9, "n": 1},
+            {"amount": 5, "n": 1, "kwargs": {"amount": 9}},
+        ),
     ],
 )
-def test_rules_see_every_argument_by_its_name(
+def test_rules_see_arguments_by_name(
     session: Session,
-    told: Told,
+    log: EventLog,
     fn: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    named: dict[str, Any],
+    expected: dict[str, Any],
 ) -> None:
     with session:
         session.guard.tool(fn)(*args, **kwargs)
-    assert admitted(told) == [(fn.__name__, named)]
+    assert admitted_calls(log) == [(fn.__name__, expected)]
 
 
 @pytest.mark.parametrize(
-    ("fn", "says"),
+    ("fn", "message"),
     [
         (generator, "`generator` is a generator; a tool returns its whole result at once"),
         (async_generator, "`async_generator` is a generator"),
@@ -152,18 +159,18 @@ def test_rules_see_every_argument_by_its_name(
         (dict.pop, "parameters of `pop` are unknown"),
     ],
 )
-def test_what_cannot_be_a_tool_is_said_at_once(session: Session, fn: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
+def test_unsuitable_tools_are_errors(session: Session, fn: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         session.guard.tool(fn)
 
 
-def test_a_guarded_tool_has_the_time_that_the_policy_gives(
-    session: Session, told: Told, gate: threading.Event
+def test_guarded_tool_has_the_policys_timeout(
+    session: Session, log: EventLog, gate: threading.Event
 ) -> None:
     @session.guard.tool
     def slow() -> Any:
-        return stuck(gate)()
+        return make_stuck_tool(gate)()
 
     with session, pytest.raises(ToolTimeoutError):
         slow()
-    assert len(told.of(Completed)) == 1
+    assert len(log.of_type(Completed)) == 1

@@ -1,4 +1,4 @@
-"""Calls whose end cannot be written down: who called gets what came of it, and it is logged."""
+"""Calls whose end cannot be written: the caller gets the result, the error is logged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from policyguard import Session
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal_file import JournalFile
-from tests.guard.running.time_limits import Open
+from tests.guard.running.time_limits import OpenSession
 
 
 class Disk:
@@ -28,12 +28,12 @@ class Disk:
 
 
 @pytest.fixture
-def disk(opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
-    return Disk(opened(store=tmp_path / "state" / "store.db"), monkeypatch)
+def disk(open_session: OpenSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(open_session(store=tmp_path / "state" / "store.db"), monkeypatch)
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_who_is_interrupted_is_interrupted(
+def test_interruption_is_raised_even_if_the_release_fails(
     disk: Disk, kind: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     def fn() -> None:
@@ -47,7 +47,7 @@ def test_who_is_interrupted_is_interrupted(
 
 
 @pytest.mark.parametrize("tool", ["untimed", "quick"])
-def test_who_is_cancelled_is_cancelled(disk: Disk, tool: str) -> None:
+def test_cancellation_is_raised_even_if_the_release_fails(disk: Disk, tool: str) -> None:
     async def fn() -> None:
         disk.fill()
         await asyncio.sleep(60)
@@ -64,7 +64,7 @@ def test_who_is_cancelled_is_cancelled(disk: Disk, tool: str) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_result_that_cannot_be_written_is_returned_and_logged(
+def test_result_that_cannot_be_written_is_returned_and_logged(
     disk: Disk, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     @disk.session.guard.tool
@@ -80,6 +80,6 @@ def test_a_result_that_cannot_be_written_is_returned_and_logged(
                 quick()
         else:
             assert quick() == "done"
-    (told,) = caplog.records
-    assert (told.levelname, told.name) == ("WARNING", "policyguard")
-    assert told.getMessage().startswith("`quick` (c1), journal: ")
+    (record,) = caplog.records
+    assert (record.levelname, record.name) == ("WARNING", "policyguard")
+    assert record.getMessage().startswith("`quick` (c1), journal: ")

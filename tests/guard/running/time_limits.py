@@ -1,4 +1,4 @@
-"""A policy with time limits, functions that get stuck, and what a listener is told."""
+"""A policy with time limits, tools that get stuck, and a log of events."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 from policyguard import Session
 from policyguard.model.event import Event
 
-E = TypeVar("E", bound=Event)
-Open = Callable[..., Session]
+EventType = TypeVar("E", bound=Event)
+OpenSession = Callable[..., Session]
 
-PATIENCE = 30.0
-"""Seconds until a test gives up on what must happen."""
+TIMEOUT = 30.0
+"""Seconds until a test gives up waiting."""
 
 POLICY = """
 policyguard: 1
@@ -28,45 +28,47 @@ bounds: {cleanup: %s}
 """
 
 
-class Told:
-    """What the guard's listener was told, and a way to wait for it."""
+class EventLog:
+    """The events that a listener received, and a way to wait for more."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self._more = threading.Condition()
+        self._changed = threading.Condition()
 
     def __call__(self, event: Event) -> None:
-        with self._more:
+        with self._changed:
             self.events.append(event)
-            self._more.notify_all()
+            self._changed.notify_all()
 
-    def of(self, kind: type[E]) -> list[E]:
-        with self._more:
+    def of_type(self, kind: type[EventType]) -> list[EventType]:
+        with self._changed:
             return [event for event in self.events if isinstance(event, kind)]
 
-    def wait(self, kind: type[E], count: int = 1) -> list[E]:
-        with self._more:
-            assert self._more.wait_for(lambda: len(self.of(kind)) >= count, PATIENCE), self.events
-        return self.of(kind)
+    def wait(self, kind: type[EventType], count: int = 1) -> list[EventType]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.of_type(kind)) >= count, TIMEOUT), (
+                self.events
+            )
+        return self.of_type(kind)
 
 
-def stuck(gate: threading.Event, result: object = "late") -> Callable[[], Any]:
-    def fn() -> Any:
-        assert gate.wait(PATIENCE)
+def make_stuck_tool(gate: threading.Event, result: object = "late") -> Callable[[], Any]:
+    def tool() -> Any:
+        assert gate.wait(TIMEOUT)
         if isinstance(result, BaseException):
             raise result
         return result
 
-    return fn
+    return tool
 
 
-def workers() -> int:
+def count_workers() -> int:
     return sum(thread.name.startswith("policyguard ") for thread in threading.enumerate())
 
 
-def workers_become(count: int) -> bool:
-    """Wait for threads that have given their result to be gone."""
-    until = time.monotonic() + PATIENCE
-    while workers() != count and time.monotonic() < until:
+def wait_for_workers(count: int) -> bool:
+    """Wait until as many worker threads are left; return whether that happened."""
+    deadline = time.monotonic() + TIMEOUT
+    while count_workers() != count and time.monotonic() < deadline:
         time.sleep(0.001)
-    return workers() == count
+    return count_workers() == count

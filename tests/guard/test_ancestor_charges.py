@@ -1,4 +1,4 @@
-"""What sub-agents draw from the budgets of those above them stands in whose journal it concerns."""
+"""Charges of sub-agents to the budgets of their ancestors, and in whose journal they are."""
 
 from __future__ import annotations
 
@@ -28,42 +28,44 @@ budgets:
   places: {concurrent: 3, per: session}
   boss: {calls: 9, per: session, agents: [boss], extend: 2}
 """
-LINE = ("root", "middle", "leaf")
+CHAIN = ("root", "middle", "leaf")
 
 
-def load(folder: Path, clock: Any, policy: str = POLICY, **given: Any) -> Guard:
+def load(folder: Path, clock: Any, policy: str = POLICY, **options: Any) -> Guard:
     file = folder / "policy.yaml"
     file.write_text(policy)
-    return Guard.load(file, store=folder / "state" / "store.db", clock=clock, **given)
+    return Guard.load(file, store=folder / "state" / "store.db", clock=clock, **options)
 
 
-def opened(guard: Guard, order: tuple[str, ...] = LINE) -> dict[str, Session]:
+def open_chain(guard: Guard, order: tuple[str, ...] = CHAIN) -> dict[str, Session]:
     for name in order:
-        above = LINE.index(name) - 1
-        parent = LINE[above] if above >= 0 else None
+        parent_index = CHAIN.index(name) - 1
+        parent = CHAIN[parent_index] if parent_index >= 0 else None
         guard.session(name, parent=parent, agent="boss" if name == "root" else "")
-    return {name: guard.session(name) for name in LINE}
+    return {name: guard.session(name) for name in CHAIN}
 
 
-def accounts(guard: Guard, *, keyed: bool = True) -> dict[tuple[str, str], tuple[Any, ...]]:
-    """All that is drawn, held and granted; with `keyed` under keys, too, which a secret hides."""
-    found = {
+def read_usage(
+    guard: Guard, *, include_keyed: bool = True
+) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """Return the usage of each budget and key; computed keys are hashed and can be left out."""
+    usage_by_key = {
         (budget, key): (
-            one.used,
-            one.granted,
-            one.running,
-            sorted(one.charges or ()),
-            one.started_at,
+            usage.used,
+            usage.granted,
+            usage.running,
+            sorted(usage.charges or ()),
+            usage.started_at,
         )
-        for budget, kept in guard._state.engine_state.ledger.usages.items()
-        for key, one in kept.items()
-        if keyed or "\x1f" not in key
+        for budget, usages in guard._state.engine_state.ledger.usages.items()
+        for key, usage in usages.items()
+        if include_keyed or "\x1f" not in key
     }
-    return {place: value for place, value in found.items() if any(value)}
+    return {key_pair: value for key_pair, value in usage_by_key.items() if any(value)}
 
 
 step = st.tuples(
-    st.sampled_from(LINE),
+    st.sampled_from(CHAIN),
     st.one_of(
         st.sampled_from(("check", "check", "release", "turn")),
         st.tuples(st.just("record"), st.sampled_from((0.0, 0.125, 0.5))),
@@ -74,19 +76,19 @@ step = st.tuples(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(step, max_size=25), st.permutations(LINE))
-def test_a_line_of_sessions_goes_on_as_it_was_left(
+@given(st.lists(step, max_size=25), st.permutations(CHAIN))
+def test_reopened_sessions_have_the_same_usage(
     steps: list[tuple[str, Any]], order: list[str]
 ) -> None:
     seconds = itertools.count(1_755_500_000)
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as temp_folder:
+        folder = Path(temp_folder)
         guard = load(folder, lambda: next(seconds) * 10**9)
-        sessions = opened(guard)
-        running: dict[str, list[Decision]] = {name: [] for name in LINE}
-        for name, what in steps:
+        sessions = open_chain(guard)
+        running: dict[str, list[Decision]] = {name: [] for name in CHAIN}
+        for name, action in steps:
             session, calls = sessions[name], running[name]
-            match what:
+            match action:
                 case "check":
                     decision = session.check("tool", {"n": next(seconds)})
                     if decision.allowed:
@@ -103,59 +105,59 @@ def test_a_line_of_sessions_goes_on_as_it_was_left(
                     session.grant(budget, by="ana")
                 case _:
                     pass
-        left = accounts(guard)
+        before = read_usage(guard)
         guard.close()
-        again = load(folder, lambda: next(seconds) * 10**9)
-        opened(again, tuple(order))
-        assert accounts(again) == left
-        again.close()
+        reopened = load(folder, lambda: next(seconds) * 10**9)
+        open_chain(reopened, tuple(order))
+        assert read_usage(reopened) == before
+        reopened.close()
 
 
-def test_what_a_call_of_before_costs_is_paid_by_who_paid_for_it(tmp_path: Path) -> None:
+def test_late_cost_is_charged_to_the_ancestors_that_admitted_the_call(tmp_path: Path) -> None:
     clock = itertools.count(1_755_500_000_000_000_000, 10**6).__next__
     with load(tmp_path, clock) as first:
-        decision = opened(first)["leaf"].check("tool")
+        decision = open_chain(first)["leaf"].check("tool")
     with load(tmp_path, clock) as second:
-        opened(second)["leaf"].record(decision.id, result="r", cost=2.5)
-        left = accounts(second)
+        open_chain(second)["leaf"].record(decision.id, result="r", cost=2.5)
+        before = read_usage(second)
     third = load(tmp_path, clock)
     third.session("root")
-    assert [accounts(third)["budgets/spend", "root"][0], left["budgets/spend", "root"][0]] == [
+    assert [read_usage(third)["budgets/spend", "root"][0], before["budgets/spend", "root"][0]] == [
         2_500_000_000
     ] * 2
 
 
-def test_only_what_concerns_others_is_told_to_them(tmp_path: Path) -> None:
+def test_ancestors_are_not_told_of_charges_to_other_budgets(tmp_path: Path) -> None:
     policy = (
         "policyguard: 1\nname: own\nbudgets:\n"
         "  own: {calls: 9, per: session, agents: [worker]}\n"
         "  all: {calls: 9, per: global}\n  places: {concurrent: 9, per: session}\n"
     )
-    heard: list[Event] = []
+    events: list[Event] = []
     clock = itertools.count(1_755_500_000_000_000_000, 10**6).__next__
-    with load(tmp_path, clock, policy, listener=heard.append) as guard:
+    with load(tmp_path, clock, policy, listener=events.append) as guard:
         child = guard.session("child", parent=guard.session("parent"), agent="worker")
         child.record(child.check("tool"), result="r")
-    assert not any(isinstance(event, ChildCharged) for event in heard)
+    assert not any(isinstance(event, ChildCharged) for event in events)
 
 
-def test_a_replay_counts_what_sub_agents_drew_once(tmp_path: Path) -> None:
+def test_replay_counts_charges_of_sub_agents_once(tmp_path: Path) -> None:
     clock = itertools.count(1_755_500_000_000_000_000, 10**6).__next__
-    heard: list[Event] = []
-    with load(tmp_path, clock, listener=heard.append) as guard:
-        sessions = opened(guard)
+    events: list[Event] = []
+    with load(tmp_path, clock, listener=events.append) as guard:
+        sessions = open_chain(guard)
         for number in range(3):
             sessions["leaf"].check("tool", {"n": number})
-        left = accounts(guard, keyed=False)
-    assert [event.session for event in heard if isinstance(event, ChildCharged)] == [
+        before = read_usage(guard, include_keyed=False)
+    assert [event.session for event in events if isinstance(event, ChildCharged)] == [
         "middle",
         "root",
     ] * 3
     replayed = Guard.load(tmp_path / "policy.yaml", clock=clock)
-    for event in heard:
+    for event in events:
         if isinstance(event, Started):
             replayed._start_session(event)
         else:
             ReplaySession(replayed.session(event.session)).apply(event)
-    assert sum(isinstance(event, Admitted) for event in heard) == 3
-    assert accounts(replayed, keyed=False) == left
+    assert sum(isinstance(event, Admitted) for event in events) == 3
+    assert read_usage(replayed, include_keyed=False) == before

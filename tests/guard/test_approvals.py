@@ -1,4 +1,4 @@
-"""Who says yes: bound to the call, used once, by enough of the right people, soon enough."""
+"""Approvals: for one call, used once, with enough approvers, in time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ rules:
   stop: {tools: [stop], when: "true", effect: halt}
   never: {tools: [pay], when: "call.args.amount > 100"}
 budgets:
-  purse: {tools: [buy], cost: 1.0, effect: ask, extend: 0.5}
+  money: {tools: [buy], cost: 1.0, effect: ask, extend: 0.5}
   steps: {tools: [step], calls: 2, effect: ask, extend: 2, per: [session, call.args.page]}
   hour: {tools: [work], time: 1h, effect: ask, extend: 30m}
 """
@@ -46,38 +46,40 @@ def clock() -> Clock:
     return Clock()
 
 
-def session_of(tmp_path: Path, clock: Clock, **options: Any) -> Session:
+def open_session(tmp_path: Path, clock: Clock, **options: Any) -> Session:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY)
     return Guard.load(file, clock=clock, **options).session("s")
 
 
-def test_a_yes_is_bound_to_the_call_and_used_once(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
-    asked = session.check("plain", {"n": 1})
-    assert (asked.effect, asked.allowed) == ("ask", False)
-    assert session.approve(asked, by="ann") is True
+def test_approval_is_for_one_call_and_used_once(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
+    decision = session.check("plain", {"n": 1})
+    assert (decision.effect, decision.allowed) == ("ask", False)
+    assert session.approve(decision, by="ann") is True
     assert not session.check("plain", {"n": 2}).allowed
     assert session.check("plain", {"n": 1}).allowed
     assert not session.check("plain", {"n": 1}).allowed
 
 
-def test_a_yes_that_nothing_waits_for_counts_nowhere(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
-    asked = session.check("plain", {"n": 1})
-    assert session.approve(asked, by="ann") is True
+def test_approval_without_a_pending_call_has_no_effect(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
+    decision = session.check("plain", {"n": 1})
+    assert session.approve(decision, by="ann") is True
     assert session.check("plain", {"n": 1}).allowed
-    assert session.approve(asked, by="bo") is False, "it has been used"
+    assert session.approve(decision, by="bo") is False, "it has been used"
     assert not session.check("plain", {"n": 1}).allowed
     assert session.approve(session.preview("plain", {"n": 2}), by="ann") is False
-    assert not session.check("plain", {"n": 2}).allowed, "it had only been decided on"
-    assert session.approve(session.preview("plain", {"n": 2}), by="ann") is True, "now it is asked"
+    assert not session.check("plain", {"n": 2}).allowed, "it was only previewed"
+    assert session.approve(session.preview("plain", {"n": 2}), by="ann") is True, (
+        "now it is pending"
+    )
     assert session.check("plain", {"n": 2}).allowed
     assert not session.check("plain", {"n": 2}).allowed
 
 
-def test_no_yes_outlives_a_question_that_is_forgotten(tmp_path: Path, clock: Clock) -> None:
-    """Of more open questions than are remembered, the oldest goes with what was said to it."""
+def test_approval_is_dropped_with_its_evicted_call(tmp_path: Path, clock: Clock) -> None:
+    """The oldest pending call is evicted first, with its approval."""
     file = tmp_path / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: few\nbounds: {window_entries: 2}\n"
@@ -85,64 +87,62 @@ def test_no_yes_outlives_a_question_that_is_forgotten(tmp_path: Path, clock: Clo
     )
     session = Guard.load(file, clock=clock).session("s")
     assert session.approve(session.check("plain", {"n": 0}), by="ann") is True
-    for n in range(1, 3):
-        session.check("plain", {"n": n})
+    for number in range(1, 3):
+        session.check("plain", {"n": number})
     assert not session.check("plain", {"n": 0}).allowed
 
 
-def test_it_takes_the_right_people_and_enough_of_them(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
-    asked = session.check("pay", {"amount": 5})
-    assert session.approve(asked, by="bo", labels=["intern"]) is False
+def test_approval_needs_the_required_labels_and_count(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
+    decision = session.check("pay", {"amount": 5})
+    assert session.approve(decision, by="bo", labels=["intern"]) is False
     assert not session.check("pay", {"amount": 5}).allowed
-    assert session.approve(asked, by="ann", labels=["lead"]) is True
+    assert session.approve(decision, by="ann", labels=["lead"]) is True
     assert session.check("pay", {"amount": 5}).allowed
 
-    asked = session.check("wire", {})
-    assert session.approve(asked, by="ann", labels=["lead"]) is False
-    assert session.approve(asked, by="ann", labels=["lead"]) is False, (
-        "whoever says it twice is one"
-    )
-    assert session.approve(asked, by="cy", labels=["lead"]) is True
+    decision = session.check("wire", {})
+    assert session.approve(decision, by="ann", labels=["lead"]) is False
+    assert session.approve(decision, by="ann", labels=["lead"]) is False, "one approver counts once"
+    assert session.approve(decision, by="cy", labels=["lead"]) is True
     assert session.check("wire", {}).allowed
 
 
-def test_a_late_answer_is_none_and_the_question_is_put_anew(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
-    asked = session.check("pay", {"amount": 5})
+def test_late_approval_is_rejected_and_can_be_given_after_another_check(
+    tmp_path: Path, clock: Clock
+) -> None:
+    session = open_session(tmp_path, clock)
+    decision = session.check("pay", {"amount": 5})
     clock.wait(11)
-    assert session.approve(asked, by="ann", labels=["lead"]) is False
+    assert session.approve(decision, by="ann", labels=["lead"]) is False
     assert not session.check("pay", {"amount": 5}).allowed
-    assert session.approve(asked, by="ann", labels=["lead"]) is True
+    assert session.approve(decision, by="ann", labels=["lead"]) is True
     assert session.check("pay", {"amount": 5}).allowed
 
 
-def test_a_yes_does_not_keep_for_ever(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
-    asked = session.check("pay", {"amount": 5})
-    assert session.approve(asked, by="ann", labels=["boss"]) is True
+def test_approval_expires(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
+    decision = session.check("pay", {"amount": 5})
+    assert session.approve(decision, by="ann", labels=["boss"]) is True
     clock.wait(11)
     assert not session.check("pay", {"amount": 5}).allowed
 
 
-def test_what_blocks_stays(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
-    refused = session.check("pay", {"amount": 500})
-    assert refused.effect == "block"
+def test_blocked_call_cannot_be_approved(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
+    decision = session.check("pay", {"amount": 500})
+    assert decision.effect == "block"
     with pytest.raises(ValueError, match="does not need an approval"):
-        session.approve(refused, by="ann", labels=["lead"])
+        session.approve(decision, by="ann", labels=["lead"])
 
 
-def test_a_budget_that_asked_is_raised_in_the_account_that_asked(
-    tmp_path: Path, clock: Clock
-) -> None:
-    session = session_of(tmp_path, clock)
+def test_approval_extends_the_budget_only_for_its_key(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
     for _ in range(2):
         assert session.check("step", {"page": "a"}).allowed
-    asked = session.check("step", {"page": "a"})
-    assert asked.effect == "ask"
-    assert session.approve(asked, by="ann")
-    assert session.approve(asked, by="bo")
+    decision = session.check("step", {"page": "a"})
+    assert decision.effect == "ask"
+    assert session.approve(decision, by="ann")
+    assert session.approve(decision, by="bo")
     for _ in range(2):
         assert session.check("step", {"page": "a"}).allowed
     assert not session.check("step", {"page": "a"}).allowed, "two were added, once"
@@ -151,16 +151,18 @@ def test_a_budget_that_asked_is_raised_in_the_account_that_asked(
     assert not session.check("step", {"page": "b"}).allowed
 
 
-def test_money_and_time_are_raised_in_their_own_units(tmp_path: Path, clock: Clock) -> None:
+def test_approval_extends_cost_and_time_budgets_in_their_units(
+    tmp_path: Path, clock: Clock
+) -> None:
     events: list[Any] = []
-    session = session_of(tmp_path, clock, listener=events.append)
+    session = open_session(tmp_path, clock, listener=events.append)
     session.record(session.check("buy"), cost=1.2)
     assert session.approve(session.check("buy"), by="ann")
     session.record(session.check("buy"), cost=0.4)
     assert session.check("buy").effect == "ask"
     clock.wait(61)
-    asked = session.check("work")
-    assert session.approve(asked, by="ann")
+    decision = session.check("work")
+    assert session.approve(decision, by="ann")
     assert session.check("work").allowed
     clock.wait(28)
     assert session.check("work").allowed
@@ -169,32 +171,32 @@ def test_money_and_time_are_raised_in_their_own_units(tmp_path: Path, clock: Clo
     assert [event.amount for event in events if isinstance(event, Granted)] == [0.5, 1800.0]
 
 
-def test_a_yes_lifts_no_halt_and_a_grant_does(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
+def test_grant_lifts_a_halt_but_approval_does_not(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
     for _ in range(2):
         assert session.check("step", {"page": "a"}).allowed
-    asked = session.check("step", {"page": "a"})
+    decision = session.check("step", {"page": "a"})
     assert session.check("stop").effect == "halt"
-    assert session.approve(asked, by="ann")
+    assert session.approve(decision, by="ann")
     assert session.check("read").effect == "halt"
     session.grant("steps", by="ann")
     assert session.check("read").allowed
 
 
-def test_what_was_asked_before_a_yes_is_no_step_after_it(tmp_path: Path, clock: Clock) -> None:
-    """Else the questions that were answered would be what halts the next one."""
+def test_approval_resets_the_escalation(tmp_path: Path, clock: Clock) -> None:
+    """Otherwise earlier refusals would halt the session."""
     file = tmp_path / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: steps\n"
         "budgets: {steps: {calls: 2, effect: ask, extend: 2, halt_at: 6}}\n"
     )
     session = Guard.load(file, clock=clock).session("s")
-    for n in range(2):
-        session.record(session.check("step", {"n": n}), error="no")
-    asked = [session.check("step", {"n": 2}) for _ in range(2)]
-    assert session.approve(asked[-1], by="ann")
-    for n in range(2, 4):
-        session.record(session.check("step", {"n": n}), error="no")
+    for number in range(2):
+        session.record(session.check("step", {"n": number}), error="no")
+    decisions = [session.check("step", {"n": 2}) for _ in range(2)]
+    assert session.approve(decisions[-1], by="ann")
+    for number in range(2, 4):
+        session.record(session.check("step", {"n": number}), error="no")
     assert [session.check("step", {"n": 4}).effect for _ in range(4)] == [
         "ask",
         "ask",
@@ -203,85 +205,87 @@ def test_what_was_asked_before_a_yes_is_no_step_after_it(tmp_path: Path, clock: 
     ]
 
 
-def test_a_grant_adds_what_extend_says(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
+def test_grant_adds_the_amount_of_extend(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock)
     session.record(session.check("buy"), cost=1.0)
-    session.grant("purse", by="ann")
+    session.grant("money", by="ann")
     assert session.check("buy").allowed
-    with pytest.raises(KeyError, match="no budget `purs`"):
-        session.grant("purs", by="ann")
+    with pytest.raises(KeyError, match="no budget `mone`"):
+        session.grant("mone", by="ann")
 
 
-def test_nobody_there_to_be_asked(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock)
+def test_call_runs_if_otherwise_allows_and_there_is_no_approver(
+    tmp_path: Path, clock: Clock
+) -> None:
+    session = open_session(tmp_path, clock)
     allowed = session.check("mail", {"to": "x"})
     assert (allowed.effect, allowed.allowed) == ("ask", True)
     assert "since no one could be asked" in allowed.message
-    assert not session.check("mail", {"all": True}).allowed, "the other rule says block"
+    assert not session.check("mail", {"all": True}).allowed, (
+        "the other rule refuses without approval"
+    )
 
 
-def test_a_call_that_runs_unasked_is_no_refusal(tmp_path: Path, clock: Clock) -> None:
+def test_call_allowed_by_otherwise_ends_the_refusal_streak(tmp_path: Path, clock: Clock) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY + "limits: {default: {refusals: {max: 1}}}\n")
     session = Guard.load(file, clock=clock).session("s")
     assert session.check("plain").effect == "ask"
-    assert session.check("mail", {"to": "x"}).allowed, "what is not refused ends the row"
+    assert session.check("mail", {"to": "x"}).allowed, "an allowed call ends the streak"
     assert session.check("plain").effect == "ask"
     assert session.check("plain").effect == "halt"
 
 
-def test_an_approver_is_waited_for_and_then_otherwise_holds(tmp_path: Path, clock: Clock) -> None:
-    seen: list[Decision] = []
-    session = session_of(tmp_path, clock, approver=lambda _, decision: seen.append(decision))
+def test_otherwise_applies_after_waiting_for_the_approver(tmp_path: Path, clock: Clock) -> None:
+    decisions: list[Decision] = []
+    session = open_session(tmp_path, clock, approver=lambda _, decision: decisions.append(decision))
     assert not session.check("mail", {"to": "x"}).allowed
     clock.wait(4)
     assert not session.check("mail", {"to": "x"}).allowed
     clock.wait(2)
     assert session.check("mail", {"to": "x"}).allowed
-    assert [decision.tool for decision in seen] == ["mail", "mail"]
+    assert [decision.tool for decision in decisions] == ["mail", "mail"]
 
 
-def test_an_approver_may_answer_at_once(tmp_path: Path, clock: Clock) -> None:
+def test_approver_can_approve_immediately(tmp_path: Path, clock: Clock) -> None:
     events: list[Any] = []
 
-    def yes(session: Session, decision: Decision) -> None:
+    def approve(session: Session, decision: Decision) -> None:
         session.approve(decision, by="program", labels=["lead"])
 
-    session = session_of(tmp_path, clock, approver=yes, listener=events.append)
+    session = open_session(tmp_path, clock, approver=approve, listener=events.append)
     assert session.check("pay", {"amount": 5}).allowed
     assert [type(event) for event in events][1:] == [Refused, Approved, Admitted]
-    assert session.check("wire", {}).allowed is False, "two people are one too many for a program"
+    assert session.check("wire", {}).allowed is False, "one approver is not enough"
 
 
-def test_an_approver_that_fails_says_no_and_is_heard_of(
+def test_failing_approver_refuses_and_is_logged(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its error is neither the tool's nor lost; also where it had said yes before."""
+    """Even if it approved before it failed; its error does not become the tool's."""
 
-    def broken(session: Session, decision: Decision) -> None:
+    def fail(session: Session, decision: Decision) -> None:
         session.approve(decision, by="program", labels=["lead"])
-        raise ConnectionError("nobody at the door")
+        raise ConnectionError("no connection")
 
-    session = session_of(tmp_path, clock, approver=broken)
+    session = open_session(tmp_path, clock, approver=fail)
     with caplog.at_level(logging.ERROR, "policyguard"):
         decision = session.check("pay", {"amount": 5})
     assert (decision.allowed, decision.effect) == (False, "ask")
-    assert decision.errors == (EvalError("approver", "ConnectionError: nobody at the door"),)
+    assert decision.errors == (EvalError("approver", "ConnectionError: no connection"),)
     assert "the approver failed on c1" in caplog.text
-    assert "nobody at the door" in caplog.text
+    assert "no connection" in caplog.text
     with pytest.raises(CallRefused, match="needs an approval"):
         session.run("plain", {}, lambda: "result")
 
 
-def test_what_an_approver_returns_is_no_answer(tmp_path: Path, clock: Clock) -> None:
-    session = session_of(tmp_path, clock, approver=lambda *_: True)
+def test_return_value_of_an_approver_is_ignored(tmp_path: Path, clock: Clock) -> None:
+    session = open_session(tmp_path, clock, approver=lambda *_: True)
     decision = session.check("plain")
     assert (decision.allowed, decision.errors) == (False, ())
 
 
-def test_a_yes_holds_for_what_the_policy_says_is_the_same_call(
-    tmp_path: Path, clock: Clock
-) -> None:
+def test_approval_applies_to_calls_with_the_same_fingerprint(tmp_path: Path, clock: Clock) -> None:
     file = tmp_path / "ignoring.yaml"
     file.write_text(
         "policyguard: 1\nname: i\n"
@@ -289,23 +293,21 @@ def test_a_yes_holds_for_what_the_policy_says_is_the_same_call(
         "rules: {book: {tools: [book], effect: ask}}\n"
     )
     session = Guard.load(file, clock=clock).session("s")
-    room = {"room": "A", "name": "Ann", "timestamp": 1}
-    assert session.approve(session.check("book", room), by="ann")
-    assert not session.check("book", {**room, "room": "a"}).allowed
-    assert not session.check("book", room, server="other").allowed
-    assert session.check("book", {**room, "timestamp": 2, "name": " ann"}).allowed
+    booking = {"room": "A", "name": "Ann", "timestamp": 1}
+    assert session.approve(session.check("book", booking), by="ann")
+    assert not session.check("book", {**booking, "room": "a"}).allowed
+    assert not session.check("book", booking, server="other").allowed
+    assert session.check("book", {**booking, "timestamp": 2, "name": " ann"}).allowed
 
 
-def test_a_yes_to_one_number_is_no_yes_to_another_within_the_tolerance(
-    tmp_path: Path, clock: Clock
-) -> None:
+def test_approval_does_not_apply_within_the_tolerance(tmp_path: Path, clock: Clock) -> None:
     file = tmp_path / "tolerant.yaml"
     file.write_text(
         "policyguard: 1\nname: t\nclassify: {fingerprint: {tolerance: {amount: 0.1}}}\n"
         "rules: {pay: {tools: [pay], effect: ask}}\n"
     )
     session = Guard.load(file, clock=clock).session("s")
-    asked = session.check("pay", {"amount": 300})
-    assert session.approve(asked, by="ann")
+    decision = session.check("pay", {"amount": 300})
+    assert session.approve(decision, by="ann")
     assert not session.check("pay", {"amount": 301}).allowed
     assert session.check("pay", {"amount": 300}).allowed

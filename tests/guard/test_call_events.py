@@ -1,4 +1,4 @@
-"""A journal's lines are the same whether a call's event was made for them or not."""
+"""Journal lines are the same whether or not an event was created for the call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.journal.setup import BEGIN, CAPS, SECOND
 
 POLICY = """
 policyguard: 1
-name: told
+name: call-events
 tags: {team: {type: string, default: red}}
 classify:
   classes: [{class: edit, tools: [edit]}, {class: look, tools: [read, "%s"]}]
@@ -38,7 +38,7 @@ signatures: [{id: wrong, pattern: wrong, blame: agent}, {id: fine, pattern: fine
 bounds: {argument_bytes: 2000, plans: 3, in_flight: 4}
 journal: {args: ARGS, results: RESULTS}
 """
-MORE = (
+SECTIONS = (
     "",
     "budgets: {calls: {calls: 9}, money: {cost: 3}}",
     "budgets: {done: {sum: 'outcome.chars', max: 5000}}",
@@ -53,16 +53,20 @@ MORE = (
 NAMES = ("read", "edit", "%s", "{a}", 'a"b\\', "ä\n", "\ud800", str(line_template.AT), "n" * 1990)
 
 
-def policy(more: str = "", args: str = "hash", results: str = "hash") -> str:
-    """A policy with one thing more, and what its journal keeps."""
-    targets = "[path]" if "radius" in more or "targets" in more or "target}" in more else "[]"
-    tolerance = "{n: 0.5}" if more.startswith("#") else "{}"
-    text = POLICY.replace("MORE", more).replace("TARGETS", targets).replace("TOLERANCE", tolerance)
+def policy(section: str = "", args: str = "hash", results: str = "hash") -> str:
+    """Return a policy with one extra section and journal settings."""
+    targets = (
+        "[path]" if "radius" in section or "targets" in section or "target}" in section else "[]"
+    )
+    tolerance = "{n: 0.5}" if section.startswith("#") else "{}"
+    text = (
+        POLICY.replace("MORE", section).replace("TARGETS", targets).replace("TOLERANCE", tolerance)
+    )
     return text.replace("ARGS", args).replace("RESULTS", results)
 
 
-class Kept(MemoryStore):
-    """A store in memory beside which journals are written."""
+class FolderStore(MemoryStore):
+    """A memory store with a folder for journals."""
 
     def __init__(self, folder: Path, key: bytes) -> None:
         super().__init__(caps=CAPS)
@@ -72,47 +76,47 @@ class Kept(MemoryStore):
 
 @contextmanager
 def guards(text: str) -> Iterator[tuple[Guard, Guard]]:
-    """A guard whose journal is all that hears of calls, and one that somebody listens to."""
+    """Yield a guard that only writes a journal, and one that also has a listener."""
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "policy.yaml"
         file.write_text(text)
-        made: list[Guard] = []
+        loaded: list[Guard] = []
         for listener in (None, lambda event: None):
-            folder = Path(name) / str(len(made))
+            folder = Path(name) / str(len(loaded))
             folder.mkdir()
-            made.append(
+            loaded.append(
                 Guard(
                     compile_policy(file),
                     clock=itertools.count(BEGIN, SECOND).__next__,
                     listener=listener,
-                    store=Kept(folder, b"k" * 32),
+                    store=FolderStore(folder, b"k" * 32),
                 )
             )
-        assert type(made[0]._events) is FastCallEmitter
-        assert type(made[1]._events) is CallEventEmitter
-        yield made[0], made[1]
-        for guard in made:
+        assert type(loaded[0]._events) is FastCallEmitter
+        assert type(loaded[1]._events) is CallEventEmitter
+        yield loaded[0], loaded[1]
+        for guard in loaded:
             guard.close()
 
 
-def written(guard: Guard, session: str) -> list[tuple[bytes, bool]]:
-    """The events of a session's journal as they stand there, and whether something is hidden."""
+def read_lines(guard: Guard, session: str) -> list[tuple[bytes, bool]]:
+    """Return the lines of a session's journal up to the hash, and whether each is masked."""
     assert guard._journal is not None
-    out = []
+    lines = []
     for line in guard._journal.path_of(session).read_bytes().splitlines():
         link = parse_link(line)
         assert link is not None
-        out.append((line[: link.event_end], link.masked))
-    return out
+        lines.append((line[: link.event_end], link.masked))
+    return lines
 
 
-def one_of(**values: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Nothing, most often, or one of these."""
-    ways = [{name: value} for name, some in values.items() for value in some]
-    return st.one_of(st.just({}), st.sampled_from(ways))
+def sample_option(**values: list[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Sample no option, which is most likely, or one of these."""
+    options = [{name: value} for name, samples in values.items() for value in samples]
+    return st.one_of(st.just({}), st.sampled_from(options))
 
 
-CHECKS = one_of(
+CHECKS = sample_option(
     at=[0, 1234567890123456789, BEGIN * 2],
     batch=["", "b"],
     tags=[{"team": "blue"}],
@@ -120,7 +124,7 @@ CHECKS = one_of(
     hints=[{"read_only": True}],
     estimate=[{"cost": 0.25}],
 )
-RECORDS = one_of(
+RECORDS = sample_option(
     error=["wrong way", ""],
     exit_code=[0, 1],
     status=[200, 500],
@@ -164,42 +168,42 @@ CALLS = st.lists(st.tuples(TOOLS, ARGS, CHECKS, RESULTS, RECORDS), min_size=4, m
 @given(
     calls=CALLS,
     name=st.sampled_from(NAMES),
-    more=st.sampled_from(MORE),
+    section=st.sampled_from(SECTIONS),
     args=st.sampled_from(["hash", "hash", "keep", "mask", "drop"]),
     results=st.sampled_from(["hash", "hash", "keep", "mask", "drop"]),
 )
-def test_what_is_written_of_a_call_is_its_event(
+def test_journal_lines_are_the_same_with_and_without_a_listener(
     calls: list[tuple[str, dict[str, Any], dict[str, Any], Any, dict[str, Any]]],
     name: str,
-    more: str,
+    section: str,
     args: str,
     results: str,
 ) -> None:
-    with guards(policy(more, args, results)) as (alone, heard):
+    with guards(policy(section, args, results)) as (without_listener, with_listener):
         lines = []
-        for guard in (alone, heard):
+        for guard in (without_listener, with_listener):
             session, other = guard.session(name), guard.session("other")
-            for place, (tool, arguments, asked, result, said) in enumerate(calls):
-                one = other if place % 3 == 2 else session
-                decision = one.check(tool, arguments, **asked)
-                if place % 4 == 2:
-                    ReplaySession(one).apply(
-                        Completed(one.id, None, decision.id, provenance="inferred", text="ok")
+            for index, (tool, arguments, check_options, result, record_options) in enumerate(calls):
+                current = other if index % 3 == 2 else session
+                decision = current.check(tool, arguments, **check_options)
+                if index % 4 == 2:
+                    ReplaySession(current).apply(
+                        Completed(current.id, None, decision.id, provenance="inferred", text="ok")
                     )
-                elif place % 4 != 3:
-                    one.record(decision, result=result, **said)
+                elif index % 4 != 3:
+                    current.record(decision, result=result, **record_options)
             assert guard._journal is not None
-            lines.append([written(guard, name), written(guard, "other")])
+            lines.append([read_lines(guard, name), read_lines(guard, "other")])
             assert not verify([guard._journal.folder], anchors=guard._journal._anchors).has_failed
         assert lines[0] == lines[1]
 
 
-LIVE = [
+VARIANTS = [
     *[
         ("", {"check": {"batch": batch}})
         for batch in ("b", "4f-1", 'b"\\', "ä", "\ud800", "b" * 1990)
     ],
-    *[("", {"check": asked}) for asked in ({"server": "files"}, {"at": BEGIN * 2})],
+    *[("", {"check": check_options}) for check_options in ({"server": "files"}, {"at": BEGIN * 2})],
     ("", {"check": {"tags": {"team": "blue"}}}),
     ("", {"check": {"hints": {"read_only": True}}}),
     ("", {"check": {"estimate": {"cost": 0.25}}}),
@@ -218,34 +222,36 @@ LIVE = [
     ("", {"known": "inferred"}),
     ("# tolerant numbers", {"args": {"n": 1}}),
     ("# tolerant numbers", {"args": {"n": 1.1}}),
-    *[(more, {"args": {"path": "x"}}) for more in MORE],
-    *[(more, {"args": {"path": "x"}, "record": {"error": "wrong way"}}) for more in MORE],
-    (MORE[2], {"result": "r" * 99}),
-    (MORE[-2], {"args": {"n": 1}}),
+    *[(section, {"args": {"path": "x"}}) for section in SECTIONS],
+    *[(section, {"args": {"path": "x"}, "record": {"error": "wrong way"}}) for section in SECTIONS],
+    (SECTIONS[2], {"result": "r" * 99}),
+    (SECTIONS[-2], {"args": {"n": 1}}),
 ]
-"""In what a call may be no ordinary one, and the policy that makes it so."""
+"""A policy section, and how a call differs from an ordinary one."""
 
 
-@pytest.mark.parametrize(("more", "odd"), LIVE, ids=map(str, range(len(LIVE))))
+@pytest.mark.parametrize(("section", "variant"), VARIANTS, ids=map(str, range(len(VARIANTS))))
 @pytest.mark.parametrize("first", [False, True])
-def test_an_odd_call_between_ordinary_ones(more: str, odd: dict[str, Any], first: bool) -> None:
-    def call(session: Session, number: int, *, odd: dict[str, Any]) -> None:
-        args = odd.get("args", {"offset": number})
-        decision = session.check("read", args, **odd.get("check", {}))
-        if "known" in odd:
+def test_unusual_calls_between_ordinary_ones_are_written_alike(
+    section: str, variant: dict[str, Any], first: bool
+) -> None:
+    def call(session: Session, number: int, *, variant: dict[str, Any]) -> None:
+        args = variant.get("args", {"offset": number})
+        decision = session.check("read", args, **variant.get("check", {}))
+        if "known" in variant:
             done = Completed(session.id, BEGIN, decision.id, provenance="inferred", text="done")
             ReplaySession(session).apply(done)
         else:
-            result = odd.get("result", f"result {number}")
-            session.record(decision, result=result, **odd.get("record", {}))
+            result = variant.get("result", f"result {number}")
+            session.record(decision, result=result, **variant.get("record", {}))
 
-    with guards(policy(more)) as both:
+    with guards(policy(section)) as guard_pair:
         lines = []
-        for guard in both:
+        for guard in guard_pair:
             session = guard.session("s")
             for number in range(4):
-                call(session, number, odd=odd if first is (number % 2 == 0) else {})
-            lines.append(written(guard, "s"))
+                call(session, number, variant=variant if first is (number % 2 == 0) else {})
+            lines.append(read_lines(guard, "s"))
         assert lines[0] == lines[1]
 
 
@@ -253,70 +259,70 @@ def _admitted(call: str) -> Event:
     return Admitted("s", BEGIN, call, "read", {"path": call[:9]})
 
 
-def test_calls_of_one_tool_that_change_state_and_that_do_not() -> None:
-    with guards("{policyguard: 1, name: shells, extends: [core]}") as both:
+def test_calls_of_one_tool_can_differ_in_state_changing() -> None:
+    with guards("{policyguard: 1, name: shells, extends: [core]}") as guard_pair:
         lines = []
-        for guard in both:
+        for guard in guard_pair:
             session = guard.session("s")
             for command in ("cat a", "rm a", "cat b", "rm b"):
                 session.record(session.check("bash", {"command": command}), result="done")
-            lines.append(written(guard, "s"))
+            lines.append(read_lines(guard, "s"))
         assert lines[0] == lines[1]
-        told = [b'"changing":false' in line for line, _ in lines[0] if b'"admitted"' in line]
-        assert told == [True, False, True, False]
+        flags = [b'"changing":false' in line for line, _ in lines[0] if b'"admitted"' in line]
+        assert flags == [True, False, True, False]
 
 
-def test_charges_to_what_no_line_can_name() -> None:
-    with guards(policy("budgets: {calls: {calls: 9, per: agent}}")) as both:
+def test_charges_to_keys_with_surrogates_are_written_alike() -> None:
+    with guards(policy("budgets: {calls: {calls: 9, per: agent}}")) as guard_pair:
         lines = []
-        for guard in both:
+        for guard in guard_pair:
             session = guard.session("s", agent="half \ud800")
             for number in range(2):
                 session.record(session.check("read", {"offset": number}), result="ok")
-            lines.append(written(guard, "s"))
+            lines.append(read_lines(guard, "s"))
         assert lines[0] == lines[1]
 
 
-def test_a_success_that_teaches() -> None:
-    with guards(policy("learn: {corroborate: 2, scope: session}")) as both:
+def test_success_that_teaches_is_written_alike() -> None:
+    with guards(policy("learn: {corroborate: 2, scope: session}")) as guard_pair:
         lines = []
-        for guard in both:
+        for guard in guard_pair:
             session = guard.session("s")
             for number in range(3):
                 session.record(session.check("read", {"offset": number}), result="ok")
             session.record(session.check("read", {"path": "x"}), error="wrong way")
             session.record(session.check("read", {"path": "x"}), result="ok")
-            lines.append(written(guard, "s"))
+            lines.append(read_lines(guard, "s"))
         assert lines[0] == lines[1]
         assert b'"lessons"' in lines[0][-1][0]
 
 
 @pytest.mark.parametrize("call", ["c1", "toolu_01", 'a"b\\', "\ud800", "ä", "9" * 2100, "0 1"])
-def test_whatever_a_recorded_call_is_called(call: str) -> None:
-    with guards(policy()) as both:
+def test_any_recorded_call_id_is_written_alike(call: str) -> None:
+    with guards(policy()) as guard_pair:
         lines = []
-        for guard in both:
+        for guard in guard_pair:
             session = guard.session("s")
             session.record(session.check("read", {"path": "x"}), result="x")
             ReplaySession(session).apply(_admitted(call))
             ReplaySession(session).apply(Completed("s", BEGIN, call, text="done"))
-            lines.append(written(guard, "s"))
+            lines.append(read_lines(guard, "s"))
         assert lines[0] == lines[1]
         assert len(lines[0]) == 5
 
 
-def test_a_listener_hears_each_event_while_it_listens() -> None:
+def test_listener_receives_events_while_subscribed() -> None:
     with guards(policy()) as (guard, _):
         session = guard.session("s")
 
         def call(number: int) -> None:
             session.record(session.check("read", {"path": str(number)}), result="x")
 
-        told: list[Event] = []
+        events: list[Event] = []
         call(0)
-        off: Callable[[], None] = guard.on(told.append)
+        unsubscribe: Callable[[], None] = guard.on(events.append)
         call(1)
-        off()
+        unsubscribe()
         call(2)
-        assert [type(event) for event in told] == [Admitted, Completed]
-        assert len(written(guard, "s")) == 7
+        assert [type(event) for event in events] == [Admitted, Completed]
+        assert len(read_lines(guard, "s")) == 7

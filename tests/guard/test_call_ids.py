@@ -1,4 +1,4 @@
-"""Calls are reported by their decision, its id, or the host's own id; any other id is an error."""
+"""A call is reported by its decision, the decision's id or the host's id; other ids are errors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def load(folder: Path, *, durable: bool) -> Guard:
     return Guard.load(file, store=folder / "state" / "store.db" if durable else None)
 
 
-def test_a_call_is_reported_by_the_id_that_the_host_gave(guard: Guard) -> None:
+def test_call_can_be_reported_by_the_hosts_id(guard: Guard) -> None:
     session = guard.session("s")
     first = session.check("x", call="toolu_01")
-    second = session.check("x", call="c1")  # which is the first one's own id
+    second = session.check("x", call="c1")  # equals the first decision's id
     assert (first.id, second.id) == ("c1", "c2")
     assert session.record("c1", result="the second").counted
     assert session.record("toolu_01", result="the first").counted
@@ -42,7 +42,7 @@ def test_a_call_is_reported_by_the_id_that_the_host_gave(guard: Guard) -> None:
     assert session.check("x").allowed
 
 
-def test_the_decisions_own_id_still_works(guard: Guard) -> None:
+def test_call_can_be_reported_by_the_decision_id(guard: Guard) -> None:
     session = guard.session("s")
     decision = session.check("x", call="toolu_01")
     assert session.record(decision.id, result="fine").counted
@@ -65,7 +65,7 @@ def test_another_process_finds_a_call_by_the_hosts_id(tmp_path: Path) -> None:
         assert second.session("s").record("toolu_01", result="fine").counted
 
 
-def test_an_id_in_flight_is_not_given_twice(guard: Guard) -> None:
+def test_host_id_in_flight_cannot_be_reused(guard: Guard) -> None:
     session = guard.session("s")
     session.check("x", call="toolu_01")
     with pytest.raises(ValueError, match="`toolu_01` is in flight: report it first"):
@@ -76,16 +76,16 @@ def test_an_id_in_flight_is_not_given_twice(guard: Guard) -> None:
     assert [session.check("x").allowed for _ in range(2)] == [True, False]
 
 
-@pytest.mark.parametrize("id_", ["toolu_99", "c9", ""])
-def test_an_unknown_id_is_an_error(guard: Guard, id_: str) -> None:
+@pytest.mark.parametrize("call_id", ["toolu_99", "c9", ""])
+def test_unknown_id_is_an_error(guard: Guard, call_id: str) -> None:
     session = guard.session("s")
     session.check("x")
-    for report in (lambda: session.record(id_, result="?"), lambda: session.release(id_)):
-        with pytest.raises(LookupError, match=f"no call `{id_}` in session `s`"):
+    for report in (lambda: session.record(call_id, result="?"), lambda: session.release(call_id)):
+        with pytest.raises(LookupError, match=f"no call `{call_id}` in session `s`"):
             report()
 
 
-def test_a_call_reported_by_the_hosts_id_is_not_found_again(guard: Guard) -> None:
+def test_reported_host_id_is_unknown_afterwards(guard: Guard) -> None:
     session = guard.session("s")
     session.check("x", call="toolu_01")
     session.record("toolu_01", result="fine")
@@ -93,7 +93,7 @@ def test_a_call_reported_by_the_hosts_id_is_not_found_again(guard: Guard) -> Non
         session.record("toolu_01", result="again")
 
 
-def test_what_is_known_and_not_in_flight_counts_nowhere(guard: Guard) -> None:
+def test_report_of_a_finished_or_refused_call_is_not_counted(guard: Guard) -> None:
     session = guard.session("s")
     decision, refused = session.check("x"), session.check("no")
     assert session.record(decision, result="fine").counted
@@ -101,13 +101,13 @@ def test_what_is_known_and_not_in_flight_counts_nowhere(guard: Guard) -> None:
     assert not session.record(refused, result="never").counted
 
 
-def test_a_preview_cannot_be_reported(guard: Guard) -> None:
+def test_preview_cannot_be_reported(guard: Guard) -> None:
     session = guard.session("s")
     with pytest.raises(LookupError, match="`preview` admits nothing"):
         session.record(session.preview("x"), result="fine")
 
 
-def test_a_decision_of_an_earlier_life_completes_no_call_of_this_one(guard: Guard) -> None:
+def test_decision_of_an_ended_session_is_rejected_by_its_successor(guard: Guard) -> None:
     old = guard.session("s")
     stale, refused = old.check("x"), old.check("no")
     old.end()
@@ -121,7 +121,7 @@ def test_a_decision_of_an_earlier_life_completes_no_call_of_this_one(guard: Guar
     assert all(session.record(decision, result="fine").counted for decision in current)
 
 
-def test_ids_stay_unique_when_many_sessions_have_come_and_gone(guard: Guard) -> None:
+def test_call_ids_stay_unique_across_many_sessions(guard: Guard) -> None:
     stale = guard.session("s").check("x")
     guard.session("s").end()
     for number in range(5):

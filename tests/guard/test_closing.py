@@ -1,4 +1,4 @@
-"""A guard lets go of all that it holds: when it is closed, dropped, or could not open a session."""
+"""A guard releases what it holds: when closed, dropped, or if a session fails to open."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ budgets:
 CAPS = Caps(constraints=10, evidence=10, anchors=10)
 
 
-def load(folder: Path, store: SqliteStore | None = None, more: str = "") -> Guard:
+def load(folder: Path, store: SqliteStore | None = None, extra: str = "") -> Guard:
     file = folder / "policy.yaml"
-    file.write_text(POLICY + more)
+    file.write_text(POLICY + extra)
     return Guard.load(file, store=store or folder / "state" / "store.db")
 
 
@@ -40,7 +40,7 @@ def call(session: Session, number: int = 0) -> bool:
     return decision.allowed
 
 
-def written(guard: Guard, session: str = "s") -> list[type[Event]]:
+def journal_events(guard: Guard, session: str = "s") -> list[type[Event]]:
     assert guard._journal is not None
     return [type(event) for event in guard._journal.read_events(session)]
 
@@ -51,25 +51,25 @@ def open_files(folder: Path) -> list[str]:
         try:
             links.append(str(link.readlink()))
         except FileNotFoundError:
-            continue  # the one that the folder itself was read by
+            continue  # the handle that read this folder
     return sorted(
         Path(link).name for link in links if link.startswith(str(folder)) and "lock" not in link
     )
 
 
-def test_a_session_of_a_closed_guard_goes_on_under_another(tmp_path: Path) -> None:
+def test_another_guard_can_resume_a_session_of_a_closed_guard(tmp_path: Path) -> None:
     with load(tmp_path) as first:
         session = first.session("s", project="p")
         assert call(session)
         assert open_files(tmp_path) != []
     assert open_files(tmp_path) == []
     second = load(tmp_path)
-    again = second.session("s", project="p")
-    assert written(second) == [Started, Admitted, Completed]
-    assert [call(again, number) for number in range(3)] == [True, True, False]
+    reopened = second.session("s", project="p")
+    assert journal_events(second) == [Started, Admitted, Completed]
+    assert [call(reopened, number) for number in range(3)] == [True, True, False]
 
 
-def test_a_closed_guard_refuses_all_calls_and_writes_nothing(tmp_path: Path) -> None:
+def test_closed_guard_refuses_calls_and_writes_nothing(tmp_path: Path) -> None:
     guard = load(tmp_path)
     session = guard.session("s")
     decision = session.check("read")
@@ -86,13 +86,13 @@ def test_a_closed_guard_refuses_all_calls_and_writes_nothing(tmp_path: Path) -> 
         guard.session("t")
     assert open_files(tmp_path) == []
     other = load(tmp_path)
-    again = other.session("s")
-    assert written(other) == [Started, Admitted]
-    again.end()
-    assert "open a new session" in again.check("read").message
+    reopened = other.session("s")
+    assert journal_events(other) == [Started, Admitted]
+    reopened.end()
+    assert "open a new session" in reopened.check("read").message
 
 
-def test_what_was_on_lease_is_given_back(tmp_path: Path) -> None:
+def test_closing_returns_leases(tmp_path: Path) -> None:
     guard = load(tmp_path)
     for number in range(5):
         session = guard.session(f"s{number}", project="p")
@@ -103,7 +103,7 @@ def test_what_was_on_lease_is_given_back(tmp_path: Path) -> None:
     assert sum(call(session, number) for session in sessions for number in range(3)) == 35
 
 
-def test_a_store_that_was_given_stays_open(tmp_path: Path) -> None:
+def test_store_passed_by_the_host_stays_open(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS)
     with load(tmp_path, store) as guard:
         call(guard.session("s", project="p"))
@@ -114,14 +114,14 @@ def test_a_store_that_was_given_stays_open(tmp_path: Path) -> None:
     assert open_files(tmp_path) == []
 
 
-def test_a_guard_without_a_store_may_be_closed(tmp_path: Path) -> None:
+def test_guard_without_a_store_can_be_closed(tmp_path: Path) -> None:
     with Guard.load("core") as guard:
         session = guard.session("s")
         assert session.check("read").allowed
     assert not session.check("read").allowed
 
 
-def test_what_cannot_be_written_at_the_end_is_told_and_all_is_let_go(tmp_path: Path) -> None:
+def test_failed_write_on_close_is_raised_and_files_are_closed(tmp_path: Path) -> None:
     path = tmp_path / "state" / "store.db"
     guard = load(tmp_path, SqliteStore(path, caps=CAPS, timeout=0.05))
     call(guard.session("s", project="p"))
@@ -131,11 +131,11 @@ def test_what_cannot_be_written_at_the_end_is_told_and_all_is_let_go(tmp_path: P
         guard.close()
     other.close()
     assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
-    again = load(tmp_path).session("s", project="p")
-    assert [call(again, number) for number in range(3)] == [True, True, False]
+    reopened = load(tmp_path).session("s", project="p")
+    assert [call(reopened, number) for number in range(3)] == [True, True, False]
 
 
-def test_a_guard_that_nobody_has_any_more_holds_nothing(tmp_path: Path) -> None:
+def test_garbage_collected_guard_releases_its_files_and_locks(tmp_path: Path) -> None:
     guard = load(tmp_path)
     session = guard.session("s", project="p")
     call(session)
@@ -147,75 +147,75 @@ def test_a_guard_that_nobody_has_any_more_holds_nothing(tmp_path: Path) -> None:
     assert call(load(tmp_path).session("s", project="p"))
 
 
-def test_a_session_that_could_not_be_opened_is_not_held(tmp_path: Path) -> None:
+def test_session_that_failed_to_open_is_not_locked(tmp_path: Path) -> None:
     first = load(tmp_path)
     session = first.session("s")
     call(session)
     assert first._journal is not None
     path = first._journal.path_of("s")
     first.close()
-    was = path.read_text()
-    path.write_text(was.replace('"call":"c1"', '"call":"c7"', 1))
+    original = path.read_text()
+    path.write_text(original.replace('"call":"c1"', '"call":"c7"', 1))
     guard = load(tmp_path)
     for _ in range(2):
         with pytest.raises(AlteredError):
             guard.session("s")
-    path.write_text(was)
+    path.write_text(original)
     assert [call(guard.session("s"), number) for number in range(3)] == [True, True, False]
     assert guard.session("s").id == "s"
 
 
-def test_a_session_whose_beginning_could_not_be_written_has_not_begun(tmp_path: Path) -> None:
+def test_session_whose_start_cannot_be_written_is_not_started(tmp_path: Path) -> None:
     guard = load(tmp_path)
     folder = tmp_path / "state" / "journal"
-    away = folder.rename(tmp_path / "away")
+    moved_folder = folder.rename(tmp_path / "away")
     folder.write_text("in the way")
     for _ in range(2):
         with pytest.raises(JournalError):
             guard.session("s", agent="a")
     folder.unlink()
-    away.rename(folder)
+    moved_folder.rename(folder)
     session = guard.session("s", agent="a")
     assert call(session)
     session.end()
-    assert written(guard) == [Started, Admitted, Completed, Closed]
+    assert journal_events(guard) == [Started, Admitted, Completed, Closed]
 
 
-def test_what_is_reported_after_the_guard_is_closed_counts_nowhere_and_says_so(
+def test_report_to_a_closed_guard_is_not_counted_and_has_an_error(
     tmp_path: Path,
 ) -> None:
     guard = load(tmp_path)
     session = guard.session("s")
     decision = session.check("read")
     guard.close()
-    late = session.record(decision, result="too late")
-    assert not late.counted
-    assert late.outcome.ok
-    assert "the guard is closed: load another guard" in late.errors[0].error
+    recorded = session.record(decision, result="too late")
+    assert not recorded.counted
+    assert recorded.outcome.ok
+    assert "the guard is closed: load another guard" in recorded.errors[0].error
     session.release(decision)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_nothing_can_be_said_to_a_session_that_is_over(tmp_path: Path, whole: bool) -> None:
+@pytest.mark.parametrize("close_guard", [True, False])
+def test_actions_on_an_ended_session_are_errors(tmp_path: Path, close_guard: bool) -> None:
     guard = load(tmp_path)
     session = guard.session("s")
-    asked = msgspec.structs.replace(session.check("read"), effect=Effect.ASK)
-    if whole:
+    decision = msgspec.structs.replace(session.check("read"), effect=Effect.ASK)
+    if close_guard:
         guard.close()
     else:
         session.end()
-    says = "the guard is closed" if whole else "the session is over: open a new session"
-    for say in (
+    message = "the guard is closed" if close_guard else "the session is over: open a new session"
+    for action in (
         session.turn,
         lambda: session.spend(tokens=1),
         lambda: session.grant("own", 1, by="ana"),
-        lambda: session.approve(asked, by="ana"),
+        lambda: session.approve(decision, by="ana"),
     ):
-        with pytest.raises(RuntimeError, match=says):
-            say()
+        with pytest.raises(RuntimeError, match=message):
+            action()
 
 
-def test_a_session_that_is_over_takes_nothing_more(tmp_path: Path) -> None:
+def test_ended_session_accepts_no_more_events(tmp_path: Path) -> None:
     guard = load(tmp_path)
     session = guard.session("s")
     decision, other = session.check("read"), session.check("read", {"n": 1})
@@ -224,29 +224,29 @@ def test_a_session_that_is_over_takes_nothing_more(tmp_path: Path) -> None:
     session.release(other)
     assert not session.check("read").allowed
     assert ReplaySession(session).apply(TurnStarted("s")) is None
-    assert written(guard) == [Started, Admitted, Admitted, Closed]
+    assert journal_events(guard) == [Started, Admitted, Admitted, Closed]
     assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
 
 
-def test_who_hears_that_a_session_is_over_finds_it_closed(tmp_path: Path) -> None:
+def test_session_is_closed_when_listeners_receive_its_end(tmp_path: Path) -> None:
     guard = load(tmp_path)
     session = guard.session("s")
-    heard: list[tuple[bool, bool]] = []
+    states: list[tuple[bool, bool]] = []
 
     def listener(_: Event) -> None:
-        heard.append((session.check("read").allowed, guard.session("s") is session))
+        states.append((session.check("read").allowed, guard.session("s") is session))
 
     guard.on(listener, Closed)
     session.end()
-    assert heard == [(False, False)]
-    assert written(guard) == [Started, Closed, Started]
+    assert states == [(False, False)]
+    assert journal_events(guard) == [Started, Closed, Started]
 
 
 @pytest.mark.parametrize("evicted", [True, False])
-def test_a_session_whose_end_cannot_be_written_goes_all_the_same(
+def test_session_is_released_even_if_its_end_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, evicted: bool
 ) -> None:
-    guard = load(tmp_path, more="bounds: {sessions: 2}\n")
+    guard = load(tmp_path, extra="bounds: {sessions: 2}\n")
     first, _ = guard.session("s"), guard.session("t")
     assert guard._journal is not None
     guard._journal.path_of("s").unlink()
@@ -265,7 +265,7 @@ def test_a_session_whose_end_cannot_be_written_goes_all_the_same(
         guard.session(name)
 
 
-def test_a_session_whose_end_cannot_be_anchored_leaves_its_file(tmp_path: Path) -> None:
+def test_session_closes_its_file_even_if_its_end_cannot_be_anchored(tmp_path: Path) -> None:
     path = tmp_path / "state" / "store.db"
     guard = load(tmp_path, SqliteStore(path, caps=CAPS, timeout=0.05))
     session = guard.session("s")
@@ -276,4 +276,4 @@ def test_a_session_whose_end_cannot_be_anchored_leaves_its_file(tmp_path: Path) 
     other.close()
     assert session.closed
     assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
-    assert written(guard) == [Started, Closed]
+    assert journal_events(guard) == [Started, Closed]

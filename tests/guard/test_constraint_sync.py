@@ -1,4 +1,4 @@
-"""What is learned outlives the process, and is shared by those who keep one store."""
+"""Learned constraints outlive a process and are shared through a store."""
 
 from __future__ import annotations
 
@@ -28,75 +28,81 @@ learn: {corroborate: CORROBORATE, scope: project, ban: call}
 """
 
 
-def _guard(folder: Path, corroborate: int = 3, more: str = "") -> Guard:
+def _guard(folder: Path, corroborate: int = 3, extra: str = "") -> Guard:
     file = folder / "policy.yaml"
-    file.write_text(POLICY.replace("CORROBORATE", str(corroborate)) + more)
+    file.write_text(POLICY.replace("CORROBORATE", str(corroborate)) + extra)
     return Guard.load(file, store=folder / "state" / "store.db")
 
 
-def _fail(guard: Guard, session: str, text: str = "wrong") -> bool:
-    run = guard.session(session)
-    decision = run.check("build", {"target": "x"})
+def _fail(guard: Guard, session_id: str, text: str = "wrong") -> bool:
+    session = guard.session(session_id)
+    decision = session.check("build", {"target": "x"})
     if decision.allowed:
-        run.record(decision, error=text)
-    run.end()
+        session.record(decision, error=text)
+    session.end()
     return decision.allowed
 
 
-def test_one_failure_a_session_three_sessions_long_corroborates(tmp_path: Path) -> None:
-    assert [_fail(_guard(tmp_path), f"s{n}") for n in range(5)] == [True, True, True, False, False]
+def test_failures_of_different_sessions_corroborate(tmp_path: Path) -> None:
+    assert [_fail(_guard(tmp_path), f"s{number}") for number in range(5)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
-def test_what_no_file_can_hold_is_learned_and_lasts_all_the_same(tmp_path: Path) -> None:
-    """Halves of surrogate pairs: JSON has them, and a model that makes up a name may send them."""
+def test_names_with_surrogates_are_learned_and_stored(tmp_path: Path) -> None:
+    """JSON allows lone surrogates, and a model may send them in made-up names."""
     for number in range(2):
-        run = _guard(tmp_path, 2).session(f"s{number}\ud800")
-        recorded = run.record(run.check("build\ud800", {"target": "\ud800"}), error="wrong \udc00")
+        session = _guard(tmp_path, 2).session(f"s{number}\ud800")
+        recorded = session.record(
+            session.check("build\ud800", {"target": "\ud800"}), error="wrong \udc00"
+        )
         assert recorded.errors == ()
-        run.end()
+        session.end()
     (constraint,) = _guard(tmp_path).constraints()
     assert constraint.tool == r"build\ud800"
     assert not _guard(tmp_path).session("t").check("build\ud800", {"target": "\ud800"}).allowed
 
 
 @pytest.mark.parametrize("size", [10**30, 10**400], ids=["float", "beyond"])
-def test_a_number_beyond_64_bits_is_learned_as_near_as_it_can_be_kept(
-    tmp_path: Path, size: int
-) -> None:
+def test_number_beyond_64_bits_is_learned_approximately(tmp_path: Path, size: int) -> None:
     file, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
     learn = "{corroborate: 1, scope: project, parameters: {wrong: {of: [size], direction: up}}}"
     file.write_text(f"{POLICY.partition('learn:')[0]}learn: {learn}")
-    run = Guard.load(file, store=store).session("s")
-    assert run.record(run.check("train", {"size": size}), error="wrong size").errors == ()
-    again = Guard.load(file, store=store).session("t")
-    assert not again.check("train", {"size": 10 * size}).allowed
-    assert again.check("train", {"size": 10**29}).allowed
+    session = Guard.load(file, store=store).session("s")
+    assert session.record(session.check("train", {"size": size}), error="wrong size").errors == ()
+    reopened = Guard.load(file, store=store).session("t")
+    assert not reopened.check("train", {"size": 10 * size}).allowed
+    assert reopened.check("train", {"size": 10**29}).allowed
 
 
-def test_the_harness_is_never_blamed_over_sessions(tmp_path: Path) -> None:
-    assert all(_fail(_guard(tmp_path), f"s{n}", "down") for n in range(6))
+def test_harness_failures_of_different_sessions_teach_nothing(tmp_path: Path) -> None:
+    assert all(_fail(_guard(tmp_path), f"s{number}", "down") for number in range(6))
 
 
-def test_a_success_elsewhere_begins_anew(tmp_path: Path) -> None:
+def test_success_in_another_process_discards_the_evidence(tmp_path: Path) -> None:
     one, other = _guard(tmp_path, 2), _guard(tmp_path, 2)
     assert _fail(one, "a")
-    run = other.session("b")
-    run.record(run.check("build", {"target": "x"}), result="fine")
+    session = other.session("b")
+    session.record(session.check("build", {"target": "x"}), result="fine")
     assert _fail(one, "c")
     assert _fail(other, "d")
     assert not _fail(other, "e")
 
 
-def test_others_see_a_constraint_and_its_revocation_within_a_second(tmp_path: Path) -> None:
+def test_constraints_and_revocations_reach_other_guards_within_a_second(tmp_path: Path) -> None:
     one, other = _guard(tmp_path, 1), _guard(tmp_path, 1)
     assert other.session("x").preview("build", {"target": "x"}).allowed
     assert _fail(one, "a")
     time.sleep(1.05)
     refused = other.session("b").check("build", {"target": "x"})
     assert not refused.allowed
-    id_ = refused.structured["constraint"]
-    assert [constraint.id for constraint in one.constraints()] == [id_]
-    other.revoke(id_, by="ann")
+    constraint_id = refused.structured["constraint"]
+    assert [constraint.id for constraint in one.constraints()] == [constraint_id]
+    other.revoke(constraint_id, by="ann")
     assert other.session("c").check("build", {"target": "x"}).allowed
     time.sleep(1.05)
     assert _fail(one, "d"), "revoked for every process"
@@ -104,14 +110,17 @@ def test_others_see_a_constraint_and_its_revocation_within_a_second(tmp_path: Pa
     assert list(_guard(tmp_path, 1).constraints()) == []
 
 
-def test_two_that_learn_at_once_learn_as_one(tmp_path: Path) -> None:
+def test_concurrent_guards_learn_one_constraint(tmp_path: Path) -> None:
     guards = [_guard(tmp_path, 20) for _ in range(4)]
 
-    def work(guard: Guard, number: int) -> None:
-        for place in range(5):
-            _fail(guard, f"s{number}-{place}")
+    def fail_repeatedly(guard: Guard, number: int) -> None:
+        for index in range(5):
+            _fail(guard, f"s{number}-{index}")
 
-    threads = [threading.Thread(target=work, args=(guard, n)) for n, guard in enumerate(guards)]
+    threads = [
+        threading.Thread(target=fail_repeatedly, args=(guard, number))
+        for number, guard in enumerate(guards)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -122,7 +131,7 @@ def test_two_that_learn_at_once_learn_as_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "allowed"), [("block", False), ("allow", True)])
-def test_a_store_that_fails_is_told_and_answered_as_the_policy_says(
+def test_failing_store_is_reported_and_handled_as_configured(
     tmp_path: Path, mode: str, allowed: bool
 ) -> None:
     guard = _guard(tmp_path, 1, f"on_internal_error: {mode}\n")
@@ -138,9 +147,9 @@ def test_a_store_that_fails_is_told_and_answered_as_the_policy_says(
             database.execute(f"ALTER TABLE {name} RENAME TO gone_{name}")
     recorded = session.record(decision, error="wrong")
     assert recorded.errors[0].id == "store"
-    answer = session.check("other")
-    assert answer.allowed is allowed
-    assert "store.db" in answer.errors[0].error
+    decision = session.check("other")
+    assert decision.allowed is allowed
+    assert "store.db" in decision.errors[0].error
     with sqlite3.connect(tmp_path / "state" / "store.db") as database:
         for name in tables:
             database.execute(f"ALTER TABLE gone_{name} RENAME TO {name}")
@@ -148,62 +157,62 @@ def test_a_store_that_fails_is_told_and_answered_as_the_policy_says(
     assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed
 
 
-class Failing(SqliteStore):
-    """While it is `full`, what was done in a transaction cannot be written at its end."""
+class FailingStore(SqliteStore):
+    """A store whose transactions fail at the end while it is full."""
 
-    full = False
+    is_full = False
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with super().transaction():
             yield
-            if self.full:
+            if self.is_full:
                 raise StoreError(self.path, "the disk is full", "make room")
 
 
-def _failing(folder: Path, corroborate: int) -> tuple[Guard, Failing]:
+def _guard_with_failing_store(folder: Path, corroborate: int) -> tuple[Guard, FailingStore]:
     _guard(folder, corroborate).close()
-    store = Failing(folder / "state" / "store.db", caps=CAPS, timeout=0.05)
+    store = FailingStore(folder / "state" / "store.db", caps=CAPS, timeout=0.05)
     return Guard.load(folder / "policy.yaml", store=store), store
 
 
-def test_what_could_not_be_written_at_the_end_is_written_before_the_next_check(
+def test_failed_constraint_write_is_repeated_before_the_next_check(
     tmp_path: Path,
 ) -> None:
-    guard, store = _failing(tmp_path, 1)
+    guard, store = _guard_with_failing_store(tmp_path, 1)
     session = guard.session("a")
     decision = session.check("build", {"target": "x"})
-    store.full = True
+    store.is_full = True
     assert session.record(decision, error="wrong").learned
     for _ in range(2):
-        answer = session.check("other")
-        assert not answer.allowed
-        assert "the disk is full" in answer.errors[0].error
-    store.full = False
+        decision = session.check("other")
+        assert not decision.allowed
+        assert "the disk is full" in decision.errors[0].error
+    store.is_full = False
     assert session.check("other").allowed
     assert not _guard(tmp_path, 1).session("b").check("build", {"target": "x"}).allowed
 
 
-@pytest.mark.parametrize("between", ["check", "record", "others"])
-def test_failures_count_that_the_store_did_not_take_at_once(tmp_path: Path, between: str) -> None:
-    guard, store = _failing(tmp_path, 3)
+@pytest.mark.parametrize("event_between", ["check", "record", "others"])
+def test_failures_count_although_the_store_was_locked(tmp_path: Path, event_between: str) -> None:
+    guard, store = _guard_with_failing_store(tmp_path, 3)
     session = guard.session("a")
     decisions = [session.check("build", {"target": "x"}) for _ in range(2)]
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         assert session.record(decisions[0], error="wrong").errors[0].id == "store"
-    if between == "others":  # what counts more stays
+    if event_between == "others":  # the higher count is kept
         assert _fail(_guard(tmp_path, 3), "b")
         assert _fail(_guard(tmp_path, 3), "c")
-    if between != "record":
+    if event_between != "record":
         assert session.check("other").allowed
     learned = session.record(decisions[1], error="wrong").learned
-    assert bool(learned) is (between == "others")
+    assert bool(learned) is (event_between == "others")
     assert _fail(_guard(tmp_path, 3), "d") is not bool(learned)
     assert not _fail(_guard(tmp_path, 3), "e")
 
 
-def test_who_makes_no_checks_sees_and_revokes_what_others_have_learned(tmp_path: Path) -> None:
+def test_guard_without_checks_sees_and_revokes_constraints_of_others(tmp_path: Path) -> None:
     admin = _guard(tmp_path, 1)
     assert admin.constraints() == ()
     assert _fail(_guard(tmp_path, 1), "a")
@@ -215,8 +224,8 @@ def test_who_makes_no_checks_sees_and_revokes_what_others_have_learned(tmp_path:
     assert admin.constraints() == _guard(tmp_path, 1).constraints() == ()
 
 
-def test_a_revocation_that_the_store_does_not_take_may_be_repeated(tmp_path: Path) -> None:
-    guard, store = _failing(tmp_path, 1)
+def test_failed_revocation_can_be_repeated(tmp_path: Path) -> None:
+    guard, store = _guard_with_failing_store(tmp_path, 1)
     assert _fail(guard, "a")
     (constraint,) = guard.constraints()
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
@@ -234,7 +243,7 @@ def _memory_guard(folder: Path) -> Guard:
     return Guard.load(file)
 
 
-def test_a_closed_guard_does_not_open_its_store_again(tmp_path: Path) -> None:
+def test_closed_guard_does_not_reopen_its_store(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     guard.close()
     for file in (tmp_path / "state").glob("store.db*"):
@@ -245,28 +254,28 @@ def test_a_closed_guard_does_not_open_its_store_again(tmp_path: Path) -> None:
     assert list((tmp_path / "state").glob("store.db")) == []
 
 
-def test_a_second_session_begins_with_what_the_first_has_learned(tmp_path: Path) -> None:
+def test_restored_snapshot_holds_constraints_and_evidence(tmp_path: Path) -> None:
     first = _memory_guard(tmp_path)
     assert _fail(first, "a")
-    half = first.snapshot()
+    early_snapshot = first.snapshot()
     assert _fail(first, "b")
-    for snapshot, allowed in ((half, [True, False]), (first.snapshot(), [False])):
+    for snapshot, allowed in ((early_snapshot, [True, False]), (first.snapshot(), [False])):
         second = _memory_guard(tmp_path)
         second.restore(snapshot)
-        assert [_fail(second, f"s{n}") for n in range(len(allowed))] == allowed
+        assert [_fail(second, f"s{number}") for number in range(len(allowed))] == allowed
     assert _memory_guard(tmp_path).session("x").check("build", {"target": "x"}).allowed
 
 
-def test_a_snapshot_is_the_identity(tmp_path: Path) -> None:
+def test_snapshot_round_trips(tmp_path: Path) -> None:
     first = _memory_guard(tmp_path)
-    for n in range(3):
-        _fail(first, f"s{n}")
+    for number in range(3):
+        _fail(first, f"s{number}")
     second = _memory_guard(tmp_path)
     second.restore(first.snapshot())
     assert second.snapshot() == first.snapshot()
 
 
-def test_what_was_revoked_here_stays_so_whatever_a_snapshot_says(tmp_path: Path) -> None:
+def test_restoring_does_not_undo_a_revocation(tmp_path: Path) -> None:
     guard = _memory_guard(tmp_path)
     assert all(_fail(guard, name) for name in "ab")
     snapshot = guard.snapshot()
@@ -276,15 +285,15 @@ def test_what_was_revoked_here_stays_so_whatever_a_snapshot_says(tmp_path: Path)
     assert _fail(guard, "c")
 
 
-def test_a_snapshot_is_restored_into_the_store(tmp_path: Path) -> None:
+def test_snapshot_is_restored_into_the_store(tmp_path: Path) -> None:
     guard = _guard(tmp_path, 2)
     for target in "xxyyz":
-        run = guard.session("s")
-        run.record(run.check("build", {"target": target}), error="wrong")
-        run.end()
+        session = guard.session("s")
+        session.record(session.check("build", {"target": target}), error="wrong")
+        session.end()
     before = guard.snapshot()
-    gone, stays = guard.constraints()
-    assert guard.revoke(gone.id, by="ann")
+    revoked, remaining = guard.constraints()
+    assert guard.revoke(revoked.id, by="ann")
     after = guard.snapshot()
     for table in ("constraints", "evidence"):
         with closing(sqlite3.connect(tmp_path / "state" / "store.db")) as database, database:
@@ -292,20 +301,20 @@ def test_a_snapshot_is_restored_into_the_store(tmp_path: Path) -> None:
     _guard(tmp_path, 2).restore(before)
     assert len(_guard(tmp_path, 2).constraints()) == 2
     _guard(tmp_path, 2).restore(after)
-    again = _guard(tmp_path, 2)
-    assert again.constraints() == (stays,)
-    run = again.session("t")
-    assert run.check("build", {"target": "x"}).allowed
-    run.record(run.check("build", {"target": "z"}), error="wrong")
-    assert len(again.constraints()) == 2, "the evidence was there"
+    reopened = _guard(tmp_path, 2)
+    assert reopened.constraints() == (remaining,)
+    session = reopened.session("t")
+    assert session.check("build", {"target": "x"}).allowed
+    session.record(session.check("build", {"target": "z"}), error="wrong")
+    assert len(reopened.constraints()) == 2, "the evidence was there"
 
 
-def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
+def test_invalid_snapshots_are_rejected(tmp_path: Path) -> None:
     first = _memory_guard(tmp_path)
     snapshot = first.snapshot()
-    for wrong in (b"", b"{}", b"[" * 100_000, snapshot.replace(b'"version":1', b'"version":2')):
+    for data in (b"", b"{}", b"[" * 100_000, snapshot.replace(b'"version":1', b'"version":2')):
         with pytest.raises(ValueError, match="snapshot"):
-            first.restore(wrong)
+            first.restore(data)
     other = _memory_guard(tmp_path)
     other.session("open")
     with pytest.raises(ValueError, match="before its first session"):
@@ -323,27 +332,27 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
         max_size=14,
     )
 )
-def test_two_processes_know_what_one_would(steps: list[tuple[bool, str, str]]) -> None:
+def test_two_guards_with_one_store_learn_like_one_guard(steps: list[tuple[bool, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shared = [_guard(folder, 2), _guard(folder, 2)]
-        alone = _memory_guard(folder)
-        for number, (second, what, target) in enumerate(steps):
-            pair = (shared[second], alone)
-            answers = []
-            for guard in pair:
+        single = _memory_guard(folder)
+        for number, (use_second, outcome, target) in enumerate(steps):
+            guards = (shared[use_second], single)
+            allowed = []
+            for guard in guards:
                 if guard._constraint_sync is not None:
-                    guard._constraint_sync.next_poll = 0.0  # as if a second had passed
-                run = guard.session(f"s{number}")
-                decision = run.check("build", {"target": target})
-                answers.append(decision.allowed)
-                if decision.allowed and what != "revoke":
-                    run.record(decision, result="fine", error=what or None)
-                elif not decision.allowed and what == "revoke":
+                    guard._constraint_sync.next_poll = 0.0  # poll as if a second had passed
+                session = guard.session(f"s{number}")
+                decision = session.check("build", {"target": target})
+                allowed.append(decision.allowed)
+                if decision.allowed and outcome != "revoke":
+                    session.record(decision, result="fine", error=outcome or None)
+                elif not decision.allowed and outcome == "revoke":
                     guard.revoke(decision.structured["constraint"], by="test")
-                run.end()
-            assert answers[0] == answers[1], (number, what)
-        last = _guard(folder, 2)
-        assert sorted(one.count for one in last.constraints()) == sorted(
-            one.count for one in alone.constraints()
+                session.end()
+            assert allowed[0] == allowed[1], (number, outcome)
+        reopened = _guard(folder, 2)
+        assert sorted(one.count for one in reopened.constraints()) == sorted(
+            one.count for one in single.constraints()
         )

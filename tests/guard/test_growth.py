@@ -1,4 +1,4 @@
-"""An agent that invents tools, sessions, keys and failures cannot grow memory without end."""
+"""Memory stays bounded however many tools, sessions, keys and failures an agent makes up."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def guard(tmp_path: Path) -> Guard:
     return Guard.load(file)
 
 
-@pytest.mark.parametrize("many", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_invented_tools_and_failures_stay_within_the_caps(guard: Guard, many: int) -> None:
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_many_tools_and_failures_stay_within_the_caps(guard: Guard, count: int) -> None:
     session = guard.session("one")
     refused = 0
-    for number in range(many):
+    for number in range(count):
         decision = session.check(f"tool{number}", {"n": number})
         if not decision.allowed:
             refused += 1
@@ -43,21 +43,21 @@ def test_invented_tools_and_failures_stay_within_the_caps(guard: Guard, many: in
             session.record(decision, error=f"strange {number}")
         session.check(f"poll{number}", {"n": number})
     state = guard._state.engine_state.sessions["one"]
-    memory = guard._state.constraint_set
-    assert refused > many - 100, "the keys of the budget are full"
+    constraints = guard._state.constraint_set
+    assert refused > count - 100, "the keys of the budget are full"
     assert len(state.in_flight) <= 30
-    assert len(memory) <= 60
-    assert len(list(memory.evidence())) <= 60
+    assert len(constraints) <= 60
+    assert len(list(constraints.evidence())) <= 60
     assert len(state.cel_session["#tools"]) <= 40
-    assert all(len(accounts) <= 20 for accounts in guard._state.engine_state.ledger.usages.values())
+    assert all(len(usages) <= 20 for usages in guard._state.engine_state.ledger.usages.values())
     assert len(state.confirmed_constraints) <= 64
     assert guard._evaluator.plan.cache_info().currsize <= 40
     assert guard._evaluator.candidates.cache_info().currsize <= 40
 
 
-@pytest.mark.parametrize("many", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_invented_sessions_stay_within_the_cap(guard: Guard, many: int) -> None:
-    for number in range(many):
+@pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_many_sessions_stay_within_the_cap(guard: Guard, count: int) -> None:
+    for number in range(count):
         session = guard.session(f"s{number}")
         session.record(session.check("x", {"n": number}), result="fine")
     assert len(guard._state.engine_state.sessions) <= 50

@@ -1,4 +1,4 @@
-"""What a tool gives, and what is told of it, may be anything: the call is counted all the same."""
+"""Any result and any reported value is accepted, and the call is counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from policyguard.model.event import Spent
 
 POLICY = """
 policyguard: 1
-name: strangers
+name: hostile-values
 limits:
   default:
     outage: {max: 2, within: 1m, cooldown: 10s}
@@ -26,37 +26,37 @@ limits:
 budgets: {spend: {cost: 5.0}, tokens: {tokens: 100}}
 outcomes: {failed_when: outcome.duration > duration('300000h')}
 """
-BEYOND = [math.nan, math.inf, -math.inf, 1e308, 10**400, -5]
+INVALID_NUMBERS = [math.nan, math.inf, -math.inf, 1e308, 10**400, -5]
 
 
-class Mute:
+class Unprintable:
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
     __repr__ = __str__
 
 
-class MuteError(Exception):
+class UnprintableError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
 
 class Proxy:
-    """Something that is looked up when it is used, and cannot be now."""
+    """An object that can be read only in a context that is gone."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError("working outside of request context")
 
 
 class Message(pydantic.BaseModel):
-    """A result with what no JSON can hold beside its text."""
+    """A result that cannot be encoded as JSON, apart from its text."""
 
     content: str
     artifact: Any = None
 
 
-class Dumping:
-    """Something with a method of its own that is called as a model's."""
+class ModelLike:
+    """An object with a `model_dump` method that is not a pydantic model."""
 
     content = "hi"
 
@@ -64,12 +64,12 @@ class Dumping:
         return {"content": []}
 
 
-class Closed(dict[str, Any]):
+class BrokenDict(dict[str, Any]):
     def get(self, *_: Any) -> Any:
         raise RuntimeError("closed")
 
 
-class Lazy(Mapping[str, Any]):
+class BrokenMapping(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         raise RuntimeError("closed")
 
@@ -87,24 +87,26 @@ def _nested(depth: int) -> Any:
     return value
 
 
-def _circle() -> Any:
+def _cyclic() -> Any:
     value: dict[str, Any] = {}
     value["again"] = value
     return value
 
 
-def _guard(folder: Path, *, stored: bool, text: str = POLICY) -> Guard:
+def _guard(folder: Path, *, durable: bool, text: str = POLICY) -> Guard:
     (folder / "policy.yaml").write_text(text)
-    return Guard.load(folder / "policy.yaml", store=folder / "s" / "store.db" if stored else None)
+    return Guard.load(folder / "policy.yaml", store=folder / "s" / "store.db" if durable else None)
 
 
 @pytest.fixture(params=[False, True], ids=["in memory", "stored"])
 def guard(tmp_path: Path, request: pytest.FixtureRequest) -> Guard:
-    return _guard(tmp_path, stored=request.param)
+    return _guard(tmp_path, durable=request.param)
 
 
-@pytest.mark.parametrize("result", [Mute(), [Mute()], _nested(3000), _circle()], ids=range(4))
-def test_a_result_without_a_text_is_recorded(guard: Guard, result: object) -> None:
+@pytest.mark.parametrize(
+    "result", [Unprintable(), [Unprintable()], _nested(3000), _cyclic()], ids=range(4)
+)
+def test_unprintable_result_is_recorded(guard: Guard, result: object) -> None:
     session = guard.session("s")
     recorded = session.record(session.check("t", {}), result=result)
     assert recorded.outcome.ok
@@ -112,11 +114,17 @@ def test_a_result_without_a_text_is_recorded(guard: Guard, result: object) -> No
     assert session.check("t", {"n": 1}).allowed
 
 
-ODD = [Proxy(), Message(content="x", artifact=object()), Dumping(), Closed(content=[]), Lazy()]
+HOSTILE_RESULTS = [
+    Proxy(),
+    Message(content="x", artifact=object()),
+    ModelLike(),
+    BrokenDict(content=[]),
+    BrokenMapping(),
+]
 
 
-@pytest.mark.parametrize("result", ODD, ids=lambda odd: type(odd).__name__)
-def test_a_result_that_raises_when_it_is_read_comes_back_and_is_recorded(
+@pytest.mark.parametrize("result", HOSTILE_RESULTS, ids=lambda result: type(result).__name__)
+def test_result_that_raises_when_read_is_returned_and_recorded(
     guard: Guard, result: object
 ) -> None:
     session = guard.session("s")
@@ -127,87 +135,85 @@ def test_a_result_that_raises_when_it_is_read_comes_back_and_is_recorded(
     assert recorded.outcome.text
 
 
-def test_an_exception_without_a_text_is_recorded_and_raised_as_it_is(guard: Guard) -> None:
+def test_unprintable_exception_is_recorded_and_raised(guard: Guard) -> None:
     session = guard.session("s")
 
-    def fails() -> None:
-        raise MuteError
+    def fail() -> None:
+        raise UnprintableError
 
-    with pytest.raises(MuteError):
-        session.run("t", {}, fails)
+    with pytest.raises(UnprintableError):
+        session.run("t", {}, fail)
     assert session.check("t", {"n": 1}).allowed
-    recorded = session.record(session.check("t", {"n": 2}), error=MuteError())
-    assert recorded.outcome.error == "MuteError: <MuteError>"
+    recorded = session.record(session.check("t", {"n": 2}), error=UnprintableError())
+    assert recorded.outcome.error == "UnprintableError: <UnprintableError>"
 
 
 @pytest.mark.parametrize("field", ["retry_after", "duration"])
-@pytest.mark.parametrize("seconds", BEYOND)
+@pytest.mark.parametrize("seconds", INVALID_NUMBERS)
 @pytest.mark.parametrize("failing", [False, True])
-def test_times_beyond_all_measure(guard: Guard, field: str, seconds: float, failing: bool) -> None:
+def test_invalid_times_are_accepted(
+    guard: Guard, field: str, seconds: float, failing: bool
+) -> None:
     session = guard.session("s")
-    said: dict[str, Any] = {"error": "503 Service Unavailable"} if failing else {"result": "yes"}
+    details: dict[str, Any] = {"error": "503 Service Unavailable"} if failing else {"result": "yes"}
     for _ in range(3):
         decision = session.check("t", {})
         if decision.allowed:
-            session.record(decision, **{field: seconds}, **said)
+            session.record(decision, **{field: seconds}, **details)
     outcome = session.record(session.check("u", {}), result="x", duration=seconds).outcome
     assert outcome.ok is not (seconds > 1e10)
 
 
 @pytest.mark.parametrize("field", ["cost", "tokens"])
-@pytest.mark.parametrize("amount", BEYOND)
-def test_what_cannot_be_reckoned_has_used_everything(
-    guard: Guard, field: str, amount: float
-) -> None:
+@pytest.mark.parametrize("amount", INVALID_NUMBERS)
+def test_invalid_amount_uses_up_the_budget(guard: Guard, field: str, amount: float) -> None:
     session = guard.session("s")
     recorded = session.record(session.check("t", {}), result="x", **{field: amount})
-    assert [fault.error for fault in recorded.errors] == [
+    assert [error.error for error in recorded.errors] == [
         "the amount is not a finite number of at least 0"
     ]
     assert not session.check("t", {"n": 1}).allowed
 
 
-@pytest.mark.parametrize("amount", BEYOND)
-def test_a_rule_over_what_was_used_sees_more_than_it_allows(tmp_path: Path, amount: float) -> None:
+@pytest.mark.parametrize("amount", INVALID_NUMBERS)
+def test_rule_on_cost_fires_after_an_invalid_amount(tmp_path: Path, amount: float) -> None:
     rules = "policyguard: 1\nname: x\nrules: {dear: {when: session.cost > 5.0, effect: block}}\n"
-    session = _guard(tmp_path, stored=False, text=rules).session("s")
+    session = _guard(tmp_path, durable=False, text=rules).session("s")
     session.record(session.check("t", {}), result="x", cost=amount)
     assert session.check("t", {}).violations[0].id == "rules/dear"
 
 
-@pytest.mark.parametrize("amount", [*BEYOND, "5", None])
-def test_who_spends_or_grants_gives_a_number(guard: Guard, amount: Any) -> None:
+@pytest.mark.parametrize("amount", [*INVALID_NUMBERS, "5", None])
+def test_spend_and_grant_reject_invalid_amounts(guard: Guard, amount: Any) -> None:
     session = guard.session("s")
-    number = isinstance(amount, (int, float))
-    wrong = ValueError if number else TypeError
-    reason = "no finite number of at least 0" if number else "of type `.*`, not a number"
-    with pytest.raises(wrong, match=f"`cost` is .*, {reason}"):
+    is_number = isinstance(amount, (int, float))
+    error_type = ValueError if is_number else TypeError
+    message = "no finite number of at least 0" if is_number else "of type `.*`, not a number"
+    with pytest.raises(error_type, match=f"`cost` is .*, {message}"):
         session.spend(cost=amount)
-    with pytest.raises(wrong, match=f"`tokens` is .*, {reason}"):
+    with pytest.raises(error_type, match=f"`tokens` is .*, {message}"):
         session.spend(tokens=amount)
     if amount is not None:
-        with pytest.raises(wrong, match=f"`amount` is .*, {reason}"):
+        with pytest.raises(error_type, match=f"`amount` is .*, {message}"):
             session.grant("spend", amount, by="ana")
     assert session.check("t", {}).allowed
 
 
-@pytest.mark.parametrize("amount", BEYOND)
-def test_a_recorded_spending_that_cannot_be_reckoned_has_used_everything(
-    guard: Guard, amount: float
-) -> None:
+@pytest.mark.parametrize("amount", INVALID_NUMBERS)
+def test_replayed_invalid_amount_uses_up_the_budget(guard: Guard, amount: float) -> None:
     session = guard.session("s")
     ReplaySession(session).apply(Spent("s", cost=amount))
     assert session.check("t", {}).violations[0].id == "budgets/spend"
 
 
-@pytest.mark.parametrize("amount", BEYOND[:5])
-def test_a_score_beyond_all_measure_is_none(guard: Guard, amount: float) -> None:
+@pytest.mark.parametrize("amount", INVALID_NUMBERS[:5])
+def test_invalid_score_is_ignored(guard: Guard, amount: float) -> None:
     session = guard.session("s")
     session.record(session.check("t", {}), result="x", score=amount)
     assert session.progress == "progressing"
 
 
-def test_a_recorded_run_with_such_numbers_is_replayed(tmp_path: Path) -> None:
+def test_run_with_huge_numbers_is_replayed(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     event = '{"session":"s","at":%d,"event":'
     lines = [
@@ -221,7 +227,7 @@ def test_a_recorded_run_with_such_numbers_is_replayed(tmp_path: Path) -> None:
         event % 7 + '"completed","call":"b","ok":true,"text":"fine","cost":1e300}',
     ]
     (tmp_path / "trace.jsonl").write_text("\n".join(lines) + "\n")
-    told = ["simulate", str(tmp_path), "--policy", str(tmp_path / "policy.yaml")]
-    result = CliRunner().invoke(main, told, catch_exceptions=False)
+    command = ["simulate", str(tmp_path), "--policy", str(tmp_path / "policy.yaml")]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     assert "spend" in result.output

@@ -1,4 +1,4 @@
-"""Journals that are written with a key: who has it can verify them and go on, and nobody else."""
+"""Journals with a key: only a holder of the key can verify and resume them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLICY = "policyguard: 1\nname: keyed\nbudgets: {few: {calls: 3}}\n"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a policy and two keys."""
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "policy.yaml").write_text(POLICY)
@@ -27,14 +27,16 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def opened(place: Path, **given: Any) -> Guard:
-    return Guard.load(place / "policy.yaml", **{"store": place / "s" / "state.db", **given})
+def load(workspace: Path, **options: Any) -> Guard:
+    return Guard.load(
+        workspace / "policy.yaml", **{"store": workspace / "s" / "state.db", **options}
+    )
 
 
-def calls(guard: Guard, times: int) -> list[bool]:
+def make_calls(guard: Guard, count: int) -> list[bool]:
     session = guard.session("s")
     allowed = []
-    for number in range(times):
+    for number in range(count):
         decision = session.check("read", {"n": number})
         allowed.append(decision.allowed)
         if decision:
@@ -42,53 +44,53 @@ def calls(guard: Guard, times: int) -> list[bool]:
     return allowed
 
 
-def verified(place: Path, *more: str) -> tuple[int, str]:
-    args = ["journal", "verify", "--store", str(place / "s" / "state.db"), *more]
+def run_verify(workspace: Path, *extra_args: str) -> tuple[int, str]:
+    args = ["journal", "verify", "--store", str(workspace / "s" / "state.db"), *extra_args]
     result = CliRunner().invoke(main, args, catch_exceptions=False)
     return result.exit_code, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("key", ["~/key", "key"])
-def test_a_session_goes_on_with_its_key_and_verifies_with_it_alone(
-    place: Path, key: str, monkeypatch: pytest.MonkeyPatch
+def test_session_resumes_and_verifies_with_its_key_only(
+    workspace: Path, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(place)
-    with opened(place, journal_key=key) as guard:
-        assert calls(guard, 2) == [True, True]
-    with opened(place, journal_key=Path(key)) as guard:
-        assert calls(guard, 2) == [True, False]
-    (journal,) = (place / "s" / "journal").iterdir()
+    monkeypatch.chdir(workspace)
+    with load(workspace, journal_key=key) as guard:
+        assert make_calls(guard, 2) == [True, True]
+    with load(workspace, journal_key=Path(key)) as guard:
+        assert make_calls(guard, 2) == [True, False]
+    (journal,) = (workspace / "s" / "journal").iterdir()
     assert b'"key_id":"' in journal.read_bytes()
-    assert verified(place, "--key", "key") == (0, "1 journal, 8 lines: nothing was altered\n")
-    for more in ([], ["--key", "other"]):
-        code, says = verified(place, *more)
-        assert code == 1
-        assert "error[journal/key]: was written with another key" in says
-        assert "1 journal, 0 lines: unknown whether something was altered" in says
+    assert run_verify(workspace, "--key", "key") == (0, "1 journal, 8 lines: nothing was altered\n")
+    for extra_args in ([], ["--key", "other"]):
+        exit_code, message = run_verify(workspace, *extra_args)
+        assert exit_code == 1
+        assert "error[journal/key]: was written with another key" in message
+        assert "1 journal, 0 lines: unknown whether something was altered" in message
 
 
 @pytest.mark.parametrize(
-    ("begun", "then"), [("key", "other"), ("key", None), (None, "key")], ids=repr
+    ("first_key", "second_key"), [("key", "other"), ("key", None), (None, "key")], ids=repr
 )
-def test_a_session_is_not_taken_up_with_another_key(
-    place: Path, begun: str | None, then: str | None
+def test_session_cannot_be_resumed_with_another_key(
+    workspace: Path, first_key: str | None, second_key: str | None
 ) -> None:
     def with_key(name: str | None) -> dict[str, Any]:
-        return {} if name is None else {"journal_key": place / name}
+        return {} if name is None else {"journal_key": workspace / name}
 
-    with opened(place, **with_key(begun)) as guard:
-        calls(guard, 1)
-    with opened(place, **with_key(then)) as guard:
+    with load(workspace, **with_key(first_key)) as guard:
+        make_calls(guard, 1)
+    with load(workspace, **with_key(second_key)) as guard:
         with pytest.raises(JournalError, match="was begun with another key, or without") as error:
             guard.session("s")
         assert not isinstance(error.value, AlteredError)
         assert guard.session("t").check("read")
-    with opened(place, **with_key(begun)) as guard:
-        assert calls(guard, 1) == [True]
+    with load(workspace, **with_key(first_key)) as guard:
+        assert make_calls(guard, 1) == [True]
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (None, "nokey: cannot be read: No such file or directory; name the file with the key"),
         (
@@ -101,39 +103,41 @@ def test_a_session_is_not_taken_up_with_another_key(
     ],
     ids=["missing", "empty", "short", "long"],
 )
-def test_a_key_that_is_none_is_told_and_nothing_made(
-    place: Path, content: bytes | None, says: str
+def test_invalid_key_file_is_an_error_and_creates_nothing(
+    workspace: Path, content: bytes | None, message: str
 ) -> None:
     if content is not None:
-        (place / "nokey").write_bytes(content)
-    with pytest.raises(JournalError, match=says):
-        opened(place, journal_key=place / "nokey")
-    assert not (place / "s").exists()
-    with opened(place) as guard:
-        calls(guard, 1)
-    code, told = verified(place, "--key", str(place / "nokey"))
-    assert (code, says in told) == (2, True)
+        (workspace / "nokey").write_bytes(content)
+    with pytest.raises(JournalError, match=message):
+        load(workspace, journal_key=workspace / "nokey")
+    assert not (workspace / "s").exists()
+    with load(workspace) as guard:
+        make_calls(guard, 1)
+    exit_code, output = run_verify(workspace, "--key", str(workspace / "nokey"))
+    assert (exit_code, message in output) == (2, True)
 
 
-def test_nobodys_home_has_a_key(place: Path) -> None:
+def test_unknown_home_folder_is_an_error(workspace: Path) -> None:
     with pytest.raises(JournalError, match="~nobody-here/key: cannot be read"):
-        opened(place, journal_key="~nobody-here/key")
+        load(workspace, journal_key="~nobody-here/key")
 
 
-def test_the_key_itself_is_not_its_file_and_not_shown(place: Path) -> None:
-    with pytest.raises(TypeError, match="path of a file with the key, not of type `bytes`") as told:
-        opened(place, journal_key=b"a secret of many, many bytes")
-    assert "secret" not in str(told.value)
+def test_key_bytes_are_rejected_and_not_shown(workspace: Path) -> None:
+    with pytest.raises(
+        TypeError, match="path of a file with the key, not of type `bytes`"
+    ) as error:
+        load(workspace, journal_key=b"a secret of many, many bytes")
+    assert "secret" not in str(error.value)
 
 
-def test_a_key_without_journals_would_do_nothing(place: Path) -> None:
-    key = place / "key"
+def test_key_without_a_journal_is_an_error(workspace: Path) -> None:
+    key = workspace / "key"
     with pytest.raises(ValueError, match=r"`journal_key` is for journals, .*: pass one"):
-        opened(place, journal_key=key, store=None)
+        load(workspace, journal_key=key, store=None)
     with pytest.raises(
         ValueError, match="`journal_key` needs a journal: give a `store` that is a file"
     ):
-        opened(place, journal_key=key, store=MemoryStore(caps=CAPS))
-    (place / "policy.yaml").write_text(f"{POLICY}journal: {{durability: memory}}\n")
+        load(workspace, journal_key=key, store=MemoryStore(caps=CAPS))
+    (workspace / "policy.yaml").write_text(f"{POLICY}journal: {{durability: memory}}\n")
     with pytest.raises(ValueError, match=r"`journal.durability` is not `memory`"):
-        opened(place, journal_key=key)
+        load(workspace, journal_key=key)

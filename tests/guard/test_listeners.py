@@ -1,4 +1,4 @@
-"""`guard.on`: whoever wants to know what happens is told, in order, whatever the others do."""
+"""`guard.on`: listeners receive events in order, independently of each other."""
 
 from __future__ import annotations
 
@@ -20,44 +20,46 @@ def load(tmp_path: Path) -> Guard:
     return Guard.load(file)
 
 
-def test_each_hears_what_it_asked_for_until_it_is_taken_off(tmp_path: Path) -> None:
+def test_listener_receives_the_chosen_events_until_unsubscribed(tmp_path: Path) -> None:
     guard = load(tmp_path)
-    everything: list[Event] = []
-    refused: list[Event] = []
-    guard.on(everything.append)
-    off = guard.on(refused.append, Refused, Completed)
+    all_events: list[Event] = []
+    selected_events: list[Event] = []
+    guard.on(all_events.append)
+    unsubscribe = guard.on(selected_events.append, Refused, Completed)
     session = guard.session("s")
     session.record(session.check("yes"), result="a")
     session.check("no")
-    off()
+    unsubscribe()
     session.check("no")
-    assert [type(event).__name__ for event in everything] == [
+    assert [type(event).__name__ for event in all_events] == [
         "Started",
         "Admitted",
         "Completed",
         "Refused",
         "Refused",
     ]
-    assert [type(event) for event in refused] == [Completed, Refused]
-    assert isinstance(everything[0], Started)
+    assert [type(event) for event in selected_events] == [Completed, Refused]
+    assert isinstance(all_events[0], Started)
 
 
-def test_one_that_fails_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_listener_does_not_affect_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     guard = load(tmp_path)
-    heard: list[Event] = []
+    events: list[Event] = []
 
-    def broken(event: Event) -> None:
+    def fail(event: Event) -> None:
         raise RuntimeError("out of order")
 
-    guard.on(broken)
-    guard.on(heard.append)
+    guard.on(fail)
+    guard.on(events.append)
     with caplog.at_level(logging.ERROR, "policyguard"):
         assert guard.session("s").check("yes").allowed
-    assert len(heard) == 2
+    assert len(events) == 2
     assert "a listener failed on Started" in caplog.text
 
 
-def test_a_tool_that_is_off_can_be_listed(tmp_path: Path) -> None:
+def test_disabled_tools_are_listed(tmp_path: Path) -> None:
     session = load(tmp_path).session("s")
     assert session.disabled == {}
     session.record(session.check("shut", {"q": 1}), result="none", meta={"n": True})

@@ -1,4 +1,4 @@
-"""What a model is told: short, with a reason and a way on, and never what redaction hides."""
+"""Messages to the model: short, with a reason and an alternative, redacted."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ rules:
 """
 
 
-def _guard(long: str = "x", instead: str = "y") -> Guard:
+def _guard(message: str = "x", instead: str = "y") -> Guard:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
-        file.write_text(POLICY.replace("LONG", long).replace("INSTEAD", instead))
+        file.write_text(POLICY.replace("LONG", message).replace("INSTEAD", instead))
         return Guard.load(file)
 
 
 GUARD = _guard()
 
-FORGING = "a`\n\r\x1b\x7f\x85\u2028\u2029\u202e\u2066\ufeff\ud800"
-"""Controls, ends of lines, marks of direction, and what no encoding has."""
+CONTROL_CHARACTERS = "a`\n\r\x1b\x7f\x85\u2028\u2029\u202e\u2066\ufeff\ud800"
+"""Control characters, line ends, direction marks and a lone surrogate."""
 
 
 @given(
     tool=st.sampled_from(["send", "long", "x" * 300]),
     args=st.dictionaries(st.text(max_size=5), st.text(max_size=400), max_size=3),
-    times=st.integers(1, 6),
+    attempts=st.integers(1, 6),
 )
-def test_no_message_is_longer_than_a_model_should_read(
-    tool: str, args: dict[str, Any], times: int
+def test_messages_stay_within_the_length_limit(
+    tool: str, args: dict[str, Any], attempts: int
 ) -> None:
     session = _guard("long " * 200, "instead " * 200).session("s")
-    for _ in range(times):
+    for _ in range(attempts):
         decision = session.check(tool, args)
         assert len(decision.message) <= MAX_MESSAGE_CHARS
         if not decision.allowed:
@@ -68,12 +68,12 @@ def test_no_message_is_longer_than_a_model_should_read(
 
 @given(
     key=st.from_regex(r"\Ask-[a-z0-9]{8,40}\Z"),
-    before=st.text(max_size=250),
-    deep=st.booleans(),
+    prefix=st.text(max_size=250),
+    nested=st.booleans(),
 )
-def test_no_message_shows_what_redaction_hides(key: str, before: str, deep: bool) -> None:
-    secret = f"{before} {key} 4111111111111111"
-    args = {"to": secret, "x": [{"y": secret}] if deep else ""}
+def test_messages_are_redacted(key: str, prefix: str, nested: bool) -> None:
+    secret = f"{prefix} {key} 4111111111111111"
+    args = {"to": secret, "x": [{"y": secret}] if nested else ""}
     session = GUARD.session("s")
     decision = session.check("send", args)
     session.end()
@@ -82,49 +82,53 @@ def test_no_message_shows_what_redaction_hides(key: str, before: str, deep: bool
     assert "411111" not in decision.message
 
 
-UNDECIDED = ["lookup", "number", "span", "zone", "host", "pay"]
-"""Tools with an entry that has no value for most texts, and says so by quoting them."""
+TOOLS_WITH_ERRORS = ["lookup", "number", "span", "zone", "host", "pay"]
+"""Tools with an entry that fails on most texts and quotes them in its error."""
 
 
-def _said(decision: Decision) -> Iterator[str]:
-    """All that a decision says to whoever reads it."""
+def _texts(decision: Decision) -> Iterator[str]:
+    """Yield all texts of a decision."""
     yield decision.message
-    yield from (str(told) for told in decision.structured.values())
+    yield from (str(value) for value in decision.structured.values())
     for violation in (*decision.violations, *decision.would):
         yield from (violation.text, violation.instead)
-    yield from (fault.error for fault in decision.errors)
+    yield from (error.error for error in decision.errors)
 
 
 @given(
-    tool=st.sampled_from([*UNDECIDED, "unfit"]),
+    tool=st.sampled_from([*TOOLS_WITH_ERRORS, "invalid"]),
     key=st.from_regex(r"\Ask-[a-z0-9]{8,40}\Z"),
-    before=st.text("ab./: \n\x1b", max_size=90),
+    prefix=st.text("ab./: \n\x1b", max_size=90),
 )
-def test_no_reason_shows_what_redaction_hides(tool: str, key: str, before: str) -> None:
-    secret = f"{before} {key}"
+def test_reasons_and_errors_are_redacted(tool: str, key: str, prefix: str) -> None:
+    secret = f"{prefix} {key}"
     session = GUARD.session("s")
-    decision = session.check(tool, {"to": secret} if tool in UNDECIDED else {secret: math.nan})
+    decision = session.check(
+        tool, {"to": secret} if tool in TOOLS_WITH_ERRORS else {secret: math.nan}
+    )
     session.end()
-    assert decision.errors or not decision.allowed or tool == "host"  # `a/ b` has one
-    assert not any(key[:10] in said for said in _said(decision))
+    assert decision.errors or not decision.allowed or tool == "host"  # `a/ b` has a host
+    assert not any(key[:10] in text for text in _texts(decision))
 
 
 @given(
-    tool=st.sampled_from(UNDECIDED) | st.text(min_size=1, max_size=100),
-    to=st.text(FORGING, min_size=1, max_size=60),
-    unfit=st.booleans(),
+    tool=st.sampled_from(TOOLS_WITH_ERRORS) | st.text(min_size=1, max_size=100),
+    to=st.text(CONTROL_CHARACTERS, min_size=1, max_size=60),
+    invalid=st.booleans(),
 )
-def test_nothing_that_a_call_says_forges_a_line(tool: str, to: str, unfit: bool) -> None:
+def test_arguments_cannot_forge_a_line_of_a_message(tool: str, to: str, invalid: bool) -> None:
     session = GUARD.session("s")
-    decision = session.check(tool + to if unfit else tool, {to: math.nan} if unfit else {"to": to})
+    decision = session.check(
+        tool + to if invalid else tool, {to: math.nan} if invalid else {"to": to}
+    )
     session.end()
     lines = decision.message.split("\n")
     assert all(line.isprintable() for line in lines)
-    assert not unfit or len(lines) <= 3
-    assert all(said.isprintable() for said in _said(decision) if said != decision.message)
+    assert not invalid or len(lines) <= 3
+    assert all(text.isprintable() for text in _texts(decision) if text != decision.message)
 
 
-def test_what_is_left_stands_in_every_refusal() -> None:
+def test_refusals_state_the_remaining_budgets() -> None:
     session = _guard().session("s")
     session.record(session.check("a"), cost=1.0)
     refused = session.check("send", {"to": "x"})
@@ -134,7 +138,7 @@ def test_what_is_left_stands_in_every_refusal() -> None:
     assert session.check("b").left == {}
 
 
-def test_a_message_names_the_limit_and_what_is_used() -> None:
+def test_message_names_the_limit_and_its_usage() -> None:
     session = _guard().session("s")
     session.check("a")
     refused = session.check("a")
@@ -147,7 +151,7 @@ def test_a_message_names_the_limit_and_what_is_used() -> None:
     assert refused.structured["remaining"] == 0
 
 
-def test_a_message_shows_what_no_expression_reads(tmp_path: Path) -> None:
+def test_placeholders_work_without_expressions(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: m\n"

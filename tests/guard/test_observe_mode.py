@@ -1,4 +1,4 @@
-"""A policy in observe mode as a whole: it says what it would do, and does none of it."""
+"""A whole policy in observe mode reports what it would refuse, and refuses nothing."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def session(tmp_path: Path, mode: str, events: list[Any]) -> Session:
     return Guard.load(file, clock=lambda: 10**18, listener=events.append).session("s")
 
 
-def test_no_time_is_set_for_a_call(session: Session, mode: str) -> None:
+def test_observe_mode_sets_no_timeout(session: Session, mode: str) -> None:
     decision = session.check("x")
     expected = (None, "") if mode == "observe" else (30.0, "limits/default/timeout")
     assert (decision.timeout, decision.timeout_by) == expected
 
 
 @pytest.mark.parametrize("args", [{"n": float("nan")}, {"n": "x" * 2000}, 5], ids=range(3))
-def test_arguments_that_cannot_be_judged_run(
+def test_observe_mode_runs_calls_with_invalid_arguments(
     session: Session, mode: str, events: list[Any], args: Any
 ) -> None:
-    """Uncounted: nobody can tell which call it was."""
+    """They are not counted, since they have no fingerprint."""
     if mode == "enforce":
         with pytest.raises(CallRefused):
             session.run("x", args, lambda: "done")
@@ -64,7 +64,7 @@ def test_arguments_that_cannot_be_judged_run(
     assert not any(isinstance(event, Admitted) for event in events)
 
 
-def test_no_tool_is_switched_off(session: Session, mode: str) -> None:
+def test_observe_mode_disables_no_tool(session: Session, mode: str) -> None:
     for _ in range(2):
         session.record(session.check("fetch"), error="no")
     assert list(session.disabled) == ([] if mode == "observe" else ["fetch"])

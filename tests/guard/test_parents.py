@@ -1,4 +1,4 @@
-"""Sub-agents: whose they are, and what becomes of them when those above them go."""
+"""Sub-agents: their parents, and what happens when an ancestor ends."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from policyguard.guard.session import Session
 from policyguard.model.event import Closed, Event
 from policyguard.store.errors import SessionBusyError
 
-FIVE = "budgets: {five: {calls: 5, per: session}}\n"
+FIVE_CALLS = "budgets: {five: {calls: 5, per: session}}\n"
 
 
-def load(folder: Path, more: str = FIVE, *, store: bool = False, **given: Any) -> Guard:
+def load(folder: Path, policy: str = FIVE_CALLS, *, store: bool = False, **options: Any) -> Guard:
     file = folder / "policy.yaml"
-    file.write_text(f"policyguard: 1\nname: parents\n{more}")
-    return Guard.load(file, store=folder / "state" / "store.db" if store else None, **given)
+    file.write_text(f"policyguard: 1\nname: parents\n{policy}")
+    return Guard.load(file, store=folder / "state" / "store.db" if store else None, **options)
 
 
-def made(session: Session, most: int) -> int:
-    """How many of so many calls are let through."""
-    return sum(session.check("x", {"n": number}).allowed for number in range(most))
+def count_allowed(session: Session, attempts: int) -> int:
+    """Return how many of some calls are allowed."""
+    return sum(session.check("x", {"n": number}).allowed for number in range(attempts))
 
 
-def test_an_ancestor_stays_as_long_as_its_sub_agents_are_used(tmp_path: Path) -> None:
-    guard = load(tmp_path, FIVE + "bounds: {sessions: 3}\n")
+def test_ancestor_stays_open_while_its_sub_agents_are_used(tmp_path: Path) -> None:
+    guard = load(tmp_path, FIVE_CALLS + "bounds: {sessions: 3}\n")
     root = guard.session("root")
-    last = guard.session("0", parent=guard.session("middle", parent=root))
-    allowed = made(last, 1)
+    leaf = guard.session("0", parent=guard.session("middle", parent=root))
+    allowed = count_allowed(leaf, 1)
     for number in range(1, 8):
-        allowed += made(guard.session(str(number), parent="middle"), 1)
+        allowed += count_allowed(guard.session(str(number), parent="middle"), 1)
     assert allowed == 5
-    assert last.closed
+    assert leaf.closed
     assert not root.closed
 
 
-def test_a_sub_agent_never_takes_the_room_of_who_pays_for_it(tmp_path: Path) -> None:
-    guard = load(tmp_path, FIVE + "bounds: {sessions: 1}\n")
+def test_sub_agent_cannot_evict_its_parent(tmp_path: Path) -> None:
+    guard = load(tmp_path, FIVE_CALLS + "bounds: {sessions: 1}\n")
     parent = guard.session("parent")
     for _ in range(2):
         with pytest.raises(RuntimeError, match=r"no room for a sub-agent of session `parent`"):
@@ -49,7 +49,7 @@ def test_a_sub_agent_never_takes_the_room_of_who_pays_for_it(tmp_path: Path) -> 
     assert parent.closed
 
 
-def test_a_sub_agent_that_found_no_room_is_not_counted(tmp_path: Path) -> None:
+def test_sub_agent_that_could_not_open_is_not_counted(tmp_path: Path) -> None:
     rule = "rules: {r: {when: session.children > 0}}\n"
     guard = load(tmp_path, rule + "bounds: {sessions: 1}\n")
     parent = guard.session("parent")
@@ -58,7 +58,7 @@ def test_a_sub_agent_that_found_no_room_is_not_counted(tmp_path: Path) -> None:
     assert parent.check("x").allowed
 
 
-def test_a_session_that_is_over_ends_nobody_who_has_its_id_now(tmp_path: Path) -> None:
+def test_ending_an_old_session_does_not_end_its_successors_children(tmp_path: Path) -> None:
     guard = load(tmp_path)
     old = guard.session("a")
     old.end()
@@ -68,75 +68,75 @@ def test_a_session_that_is_over_ends_nobody_who_has_its_id_now(tmp_path: Path) -
 
 
 def test_sub_agents_end_with_their_parent(tmp_path: Path) -> None:
-    over: list[str] = []
+    ended_ids: list[str] = []
 
     def listener(event: Event) -> None:
         if isinstance(event, Closed):
-            over.append(event.session)
+            ended_ids.append(event.session)
 
     guard = load(tmp_path, listener=listener)
     root, other = guard.session("root"), guard.session("other")
     middle = guard.session("middle", parent=root)
     leaf = guard.session("leaf", parent=middle)
     root.end()
-    assert over == ["leaf", "middle", "root"]
+    assert ended_ids == ["leaf", "middle", "root"]
     assert not leaf.check("x").allowed
     assert not other.closed
 
 
-def test_a_parent_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_missing_parent_is_an_error(tmp_path: Path) -> None:
     guard = load(tmp_path)
-    over, nameless = guard.session("over"), guard.session("")
-    over.end()
-    elsewhere = load(tmp_path).session("elsewhere")
-    for parent, says in (
+    ended, unnamed = guard.session("over"), guard.session("")
+    ended.end()
+    other_guard_session = load(tmp_path).session("elsewhere")
+    for parent, message in (
         ("nowhere", "`parent` is `nowhere`: no such session is open"),
         ("over", "`parent` is `over`: no such session is open"),
         ("child", "`child`, which is the session itself"),
-        (over, "session `over`, which is closed"),
-        (elsewhere, "session `elsewhere` of another guard"),
-        (nameless, "with an empty id"),
+        (ended, "session `over`, which is closed"),
+        (other_guard_session, "session `elsewhere` of another guard"),
+        (unnamed, "with an empty id"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             guard.session("child", parent=parent)
     guard.close()
     with pytest.raises(RuntimeError, match="the guard is closed"):
         guard.session("child", parent="nowhere")
 
 
-def test_a_session_of_no_name_is_nobodys_parent_by_chance(tmp_path: Path) -> None:
+def test_session_with_an_empty_id_is_not_a_default_parent(tmp_path: Path) -> None:
     guard = load(tmp_path)
-    assert made(guard.session(""), 5) == 5
-    assert made(guard.session("other"), 5) == 5
+    assert count_allowed(guard.session(""), 5) == 5
+    assert count_allowed(guard.session("other"), 5) == 5
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_a_parent_is_gone_on_with_before_its_sub_agents(tmp_path: Path, named: bool) -> None:
+@pytest.mark.parametrize("passed", [True, False])
+def test_parent_is_resumed_before_its_sub_agents(tmp_path: Path, passed: bool) -> None:
     with load(tmp_path, store=True) as first:
         root = first.session("root", agent="boss")
         middle = first.session("middle", parent=root)
-        if not named:
+        if not passed:
             first.session("leaf", parent=middle)
-        assert made(root, 3) == 3
+        assert count_allowed(root, 3) == 3
     second = load(tmp_path, store=True)
-    leaf = second.session("leaf", parent="middle" if named else None)
-    assert made(leaf, 5) == 2
+    leaf = second.session("leaf", parent="middle" if passed else None)
+    assert count_allowed(leaf, 5) == 2
     assert not second.session("root").check("x").allowed
 
 
-def test_a_parent_of_before_is_nobodys_parent_now(tmp_path: Path) -> None:
+def test_parent_of_an_ended_session_is_not_inherited(tmp_path: Path) -> None:
     with load(tmp_path, store=True) as first:
         child = first.session("child", parent=first.session("parent"))
         child.end()
         first.session("child")
-    with load(tmp_path, store=True) as elsewhere, load(tmp_path, store=True) as second:
-        elsewhere.session("parent")
-        assert made(second.session("child"), 5) == 5
+    with load(tmp_path, store=True) as third, load(tmp_path, store=True) as second:
+        third.session("parent")
+        assert count_allowed(second.session("child"), 5) == 5
         with pytest.raises(SessionBusyError):
             second.session("another", parent="parent")
 
 
-def test_a_parent_that_is_over_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_ended_parent_is_not_resumed(tmp_path: Path) -> None:
     with load(tmp_path, store=True) as first:
         first.session("child", parent=first.session("parent"))
     with load(tmp_path, store=True) as second:
@@ -144,10 +144,10 @@ def test_a_parent_that_is_over_is_not_gone_on_with(tmp_path: Path) -> None:
     third = load(tmp_path, store=True)
     with pytest.raises(ValueError, match="no such session is open"):
         third.session("another", parent="parent")
-    assert made(third.session("child"), 5) == 5
+    assert count_allowed(third.session("child"), 5) == 5
 
 
-def test_what_a_sub_agent_changes_has_changed_for_those_above() -> None:
+def test_state_changes_of_a_sub_agent_apply_to_its_ancestors() -> None:
     guard = Guard.load("core")
     root = guard.session("root")
     middle = guard.session("middle", parent=root)
@@ -165,7 +165,7 @@ def test_what_a_sub_agent_changes_has_changed_for_those_above() -> None:
     assert not root.check("bash", {"command": "pytest"}).allowed
 
 
-def test_a_sub_agent_that_changes_things_hides_no_loop_of_another() -> None:
+def test_state_changes_of_a_sub_agent_do_not_hide_loops_of_another() -> None:
     guard = Guard.load("core")
     root = guard.session("root")
     busy, stuck = (guard.session(name, parent=root) for name in ("busy", "stuck"))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from policyguard import Session
 from policyguard.model.event import Event
 
-EventType = TypeVar("E", bound=Event)
+EventType = TypeVar("EventType", bound=Event)
 OpenSession = Callable[..., Session]
 
 TIMEOUT = 30.0

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and checks for all tests."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long one example takes is the machine's business, and machines are shared.
+# No deadline: machines are shared, so examples may be slow.
 settings.register_profile("anywhere", deadline=None)
 settings.load_profile("anywhere")
-# In CI the properties are tried on the same examples each time: a change is judged by what it
-# changes. Everywhere else they go on looking for new ones.
+# CI uses the same examples each time, so that a failure is due to the change. Elsewhere hypothesis
+# looks for new ones.
 settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
-# What the tests compile is none of the user's cache, and comes out of none.
+# Tests neither fill nor use the user's cache of compiled policies.
 os.environ["POLICYGUARD_CACHE"] = "off"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left_behind() -> Iterator[None]:
-    """A test writes into folders of its own: what it left in the project would be committed."""
-    here = Path.cwd()
-    before = {one.name for one in here.iterdir()}
+def check_for_leftover_files() -> Iterator[None]:
+    """Fail if the tests left files in the project, where they might be committed."""
+    project = Path.cwd()
+    before = {path.name for path in project.iterdir()}
     yield
-    left = {one.name for one in here.iterdir()} - before
-    assert not {name for name in left if not name.startswith(".")}, left
+    leftovers = {path.name for path in project.iterdir()} - before
+    assert not {name for name in leftovers if not name.startswith(".")}, leftovers

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and checks for all tests."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ os.environ["POLICYGUARD_CACHE"] = "off"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left_behind() -> Iterator[None]:
-    """Check that the tests write into folders of their own only."""
-    here = Path.cwd()
-    before = {one.name for one in here.iterdir()}
+def check_for_leftover_files() -> Iterator[None]:
+    """Fail if the tests left files in the project, where they might be committed."""
+    project = Path.cwd()
+    before = {path.name for path in project.iterdir()}
     yield
-    left = {one.name for one in here.iterdir()} - before
-    assert not {name for name in left if not name.startswith(".")}, left
+    leftovers = {path.name for path in project.iterdir()} - before
+    assert not {name for name in leftovers if not name.startswith(".")}, leftovers

@@ -1,4 +1,4 @@
-"""What is packaged is what is there."""
+"""The package lists what it ships."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import policyguard
 ROOT = Path(__file__).parents[1]
 
 
-def test_what_a_host_has_to_catch_is_public() -> None:
+def test_exceptions_for_hosts_are_public() -> None:
     for name in policyguard.__all__:
         exported = getattr(policyguard, name)
         if isinstance(exported, type):
@@ -19,7 +19,7 @@ def test_what_a_host_has_to_catch_is_public() -> None:
     assert issubclass(policyguard.AlteredError, policyguard.JournalError)
 
 
-def test_every_folder_that_ships_is_listed() -> None:
+def test_every_packaged_folder_is_listed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     listed = set(project["tool"]["setuptools"]["packages"])
     code = {file.parent.relative_to(ROOT) for file in (ROOT / "policyguard").rglob("*.py")}

@@ -110,16 +110,16 @@ def test_session_with_an_empty_id_is_not_a_default_parent(tmp_path: Path) -> Non
     assert count_allowed(guard.session("other"), 5) == 5
 
 
-@pytest.mark.parametrize("passed", [True, False])
-def test_parent_is_resumed_before_its_sub_agents(tmp_path: Path, passed: bool) -> None:
+@pytest.mark.parametrize("pass_parent", [True, False])
+def test_parent_is_resumed_before_its_sub_agents(tmp_path: Path, pass_parent: bool) -> None:
     with load(tmp_path, store=True) as first:
         root = first.session("root", agent="boss")
         middle = first.session("middle", parent=root)
-        if not passed:
+        if not pass_parent:
             first.session("leaf", parent=middle)
         assert count_allowed(root, 3) == 3
     second = load(tmp_path, store=True)
-    leaf = second.session("leaf", parent="middle" if passed else None)
+    leaf = second.session("leaf", parent="middle" if pass_parent else None)
     assert count_allowed(leaf, 5) == 2
     assert not second.session("root").check("x").allowed
 

@@ -1,4 +1,4 @@
-"""What must hold for any calls in any order."""
+"""Properties that hold for any sequence of calls."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _compile(calls: int) -> CompiledPolicy:
         return compile_policy(file)
 
 
-_LIVE = (
+_UNSAVED_ATTRIBUTES = (
     "args",
     "errors",
     "attempt_charges",
@@ -115,29 +115,29 @@ STEPS = st.lists(
 )
 
 
-class _World:
-    """A guard, a session, and what has happened."""
+class _SessionDriver:
+    """A guard and a session that performs random steps."""
 
     def __init__(self, compiled: CompiledPolicy) -> None:
         self.now = 10**18
         self.events: list[Event] = []
         self.guard = Guard(compiled, clock=lambda: self.now, listener=self.events.append)
         self.session = self.guard.session("s", agent="a")
-        self.open: list[Any] = []
-        self.asked: Any = None
-        self.answers: list[str] = []
+        self.pending: list[Any] = []
+        self.awaiting_approval: Any = None
+        self.effects: list[str] = []
 
     def step(self, step: tuple[Any, ...]) -> None:
         match step:
             case ("check", tool, args):
                 decision = self.session.check(tool, args)
-                self.answers.append(decision.effect.value)
+                self.effects.append(decision.effect.value)
                 if decision.allowed:
-                    self.open.append(decision)
+                    self.pending.append(decision)
                 if decision.effect == "ask":
-                    self.asked = decision
-            case ("record", place, text, score, meta) if self.open:
-                decision = self.open.pop(place % len(self.open))
+                    self.awaiting_approval = decision
+            case ("record", index, text, score, meta) if self.pending:
+                decision = self.pending.pop(index % len(self.pending))
                 failed = text.startswith(("lost", "down", "!"))
                 self.session.record(
                     decision,
@@ -147,8 +147,8 @@ class _World:
                     score=score,
                     meta=meta,
                 )
-            case ("release", place) if self.open:
-                self.session.release(self.open.pop(place % len(self.open)))
+            case ("release", index) if self.pending:
+                self.session.release(self.pending.pop(index % len(self.pending)))
             case ("turn",):
                 self.session.turn()
             case ("spend", tokens):
@@ -157,12 +157,12 @@ class _World:
                 self.session.grant(budget, 2, by="test")
             case ("wait", seconds):
                 self.now += seconds * 10**9
-            case ("approve", by) if self.asked is not None:
-                self.session.approve(self.asked, by=by)
+            case ("approve", by) if self.awaiting_approval is not None:
+                self.session.approve(self.awaiting_approval, by=by)
 
 
-def _defaults(kind: type) -> list[str]:
-    """What an object has though nobody has set it."""
+def _class_attributes(kind: type) -> list[str]:
+    """Return the public class attributes that are data."""
     return [
         name
         for name, value in vars(kind).items()
@@ -170,98 +170,110 @@ def _defaults(kind: type) -> list[str]:
     ]
 
 
-def _plain(value: Any, seen: tuple[int, ...] = ()) -> Any:
-    """Any state as plain data, so that two can be compared."""
+def _to_plain_data(value: Any, seen: tuple[int, ...] = ()) -> Any:
+    """Convert any state to plain data for comparison."""
     if isinstance(value, (str, int, float, bool, type(None))):
         return value
     if id(value) in seen:
         return "…"
     seen = (*seen, id(value))
     if isinstance(value, Mapping):
-        return {str(_plain(k, seen)): _plain(v, seen) for k, v in value.items()}
+        return {
+            str(_to_plain_data(key, seen)): _to_plain_data(item, seen)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)) or type(value).__name__ == "deque":
-        return [_plain(item, seen) for item in value]
+        return [_to_plain_data(item, seen) for item in value]
     if isinstance(value, (set, frozenset)):
         return sorted(map(str, value))
+    if isinstance(value, msgspec.Struct):
+        return {
+            name: _to_plain_data(getattr(value, name), seen) for name in value.__struct_fields__
+        }
     if type(value).__name__ == "Plan":
         return (value.tool, value.class_)
-    if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name), seen) for name in value.__struct_fields__}
     if type(value).__name__ == "BoundPlan":
-        return _plain(value.plan)
+        return _to_plain_data(value.plan)
     slots = getattr(type(value), "__slots__", None)
-    names = slots if slots is not None else {*_defaults(type(value)), *vars(value)}
-    return {name: _plain(getattr(value, name, None), seen) for name in names}
+    names = slots if slots is not None else {*_class_attributes(type(value)), *vars(value)}
+    return {name: _to_plain_data(getattr(value, name, None), seen) for name in names}
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
 def test_folding_the_events_rebuilds_the_live_state(steps: list[tuple[Any, ...]]) -> None:
-    world = _World(LOOSE)
+    driver = _SessionDriver(LOOSE)
     for step in steps:
-        world.step(step)
+        driver.step(step)
     rebuilt = GuardState(LOOSE)
-    for event in world.events:
+    for event in driver.events:
         rebuilt.fold(decode(encode(event)))
-    live, folded = _plain(world.guard._state.engine_state), _plain(rebuilt.engine_state)
-    for state in (live, folded):
+    live_state, rebuilt_state = (
+        _to_plain_data(driver.guard._state.engine_state),
+        _to_plain_data(rebuilt.engine_state),
+    )
+    for state in (live_state, rebuilt_state):
         for session in state["sessions"].values():
-            for name in ("running", "elapsed"):  # made when an expression looks
+            for name in ("running", "elapsed"):  # computed when an expression reads them
                 session["cel_session"].pop(name, None)
-            del session["plans_by_tool"]  # found when a call is judged
-            for flight in session["in_flight"].values():
-                for name in _LIVE:
-                    flight.pop(name, None)
-    assert folded == live
-    assert _plain(rebuilt.constraint_set) == _plain(world.guard._state.constraint_set)
+            del session["plans_by_tool"]  # filled when a call is checked
+            for pending_call in session["in_flight"].values():
+                for name in _UNSAVED_ATTRIBUTES:
+                    pending_call.pop(name, None)
+    assert rebuilt_state == live_state
+    assert _to_plain_data(rebuilt.constraint_set) == _to_plain_data(
+        driver.guard._state.constraint_set
+    )
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
-def test_a_session_is_calm_just_when_nothing_stands_against_its_calls(
+def test_fast_path_is_taken_exactly_when_no_limit_is_active(
     steps: list[tuple[Any, ...]],
 ) -> None:
-    world = _World(LOOSE)
+    driver = _SessionDriver(LOOSE)
     plans: dict[Any, None] = {}
     for step in steps:
-        world.step(step)
-        for state in world.guard._state.engine_state.sessions.values():
-            stirring = set()
+        driver.step(step)
+        for state in driver.guard._state.engine_state.sessions.values():
+            expected_active = set()
             plans.update(dict.fromkeys(state._bound_plans))
             for plan in plans:
-                stirring |= {one.id for one in plan.limits if one.is_active(state.get_tracker(one))}
+                expected_active |= {
+                    one.id for one in plan.limits if one.is_active(state.get_tracker(one))
+                }
                 if plan.refusals is not None and state.get_tracker(plan.refusals).count:
-                    stirring.add(plan.refusals.id)
-            assert set(state.active_limits) == stirring
-            said = state.on_fast_path
+                    expected_active.add(plan.refusals.id)
+            assert set(state.active_limits) == expected_active
+            cached = state.on_fast_path
             state.refresh_fast_path()
-            assert said is state.on_fast_path
+            assert cached is state.on_fast_path
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(STEPS, CALLS)
-def test_asking_changes_nothing(steps: list[tuple[Any, ...]], args: dict[str, Any]) -> None:
-    quiet, curious = _World(LOOSE), _World(LOOSE)
+def test_previews_change_nothing(steps: list[tuple[Any, ...]], args: dict[str, Any]) -> None:
+    without_previews, with_previews = _SessionDriver(LOOSE), _SessionDriver(LOOSE)
     for step in steps:
         for tool in ("read", "edit", "poll"):
-            curious.session.preview(tool, args)
-        quiet.step(step)
-        curious.step(step)
-    assert quiet.answers == curious.answers
+            with_previews.session.preview(tool, args)
+        without_previews.step(step)
+        with_previews.step(step)
+    assert without_previews.effects == with_previews.effects
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(STEPS)
-def test_a_stricter_budget_allows_no_call_more_at_the_same_state(
+def test_stricter_budget_never_allows_more(
     steps: list[tuple[Any, ...]],
 ) -> None:
-    loose, strict = _World(LOOSE), _World(STRICT)
+    loose, strict = _SessionDriver(LOOSE), _SessionDriver(STRICT)
     for step in steps:
         if step[0] == "check":
-            before = strict.session.preview(step[1], step[2])
-            if before.allowed:
+            preview = strict.session.preview(step[1], step[2])
+            if preview.allowed:
                 assert loose.session.preview(step[1], step[2]).allowed
-            if not (before.allowed and loose.session.preview(step[1], step[2]).allowed):
+            if not (preview.allowed and loose.session.preview(step[1], step[2]).allowed):
                 continue
         loose.step(step)
         strict.step(step)
@@ -269,7 +281,7 @@ def test_a_stricter_budget_allows_no_call_more_at_the_same_state(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.permutations(["a", "b", "c"]), CALLS)
-def test_the_order_of_rules_does_not_matter(order: list[str], args: dict[str, Any]) -> None:
+def test_order_of_rules_does_not_matter(order: list[str], args: dict[str, Any]) -> None:
     rules = {
         "a": "a: {when: 'call.args.n > 0', effect: advise}",
         "b": "b: {when: \"call.args.path == 'z'\", effect: ask}",

@@ -1,4 +1,4 @@
-"""What a host can see and type: names, reprs, times, and who a session belongs to."""
+"""What a host can see and type: members, reprs, times, owners of sessions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def load(folder: Path, **options: typing.Any) -> Guard:
     return Guard.load(file, **options)
 
 
-def public(thing: object) -> set[str]:
-    return {name for name in dir(thing) if not name.startswith("_")}
+def public_members(instance: object) -> set[str]:
+    return {name for name in dir(instance) if not name.startswith("_")}
 
 
-def test_a_guard_shows_its_documented_members_only(tmp_path: Path) -> None:
-    assert public(load(tmp_path)) == {
+def test_guard_has_only_documented_members(tmp_path: Path) -> None:
+    assert public_members(load(tmp_path)) == {
         "close",
         "closed",
         "constraints",
@@ -48,8 +48,8 @@ def test_a_guard_shows_its_documented_members_only(tmp_path: Path) -> None:
     }
 
 
-def test_a_session_shows_its_documented_members_only(tmp_path: Path) -> None:
-    assert public(load(tmp_path).session("s")) == {
+def test_session_has_only_documented_members(tmp_path: Path) -> None:
+    assert public_members(load(tmp_path).session("s")) == {
         "acheck",
         "approve",
         "arecord",
@@ -73,7 +73,7 @@ def test_a_session_shows_its_documented_members_only(tmp_path: Path) -> None:
     }
 
 
-def test_reprs_say_what_a_person_looks_for(tmp_path: Path) -> None:
+def test_reprs_show_the_essentials(tmp_path: Path) -> None:
     guard = load(tmp_path)
     session = guard.session("s")
     allowed, refused = session.check("x", {"secret": 1}), session.check("no")
@@ -90,29 +90,29 @@ def test_reprs_say_what_a_person_looks_for(tmp_path: Path) -> None:
     assert repr(guard) == "<Guard policy='surface' sessions=0 closed>"
 
 
-def test_a_time_is_nanoseconds_or_an_aware_datetime(tmp_path: Path) -> None:
+def test_times_are_nanoseconds_or_aware_datetimes(tmp_path: Path) -> None:
     events: list[Event] = []
     guard = load(tmp_path)
     guard.on(events.append, Admitted, Completed)
     session = guard.session("s")
-    then = datetime.now(UTC).replace(microsecond=123456) + timedelta(seconds=2)
-    at = (int(then.timestamp()) * 10**6 + 123456) * 1000
-    assert session.preview("x", at=then).allowed
-    decision = session.check("x", at=then)
-    session.record(decision, result="fine", at=then + timedelta(seconds=2))
+    time = datetime.now(UTC).replace(microsecond=123456) + timedelta(seconds=2)
+    at = (int(time.timestamp()) * 10**6 + 123456) * 1000
+    assert session.preview("x", at=time).allowed
+    decision = session.check("x", at=time)
+    session.record(decision, result="fine", at=time + timedelta(seconds=2))
     assert [event.at for event in events] == [at, at + 2 * 10**9]
     with pytest.raises(ValueError, match="`at` is a datetime without a time zone"):
         session.check("x", at=datetime(2030, 1, 1))
 
 
-def test_a_duration_is_seconds_or_a_timedelta(tmp_path: Path) -> None:
+def test_durations_are_seconds_or_timedeltas(tmp_path: Path) -> None:
     events: list[Event] = []
     guard = load(tmp_path)
     guard.on(events.append, Completed, Granted)
     session = guard.session("s")
-    waited = timedelta(milliseconds=1500)
-    session.record(session.check("x"), error="wait", duration=waited, retry_after=waited)
-    session.grant("task", waited, by="ann")
+    duration = timedelta(milliseconds=1500)
+    session.record(session.check("x"), error="wait", duration=duration, retry_after=duration)
+    session.grant("task", duration, by="ann")
     completed, granted = events
     assert isinstance(completed, Completed)
     assert isinstance(granted, Granted)
@@ -120,33 +120,33 @@ def test_a_duration_is_seconds_or_a_timedelta(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("who", ["user", "agent", "project"])
-def test_a_session_is_not_reopened_for_somebody_else(
-    tmp_path: Path, who: str, durable: bool
+@pytest.mark.parametrize("owner", ["user", "agent", "project"])
+def test_session_cannot_be_reopened_for_another_owner(
+    tmp_path: Path, owner: str, durable: bool
 ) -> None:
     guard = load(tmp_path, store=tmp_path / "store.db" if durable else None)
-    session = guard.session("s", **{who: "ann"})
+    session = guard.session("s", **{owner: "ann"})
     assert guard.session("s") is session
-    assert guard.session("s", **{who: "ann"}) is session
+    assert guard.session("s", **{owner: "ann"}) is session
     for _ in range(2):
-        with pytest.raises(ValueError, match=f"session `s` has {who} `ann`, not `bob`"):
-            guard.session("s", **{who: "bob"})
+        with pytest.raises(ValueError, match=f"session `s` has {owner} `ann`, not `bob`"):
+            guard.session("s", **{owner: "bob"})
         session.close()
-    assert guard.session("s", **{who: "ann"}).check("x").allowed
+    assert guard.session("s", **{owner: "ann"}).check("x").allowed
 
 
-def test_every_error_has_one_base() -> None:
+def test_all_exceptions_share_a_base_class() -> None:
     errors = [getattr(policyguard, name) for name in policyguard.__all__]
     errors = [one for one in errors if isinstance(one, type) and issubclass(one, Exception)]
     assert len(errors) > 8
     assert all(issubclass(one, PolicyguardError) for one in errors)
 
 
-def test_the_version_is_that_of_the_distribution() -> None:
+def test_version_is_that_of_the_distribution() -> None:
     assert policyguard.__version__.split(".")[0].isdigit()
 
 
-def test_types_name_the_words_that_a_host_may_use() -> None:
+def test_type_hints_list_the_accepted_words() -> None:
     hints = typing.get_type_hints(Session.record)
     assert set(typing.get_args(typing.get_args(hints["blame"])[0])) == {
         "agent",

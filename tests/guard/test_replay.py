@@ -1,4 +1,4 @@
-"""The replay interface: recorded events under a policy, at their own time."""
+"""The replay interface: recorded events run under a policy with their own times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _start(guard: ReplayGuard) -> ReplaySession:
     return guard.start_session(Started("s", 0))
 
 
-def test_a_refused_call_is_not_counted(guard: ReplayGuard) -> None:
+def test_refused_call_is_not_counted(guard: ReplayGuard) -> None:
     session = _start(guard)
     assert session.check(_call(1)).allowed
     assert not session.check(_call(2)).allowed
@@ -43,14 +43,14 @@ def test_a_refused_call_is_not_counted(guard: ReplayGuard) -> None:
     assert not session.record(Completed("s", 3 * SECOND, "c2", text="x")).counted
 
 
-def test_a_preview_counts_nothing(guard: ReplayGuard) -> None:
+def test_preview_counts_nothing(guard: ReplayGuard) -> None:
     session = _start(guard)
     assert session.preview(_call(1)).allowed
     assert session.preview(_call(1)).allowed
     assert guard.inspect("s")["calls"] == 0
 
 
-def test_a_call_can_be_admitted_whatever_the_policy_says(guard: ReplayGuard) -> None:
+def test_call_can_be_admitted_against_the_policy(guard: ReplayGuard) -> None:
     session = _start(guard)
     session.check(_call(1))
     session.admit(_call(2), state_changing=False)
@@ -59,18 +59,18 @@ def test_a_call_can_be_admitted_whatever_the_policy_says(guard: ReplayGuard) -> 
     assert session.check(_call(3)).effect is Effect.BLOCK
 
 
-def test_an_admitted_state_change_ends_a_repetition(guard: ReplayGuard) -> None:
-    for changing in (False, True):
+def test_admitted_state_change_ends_a_repetition(guard: ReplayGuard) -> None:
+    for state_changing in (False, True):
         session = _start(guard)
         for number in (1, 2):
             event = _call(number, "list" if number == 1 else "other")
-            session.admit(event, state_changing=changing and number == 2)
+            session.admit(event, state_changing=state_changing and number == 2)
             session.record(Completed("s", number * SECOND, event.call, text="x"))
-        assert session.preview(_call(3, "list")).allowed is changing
+        assert session.preview(_call(3, "list")).allowed is state_changing
         session.apply(Closed("s", 4 * SECOND))
 
 
-def test_only_a_new_call_can_fire_no_limit(guard: ReplayGuard) -> None:
+def test_no_limit_can_fire_on_a_new_call(guard: ReplayGuard) -> None:
     session = _start(guard)
     plans = [guard._evaluator.plan("list", "", "", "")]
     assert not session.can_fire(_call(1, "list"), plans)
@@ -79,7 +79,7 @@ def test_only_a_new_call_can_fire_no_limit(guard: ReplayGuard) -> None:
     assert session.can_fire(_call(2, "list"), plans)
 
 
-def test_a_closed_session_is_not_inspected(guard: ReplayGuard) -> None:
+def test_closed_session_has_no_variables(guard: ReplayGuard) -> None:
     session = _start(guard)
     session.apply(Closed("s", SECOND))
     assert session.closed

@@ -1,4 +1,4 @@
-"""A tool is that of its server: what one answers is not held against another's of the same name."""
+"""Tools of the same name on different servers are separate tools."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def guard(tmp_path: Path, section: str) -> Guard:
     return Guard.load(file, cache=False)
 
 
-def fail(session: Session, server: str, blame: str, n: int) -> None:
-    decision = session.check("search", {"n": n, "path": "a"}, server=server)
+def record_failure(session: Session, server: str, blame: str, number: int) -> None:
+    decision = session.check("search", {"n": number, "path": "a"}, server=server)
     assert decision.allowed
     session.record(decision, error="lost", blame=blame)
 
@@ -46,10 +46,10 @@ def fail(session: Session, server: str, blame: str, n: int) -> None:
         (f"limits: {{tools: {{'sea*': {OUTAGE}}}}}", "harness"),
     ],
 )
-def test_what_fails_on_one_server_is_refused_there_alone(guard: Guard, blame: str) -> None:
+def test_failures_on_one_server_refuse_calls_to_that_server_only(guard: Guard, blame: str) -> None:
     session = guard.session("s", project="p")
-    for n in (1, 2):
-        fail(session, "a", blame, n)
+    for number in (1, 2):
+        record_failure(session, "a", blame, number)
     args = {"n": 3, "path": "a"}
     assert not session.preview("search", args, server="a").allowed
     assert session.preview("search", args, server="b").allowed
@@ -57,10 +57,10 @@ def test_what_fails_on_one_server_is_refused_there_alone(guard: Guard, blame: st
 
 
 @pytest.mark.parametrize("section", [LOST + "learn: {corroborate: 1, scope: project, ban: tool}"])
-def test_what_names_no_server_is_known_as_it_was(guard: Guard) -> None:
-    """Ids and keys of what was learned before calls named servers still hold."""
+def test_ids_of_constraints_without_a_server_are_unchanged(guard: Guard) -> None:
+    """Constraints learned before calls had servers still apply."""
     session = guard.session("s", project="p")
-    fail(session, "", "agent", 1)
+    record_failure(session, "", "agent", 1)
     (constraint,) = guard.constraints()
     assert (constraint.id, constraint.key, constraint.server) == (
         "k35f7802324d7",

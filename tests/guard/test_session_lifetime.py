@@ -1,4 +1,4 @@
-"""`close` lets a session go, `end` says that its run is over; ids are unique over all its lives."""
+"""`close` releases a session, `end` ends its run; call ids stay unique."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def guard(request: pytest.FixtureRequest, tmp_path: Path) -> Guard:
     return load(tmp_path, durable=request.param)
 
 
-def load(folder: Path, *, durable: bool = True, more: str = "") -> Guard:
+def load(folder: Path, *, durable: bool = True, extra: str = "") -> Guard:
     file = folder / "policy.yaml"
-    file.write_text(POLICY + more)
+    file.write_text(POLICY + extra)
     return Guard.load(file, store=folder / "state" / "store.db" if durable else None)
 
 
-def test_leaving_a_block_lets_the_session_go(guard: Guard) -> None:
+def test_leaving_the_block_closes_the_session(guard: Guard) -> None:
     events: list[Event] = []
     guard.on(events.append)
     with guard.session("s") as session:
@@ -40,22 +40,22 @@ def test_leaving_a_block_lets_the_session_go(guard: Guard) -> None:
     assert [type(event) for event in events] == [Started, Admitted, Completed]
 
 
-def test_a_session_that_was_let_go_is_resumed_with_its_counts(guard: Guard) -> None:
+def test_closed_session_is_resumed_with_its_counts(guard: Guard) -> None:
     for allowed in (True, True, True, False):
         with guard.session("s") as session:
             assert session.check("x").allowed is allowed
 
 
-def test_a_call_in_flight_is_reported_after_the_session_was_resumed(guard: Guard) -> None:
+def test_call_in_flight_can_be_recorded_after_resuming(guard: Guard) -> None:
     with guard.session("s") as session:
         decision = session.check("x")
-    late = session.record(decision, result="while it is closed")
-    assert not late.counted
-    assert late.errors[0].id == "session/closed"
+    recorded = session.record(decision, result="while it is closed")
+    assert not recorded.counted
+    assert recorded.errors[0].id == "session/closed"
     assert guard.session("s").record(decision, result="now").counted
 
 
-def test_another_process_may_resume_what_was_let_go(tmp_path: Path) -> None:
+def test_another_process_can_resume_a_closed_session(tmp_path: Path) -> None:
     first, second = load(tmp_path), load(tmp_path)
     with first.session("s") as session:
         session.check("x")
@@ -69,16 +69,16 @@ def test_another_process_may_resume_what_was_let_go(tmp_path: Path) -> None:
         assert not session.check("x").allowed
 
 
-def test_blocks_of_one_session_may_be_nested(guard: Guard) -> None:
+def test_blocks_of_one_session_can_be_nested(guard: Guard) -> None:
     with guard.session("s") as session:
-        with guard.session("s") as again:
-            assert again is session
+        with guard.session("s") as reopened:
+            assert reopened is session
         assert not session.closed
         assert session.check("x").allowed
     assert session.closed
 
 
-def test_a_block_may_be_entered_again(guard: Guard) -> None:
+def test_block_can_be_entered_again(guard: Guard) -> None:
     session = guard.session("s")
     for allowed in (True, True, True, False):
         with session:
@@ -86,24 +86,24 @@ def test_a_block_may_be_entered_again(guard: Guard) -> None:
     assert session.closed
 
 
-def test_letting_go_twice_is_no_error_and_says_nothing(guard: Guard) -> None:
+def test_closing_twice_is_not_an_error(guard: Guard) -> None:
     session = guard.session("s")
     session.close()
     session.close()
     assert session.closed
 
 
-def test_sub_agents_are_let_go_with_their_parent(guard: Guard) -> None:
+def test_sub_agents_are_closed_with_their_parent(guard: Guard) -> None:
     with guard.session("parent") as parent:
         child = guard.session("child", parent=parent)
         assert child.check("x").allowed
     assert child.closed
-    again = guard.session("child", parent="parent")
+    reopened = guard.session("child", parent="parent")
     assert guard.session("parent")._state.cel_session["children"] == 1
-    assert [again.check("x").allowed for _ in range(3)] == [True, True, False]
+    assert [reopened.check("x").allowed for _ in range(3)] == [True, True, False]
 
 
-def test_the_end_of_a_run_forgets_its_counts(guard: Guard) -> None:
+def test_ending_a_session_resets_its_counts(guard: Guard) -> None:
     events: list[Event] = []
     guard.on(events.append, Closed)
     with guard.session("s") as session:
@@ -116,7 +116,7 @@ def test_the_end_of_a_run_forgets_its_counts(guard: Guard) -> None:
         assert session.check("x").allowed
 
 
-def test_a_run_may_be_over_after_its_session_was_let_go(guard: Guard) -> None:
+def test_closed_session_can_be_ended(guard: Guard) -> None:
     events: list[Event] = []
     guard.on(events.append, Closed)
     with guard.session("s") as session:
@@ -127,33 +127,33 @@ def test_a_run_may_be_over_after_its_session_was_let_go(guard: Guard) -> None:
         session.__enter__()
 
 
-def test_nothing_is_said_to_a_session_that_was_let_go(guard: Guard) -> None:
+def test_turn_on_a_closed_session_is_an_error(guard: Guard) -> None:
     session = guard.session("s")
     session.close()
     with pytest.raises(RuntimeError, match="the session is closed: open it again"):
         session.turn()
 
 
-def test_a_closed_guard_ends_no_session(guard: Guard) -> None:
+def test_session_of_a_closed_guard_cannot_be_ended(guard: Guard) -> None:
     session = guard.session("s")
     guard.close()
     session.close()
-    for say in (session.end, session.__enter__):
+    for action in (session.end, session.__enter__):
         with pytest.raises(RuntimeError, match="the guard is closed"):
-            say()
+            action()
 
 
-def test_sessions_that_were_let_go_do_not_grow_without_end(tmp_path: Path) -> None:
-    guard = load(tmp_path, durable=False, more="bounds: {sessions: 3}\n")
+def test_closed_sessions_are_capped(tmp_path: Path) -> None:
+    guard = load(tmp_path, durable=False, extra="bounds: {sessions: 3}\n")
     for number in range(10):
         with guard.session(f"s{number}") as session:
             session.check("x")
     assert len(guard._state.engine_state.sessions) <= 3
 
 
-def test_what_a_call_holds_is_given_back_when_its_session_is_let_go(tmp_path: Path) -> None:
-    more = "  one: {at_once: 1, per: project}\n"
-    first, second = load(tmp_path, more=more), load(tmp_path, more=more)
+def test_slots_are_freed_when_the_session_closes(tmp_path: Path) -> None:
+    extra = "  one: {at_once: 1, per: project}\n"
+    first, second = load(tmp_path, extra=extra), load(tmp_path, extra=extra)
     with first.session("s", project="p") as session:
         assert session.check("x").allowed
         assert not second.session("t", project="p").check("x").allowed

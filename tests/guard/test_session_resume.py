@@ -1,4 +1,4 @@
-"""A session with a store is written down, verifies, and is rebuilt where it was left."""
+"""A session with a store is journalled, verifiable and resumable."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ learn: {corroborate: 2, scope: session}
 """
 
 
-def _guard(folder: Path, more: str = "") -> Guard:
+def _guard(folder: Path, extra: str = "") -> Guard:
     file = folder / "policy.yaml"
-    file.write_text(POLICY + more)
+    file.write_text(POLICY + extra)
     return Guard.load(file, store=folder / "state" / "store.db")
 
 
-def test_a_session_goes_on_where_another_process_left_it(tmp_path: Path) -> None:
+def test_session_resumes_where_another_process_stopped(tmp_path: Path) -> None:
     first = _guard(tmp_path)
     session = first.session("s", agent="a")
     for _ in range(2):
         session.record(session.check("read", {"path": "x"}), result="same", cost=0.2)
     session.record(session.check("build", {}), error="wrong way")
     before = session.guard._state.engine_state.sessions["s"].cel_session
-    first._open_sessions.remove("s")  # as the death of the process would
+    first._open_sessions.remove("s")  # as if the process had died
     first._journal.close()
 
     second = _guard(tmp_path).session("s")
@@ -58,7 +58,7 @@ def test_a_session_goes_on_where_another_process_left_it(tmp_path: Path) -> None
     assert second.check("another", {}).violations[0].id == "budgets/calls"
 
 
-def test_a_session_belongs_to_one_process(tmp_path: Path) -> None:
+def test_session_belongs_to_one_process(tmp_path: Path) -> None:
     first = _guard(tmp_path)
     session = first.session("s")
     with pytest.raises(SessionBusyError):
@@ -67,7 +67,7 @@ def test_a_session_belongs_to_one_process(tmp_path: Path) -> None:
     assert _guard(tmp_path).session("s").check("x").id == "c1"
 
 
-def test_what_is_written_verifies_hides_arguments_and_can_be_simulated(tmp_path: Path) -> None:
+def test_journal_verifies_hides_arguments_and_can_be_simulated(tmp_path: Path) -> None:
     guard = _guard(tmp_path, "journal: {args: hash, results: drop}\n")
     session = guard.session("s")
     session.record(session.check("read", {"path": "/home/ann/secret"}), result="the secret")
@@ -75,27 +75,27 @@ def test_what_is_written_verifies_hides_arguments_and_can_be_simulated(tmp_path:
     session.end()
     (file,) = (tmp_path / "state" / "journal").iterdir()
     assert "secret" not in file.read_text()
-    assert '"effect"' not in file.read_text()  # as always
+    assert '"effect"' not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    run = CliRunner()
+    runner = CliRunner()
     store = ["--store", str(tmp_path / "state" / "store.db")]
-    assert run.invoke(main, ["journal", "verify", str(file), *store]).exit_code == 0
-    simulated = run.invoke(main, ["simulate", str(file), "--policy", "core", "--format", "json"])
+    assert runner.invoke(main, ["journal", "verify", str(file), *store]).exit_code == 0
+    simulated = runner.invoke(main, ["simulate", str(file), "--policy", "core", "--format", "json"])
     report = json.loads(simulated.stdout)
     assert report["traces"]["calls"] == 1
     assert report["traces"]["hidden"] == {"args": 1, "results": 1}
     file.write_text(file.read_text().replace('"read"', '"rEad"'))
-    assert run.invoke(main, ["journal", "verify", str(file), *store]).exit_code == 1
+    assert runner.invoke(main, ["journal", "verify", str(file), *store]).exit_code == 1
 
 
-def test_a_constraint_is_anchored_at_once_and_evidence_with_what_follows(tmp_path: Path) -> None:
+def test_constraints_are_anchored_at_once_and_evidence_later(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     session = guard.session("s")
     file = guard._journal.path_of("s")
 
     def unanchored() -> int:
-        known = guard._constraint_sync.store.anchors.get("s")
-        return len(file.read_bytes().splitlines()) - (known.count if known is not None else 0)
+        anchor = guard._constraint_sync.store.anchors.get("s")
+        return len(file.read_bytes().splitlines()) - (anchor.count if anchor is not None else 0)
 
     session.turn()
     assert unanchored() == 0
@@ -107,14 +107,16 @@ def test_a_constraint_is_anchored_at_once_and_evidence_with_what_follows(tmp_pat
     assert unanchored() == 2
 
 
-@pytest.mark.parametrize("chars", ["", "result_chars: 4"])
-def test_what_is_hashed_is_told_by_fingerprints(tmp_path: Path, chars: str) -> None:
-    head = POLICY.replace("classify:", f"classify:\n  fingerprint: {{ignore: [at], {chars}}}")
-    (tmp_path / "policy.yaml").write_text(head)
+@pytest.mark.parametrize("result_chars", ["", "result_chars: 4"])
+def test_hashed_values_are_fingerprints(tmp_path: Path, result_chars: str) -> None:
+    policy = POLICY.replace(
+        "classify:", f"classify:\n  fingerprint: {{ignore: [at], {result_chars}}}"
+    )
+    (tmp_path / "policy.yaml").write_text(policy)
     guard = Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
     session = guard.session("s")
-    for place, (path, result) in enumerate([("x", "same"), ("x", "same as this"), ("y", "same")]):
-        decision = session.check("read", {"path": path, "at": place})
+    for index, (path, result) in enumerate([("x", "same"), ("x", "same as this"), ("y", "same")]):
+        decision = session.check("read", {"path": path, "at": index})
         session.record(decision, result=result)
     lines = [json.loads(line) for line in guard._journal.path_of("s").read_text().splitlines()]
     calls = [line for line in lines if line["event"] == "admitted"]
@@ -122,10 +124,12 @@ def test_what_is_hashed_is_told_by_fingerprints(tmp_path: Path, chars: str) -> N
     assert calls[0]["args"] == calls[1]["args"] != calls[2]["args"]
     texts = [line["text"] for line in lines if line["event"] == "completed"]
     assert texts[0] == texts[2] != texts[1]
-    assert len({line["result_fingerprint"] for line in lines if "text" in line}) == 2 - bool(chars)
+    assert len({line["result_fingerprint"] for line in lines if "text" in line}) == 2 - bool(
+        result_chars
+    )
 
 
-def test_what_is_learned_hides_arguments_too(tmp_path: Path) -> None:
+def test_learned_constraints_hide_arguments(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("""
 policyguard: 1
 name: hidden
@@ -152,16 +156,16 @@ learn: {corroborate: 1, scope_key: call.args.where, parameters: {oom: {of: [size
     assert {one.label for one in guard.constraints()} == {"my-secret", ""}
     session.end()
     (file,) = (tmp_path / "state" / "journal").iterdir()
-    written = file.read_text()
-    for hidden in ("my-secret", "my-other", "424242", "my-place"):
-        assert hidden not in written
+    journal_text = file.read_text()
+    for secret in ("my-secret", "my-other", "424242", "my-place"):
+        assert secret not in journal_text
     guard.close()
     assert b"my-place" not in (tmp_path / "state" / "store.db").read_bytes()
 
 
 @pytest.mark.parametrize("args", ["keep", "mask", "hash", "drop"])
 @pytest.mark.parametrize(
-    ("learn", "plain"),
+    ("learn", "without_arguments"),
     [
         ("ban: call", True),
         ("ban: tool", True),
@@ -172,8 +176,8 @@ learn: {corroborate: 1, scope_key: call.args.where, parameters: {oom: {of: [size
     ],
 )
 @pytest.mark.parametrize("error", ["lost", None])
-def test_what_is_not_there_any_more_teaches_nothing(
-    tmp_path: Path, args: str, learn: str, plain: bool, error: str | None
+def test_redacted_arguments_teach_nothing_after_resuming(
+    tmp_path: Path, args: str, learn: str, without_arguments: bool, error: str | None
 ) -> None:
     (tmp_path / "policy.yaml").write_text(f"""
 policyguard: 1
@@ -184,27 +188,29 @@ journal: {{args: {args}}}
 learn: {{corroborate: 1, {learn}}}
 """)
 
-    def opened() -> Guard:
+    def load() -> Guard:
         return Guard.load(tmp_path / "policy.yaml", store=tmp_path / "state" / "store.db")
 
-    with opened() as guard:
+    with load() as guard:
         session = guard.session("s")
         session.record(session.check("move", {"path": "b", "n": 9}), error="lost")
         decision = session.check("read", {"path": "a", "n": 1})
-        known = len(guard.constraints())
-    with opened() as guard:
+        count_before = len(guard.constraints())
+    with load() as guard:
         session = guard.session("s")
         recorded = session.record(decision.id, result="found", error=error)
         assert recorded.counted
-        taught = error is not None and (plain or args == "keep")
-        assert len(guard.constraints()) == known + taught
-        said = [fault.error for fault in recorded.errors]
-        assert [bool(one) for one in said] == ([] if plain or args == "keep" else [True])
-        assert all("the journal keeps none" in one for one in said)
-        assert session.check("read", {"path": "a", "n": 1}).allowed is not taught
+        expect_learned = error is not None and (without_arguments or args == "keep")
+        assert len(guard.constraints()) == count_before + expect_learned
+        messages = [error.error for error in recorded.errors]
+        assert [bool(message) for message in messages] == (
+            [] if without_arguments or args == "keep" else [True]
+        )
+        assert all("the journal keeps none" in message for message in messages)
+        assert session.check("read", {"path": "a", "n": 1}).allowed is not expect_learned
 
 
-def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:
+def test_kept_arguments_can_be_simulated(tmp_path: Path) -> None:
     guard = _guard(tmp_path, "journal: {args: keep, results: keep}\n")
     session = guard.session("s")
     for _ in range(3):
@@ -216,12 +222,16 @@ def test_kept_arguments_can_be_judged_again(tmp_path: Path) -> None:
         ["simulate", str(tmp_path / "state" / "journal"), "--policy", str(tmp_path / "policy.yaml"),
          "--format", "json"],
     )  # fmt: skip
-    (run,) = json.loads(simulated.stdout)["sessions"]
-    assert (run["id"], run["calls"], run["first_refusal"]) == ("s", 4, 3)
+    (session_report,) = json.loads(simulated.stdout)["sessions"]
+    assert (session_report["id"], session_report["calls"], session_report["first_refusal"]) == (
+        "s",
+        4,
+        3,
+    )
 
 
 @pytest.mark.parametrize(("mode", "allowed"), [("block", False), ("allow", True)])
-def test_a_journal_that_cannot_be_written_is_answered_as_the_policy_says(
+def test_unwritable_journal_is_handled_as_configured(
     tmp_path: Path, mode: str, allowed: bool
 ) -> None:
     guard = _guard(tmp_path, f"on_internal_error: {mode}\n")
@@ -229,52 +239,52 @@ def test_a_journal_that_cannot_be_written_is_answered_as_the_policy_says(
     assert guard._journal is not None
     guard._journal.close()
     path = guard._journal.path_of("s")
-    aside = path.rename(path.with_suffix(".aside"))
-    path.mkdir()  # what stands in the way of the file
+    moved_file = path.rename(path.with_suffix(".aside"))
+    path.mkdir()  # blocks the file
     decision = session.check("read", {"path": "x"})
     assert decision.allowed is allowed
     assert decision.errors[-1].id == "journal"
     assert str(path) in decision.errors[-1].error
     path.rmdir()
-    aside.rename(path)
-    assert [session.check("free", {"n": n}).allowed for n in range(5)] == [True] * 5
+    moved_file.rename(path)
+    assert [session.check("free", {"n": number}).allowed for number in range(5)] == [True] * 5
 
 
-def test_a_number_that_no_line_has_is_not_given_again(
+def test_number_of_an_unwritten_call_is_not_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guard = _guard(tmp_path)
     session = guard.session("s")
     session.record(session.check("read", {"n": 1}))
-    with monkeypatch.context() as full:
-        full.setattr(os, "write", _full)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", _raise_disk_full)
         assert session.check("read", {"n": 2}).id == "c2"
     session.record(session.check("read", {"n": 3}))
     guard.close()
     assert _guard(tmp_path).session("s").check("read", {"n": 4}).id == "c4"
 
 
-@pytest.mark.parametrize("odd", [os.fsdecode(b"caf\xe9"), "a\x1fb", "a\x1eb"], ids=ascii)
+@pytest.mark.parametrize("name", [os.fsdecode(b"caf\xe9"), "a\x1fb", "a\x1eb"], ids=ascii)
 @pytest.mark.parametrize("per", ["agent", "user", "project", "session", "turn"])
-def test_what_somebody_with_an_odd_name_has_used_is_known_again(
-    tmp_path: Path, per: str, odd: str
+def test_usage_of_owners_with_unusual_names_is_restored(
+    tmp_path: Path, per: str, name: str
 ) -> None:
-    """A folder's name may be no UTF-8: Python has halves of surrogate pairs for its bytes."""
+    """A folder name may not be UTF-8; Python represents its bytes as lone surrogates."""
     file = tmp_path / "policy.yaml"
     file.write_text(f"policyguard: 1\nname: odd\nbudgets: {{all: {{calls: 2, per: {per}}}}}\n")
     allowed = []
     for number in range(3):
         with Guard.load(file, store=tmp_path / "store.db") as guard:
-            session = guard.session(odd, agent=odd, user=odd, project=odd)
+            session = guard.session(name, agent=name, user=name, project=name)
             allowed.append(session.check("read", {"n": number}).allowed)
     assert allowed == [True, True, False]
 
 
-def _full(*_: object) -> int:
+def _raise_disk_full(*_: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_killed_at_any_moment_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
+def test_killed_process_loses_no_admitted_call(tmp_path: Path) -> None:
     _guard(tmp_path)
     script = """
 import os, sys
@@ -287,17 +297,17 @@ for number in range(1000):
     print(decision.id, flush=True)
 """
     policy, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, policy, store], capture_output=True, text=True, check=False
     )
-    assert done.returncode == -9, done.stderr
-    admitted = done.stdout.split()
+    assert process.returncode == -9, process.stderr
+    admitted = process.stdout.split()
     assert len(admitted) == 6
     session = _guard(tmp_path).session("s")
     assert session.check("read", {"n": -1}).violations[0].id == "budgets/calls"
 
 
-def test_more_sessions_than_the_process_may_open_files(tmp_path: Path) -> None:
+def test_more_sessions_than_open_files_allowed(tmp_path: Path) -> None:
     _guard(tmp_path)
     script = """
 import os, resource, sys
@@ -312,45 +322,45 @@ for number in range(20):
     os.dup(0)  # the host has files of its own
 """
     policy, store = tmp_path / "policy.yaml", tmp_path / "state" / "store.db"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, policy, store], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_journals_go_when_they_have_been_kept_long_enough(tmp_path: Path) -> None:
-    kept = "journal: {keep_for: 30d}\n"
+def test_expired_journals_are_deleted(tmp_path: Path) -> None:
+    retention = "journal: {keep_for: 30d}\n"
     for name in ("old", "new"):
-        session = _guard(tmp_path, kept).session(name)
+        session = _guard(tmp_path, retention).session(name)
         session.check("x")
         session.end()
     (old,) = (tmp_path / "state" / "journal").glob("old-*")
     os.utime(old, (0, 0))
-    _guard(tmp_path, kept)
+    _guard(tmp_path, retention)
     assert [file.name[:3] for file in (tmp_path / "state" / "journal").iterdir()] == ["new"]
 
 
-def test_journals_do_not_go_by_how_many_sessions_are_held_in_memory(tmp_path: Path) -> None:
-    rest = "journal: {keep_for: 30d}\nbounds: {sessions: 3}\n"
-    guard = _guard(tmp_path, rest)
+def test_session_cap_does_not_delete_journals(tmp_path: Path) -> None:
+    extra = "journal: {keep_for: 30d}\nbounds: {sessions: 3}\n"
+    guard = _guard(tmp_path, extra)
     for number in range(8):
         session = guard.session(f"run-{number}")
         session.check("x")
         session.end()
     guard.close()
-    guard = _guard(tmp_path, rest)
+    guard = _guard(tmp_path, extra)
     files = sorted((tmp_path / "state" / "journal").iterdir())
     assert len(files) == 8
     files[0].unlink()
     files[2].write_bytes(files[2].read_bytes().splitlines(keepends=True)[0])
     store = str(tmp_path / "state" / "store.db")
-    done = CliRunner().invoke(main, ["journal", "verify", "--store", store])
-    assert done.exit_code == 1
-    assert "journal/missing-file" in done.stdout
-    assert "journal/cut-tail" in done.stdout
+    result = CliRunner().invoke(main, ["journal", "verify", "--store", store])
+    assert result.exit_code == 1
+    assert "journal/missing-file" in result.stdout
+    assert "journal/cut-tail" in result.stdout
 
 
-def test_a_pattern_to_redact_must_exist(tmp_path: Path) -> None:
+def test_redaction_pattern_must_exist(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="no pattern named `secret_`"):
         _guard(tmp_path, "patterns: {secrets: key}\njournal: {redact: [secret_]}\n")
     guard = _guard(

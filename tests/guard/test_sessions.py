@@ -1,4 +1,4 @@
-"""Sessions, running tools, and what goes wrong."""
+"""Sessions and guarded tools, and their errors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from policyguard.model.event import Admitted, Completed, Event, Refused, Release
 LOOP = "policyguard: 1\nname: loop\nlimits: {default: {repeat: {max: 2, same: call}}}\n"
 
 
-def _guard(tmp_path: Path, text: str = LOOP, **given: Any) -> Guard:
+def _guard(tmp_path: Path, policy: str = LOOP, **options: Any) -> Guard:
     file = tmp_path / "policy.yaml"
-    file.write_text(text)
-    return Guard.load(file, **given)
+    file.write_text(policy)
+    return Guard.load(file, **options)
 
 
-def test_the_same_id_gives_the_same_session(tmp_path: Path) -> None:
+def test_same_id_returns_the_same_session(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     one = guard.session("a")
     assert guard.session("a") is one
@@ -30,7 +30,7 @@ def test_the_same_id_gives_the_same_session(tmp_path: Path) -> None:
     assert guard.session("a") is not one
 
 
-def test_a_closed_session_refuses(tmp_path: Path) -> None:
+def test_ended_session_refuses(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("a")
     session.end()
     session.end()
@@ -38,13 +38,13 @@ def test_a_closed_session_refuses(tmp_path: Path) -> None:
     assert (decision.effect, decision.violations[0].id) == ("block", "session/closed")
 
 
-def test_a_decision_is_true_if_the_call_is_allowed(tmp_path: Path) -> None:
+def test_decision_is_truthy_if_the_call_is_allowed(tmp_path: Path) -> None:
     rules = ", ".join(
         f"{effect}: {{tools: [{effect}], effect: {effect}}}"
         for effect in ("advise", "ask", "block", "halt")
     )
-    otherwise = "lenient: {tools: [lenient], effect: ask, approval: {otherwise: allow}}"
-    guard = _guard(tmp_path, f"policyguard: 1\nname: p\nrules: {{{rules}, {otherwise}}}\n")
+    lenient_rule = "lenient: {tools: [lenient], effect: ask, approval: {otherwise: allow}}"
+    guard = _guard(tmp_path, f"policyguard: 1\nname: p\nrules: {{{rules}, {lenient_rule}}}\n")
     for tool, allowed in (
         ("free", True),
         ("advise", True),
@@ -57,7 +57,7 @@ def test_a_decision_is_true_if_the_call_is_allowed(tmp_path: Path) -> None:
         assert (bool(decision), decision.allowed) == (allowed, allowed)
 
 
-def test_decisions_can_stand_in_a_set(tmp_path: Path) -> None:
+def test_decisions_are_hashable(tmp_path: Path) -> None:
     guard = _guard(tmp_path, LOOP + "budgets: {few: {calls: 2}}\n")
     session = guard.session("a")
     decisions = [session.check("x", {"n": number}) for number in range(3)]
@@ -66,11 +66,11 @@ def test_decisions_can_stand_in_a_set(tmp_path: Path) -> None:
     assert hash(decisions[2]) == hash(msgspec.structs.replace(decisions[2]))
 
 
-def test_a_session_is_calm_again_when_what_was_refused_is_made_up_for(tmp_path: Path) -> None:
-    steps = (
+def test_fast_path_resumes_after_enough_other_calls(tmp_path: Path) -> None:
+    policy = (
         "policyguard: 1\nname: s\nlimits: {default: {repeat: {max: 1, same: call, halt_at: 9}}}\n"
     )
-    session = _guard(tmp_path, steps).session("a")
+    session = _guard(tmp_path, policy).session("a")
     state = session._state
     session.record(session.check("x"), result="1")
     assert state.on_fast_path
@@ -84,9 +84,9 @@ def test_a_session_is_calm_again_when_what_was_refused_is_made_up_for(tmp_path: 
     assert not session.check("x").allowed
 
 
-def test_a_session_whose_parent_is_halted_is_halted_though_it_is_calm(tmp_path: Path) -> None:
-    halting = LOOP + "rules: {stop: {tools: [stop], effect: halt}}\n"
-    guard = _guard(tmp_path, halting)
+def test_halt_of_the_parent_applies_on_the_fast_path(tmp_path: Path) -> None:
+    policy = LOOP + "rules: {stop: {tools: [stop], effect: halt}}\n"
+    guard = _guard(tmp_path, policy)
     child = guard.session("child", parent=guard.session("parent"))
     child.record(child.check("x"), result="1")
     assert child._state.on_fast_path
@@ -94,9 +94,9 @@ def test_a_session_whose_parent_is_halted_is_halted_though_it_is_calm(tmp_path: 
     assert child.check("y").effect == "halt"
 
 
-def test_a_sub_agent_is_halted_no_longer_than_its_parent(tmp_path: Path) -> None:
-    halting = LOOP + "rules: {stop: {tools: [stop], effect: halt}}\n"
-    guard = _guard(tmp_path, halting)
+def test_halt_of_the_parent_ends_with_its_turn(tmp_path: Path) -> None:
+    policy = LOOP + "rules: {stop: {tools: [stop], effect: halt}}\n"
+    guard = _guard(tmp_path, policy)
     parent = guard.session("parent")
     child = guard.session("child", parent=parent)
     assert parent.check("stop").effect == "halt"
@@ -110,7 +110,7 @@ def test_a_sub_agent_is_halted_no_longer_than_its_parent(tmp_path: Path) -> None
     assert child.check("y").allowed
 
 
-def test_the_least_recently_used_session_goes_first(tmp_path: Path) -> None:
+def test_least_recently_used_session_is_evicted_first(tmp_path: Path) -> None:
     guard = _guard(tmp_path, LOOP + "bounds: {sessions: 2}\n")
     first, second = guard.session("1"), guard.session("2")
     first.check("x")
@@ -119,7 +119,7 @@ def test_the_least_recently_used_session_goes_first(tmp_path: Path) -> None:
     assert not first.closed
 
 
-def test_a_decision_answers_in_words_and_for_programs(tmp_path: Path) -> None:
+def test_decision_has_a_message_and_structured_fields(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("a")
     for _ in range(2):
         assert session.check("read", {"path": "x"}).message == ""
@@ -142,17 +142,17 @@ def test_a_decision_answers_in_words_and_for_programs(tmp_path: Path) -> None:
     }
 
 
-def test_effects_are_ordered_by_strength_and_equal_to_their_words() -> None:
+def test_effects_are_ordered_and_equal_to_their_names() -> None:
     assert sorted(Effect) == ["allow", "advise", "ask", "block", "halt"]
     assert Effect.ALLOW < "advise" < Effect.ASK
     assert max(Effect.BLOCK, Effect.HALT, Effect.ADVISE) is Effect.HALT
 
 
-def test_every_event_is_told_in_order(tmp_path: Path) -> None:
+def test_listener_receives_every_event_in_order(tmp_path: Path) -> None:
     events: list[Event] = []
     session = _guard(tmp_path, listener=events.append).session("a", agent="b")
-    first = session.check("x")
-    session.record(first, result={"b": 1}, cost=0.5)
+    decision = session.check("x")
+    session.record(decision, result={"b": 1}, cost=0.5)
     session.release(session.check("x"))
     session.check("x")
     session.check("x")
@@ -162,7 +162,7 @@ def test_every_event_is_told_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "message"),
     [
         ({"a": float("nan")}, "nan"),
         ({"a": [1, {"b": float("inf")}]}, "inf"),
@@ -171,49 +171,47 @@ def test_every_event_is_told_in_order(tmp_path: Path) -> None:
         ({"a": "x" * 3_000_000}, "larger than"),
     ],
 )
-def test_arguments_that_cannot_be_judged_are_refused(
-    tmp_path: Path, args: dict[str, Any], says: str
-) -> None:
+def test_invalid_arguments_are_refused(tmp_path: Path, args: dict[str, Any], message: str) -> None:
     decision = _guard(tmp_path).session("a").check("x", args)
     assert decision.violations[0].id == "bounds/arguments"
-    assert says in decision.message
+    assert message in decision.message
 
 
 def test_deep_and_cyclic_arguments_are_refused(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("a")
-    deep: Any = "x"
+    nested: Any = "x"
     for _ in range(100_000):
-        deep = [deep]
+        nested = [nested]
     cyclic: dict[str, Any] = {}
     cyclic["self"] = cyclic
-    for args in ({"a": deep}, cyclic):
+    for args in ({"a": nested}, cyclic):
         assert session.check("x", args).violations[0].id == "bounds/arguments"
 
 
-def test_odd_arguments_that_are_json_are_told_apart(tmp_path: Path) -> None:
+def test_unusual_json_arguments_have_distinct_fingerprints(tmp_path: Path) -> None:
     session = _guard(tmp_path, LOOP.replace("max: 2", "max: 1")).session("a")
-    odd = [2**70, 2**71, -(2**70), "\ud800", "\\ud800", "\ud801", {"\ud800": 1}, float(2**70)]
-    for value in odd:
+    values = [2**70, 2**71, -(2**70), "\ud800", "\\ud800", "\ud801", {"\ud800": 1}, float(2**70)]
+    for value in values:
         assert session.check("x", {"a": value}).allowed, value
         assert not session.check("x", {"a": value}).allowed, value
 
 
-def test_a_late_result_is_judged_and_not_counted(tmp_path: Path) -> None:
+def test_second_result_is_classified_but_not_counted(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("a")
     decision = session.check("x")
     assert session.record(decision.id, result="ok").outcome.ok
     assert not session.record(decision, error=ValueError("late")).outcome.ok
 
 
-def test_a_decision_of_another_session_is_no_call_of_this_one(tmp_path: Path) -> None:
+def test_decision_of_another_session_is_rejected(tmp_path: Path) -> None:
     guard = _guard(tmp_path, LOOP + "budgets: {two: {calls: 2}}\n")
     one, other = guard.session("a"), guard.session("b")
-    mine, theirs = one.check("x"), other.check("x")
-    for report in (lambda: one.record(theirs, result="ok"), lambda: one.release(theirs)):
+    own, foreign = one.check("x"), other.check("x")
+    for report in (lambda: one.record(foreign, result="ok"), lambda: one.release(foreign)):
         with pytest.raises(ValueError, match="call `c1` is one of session `b`, not of this"):
             report()
-    assert one.record(mine, result="ok").counted
-    assert other.record(theirs, result="ok").counted
+    assert one.record(own, result="ok").counted
+    assert other.record(foreign, result="ok").counted
 
 
 def test_run_checks_runs_and_records(tmp_path: Path) -> None:
@@ -234,8 +232,8 @@ def test_run_checks_runs_and_records(tmp_path: Path) -> None:
 
 def test_advice_is_added_to_the_results_of_its_batch(tmp_path: Path) -> None:
     rule = "{tools: [x], when: 'true', effect: advise, message: careful}"
-    text = f"policyguard: 1\nname: a\nrules: {{r: {rule}}}\n"
-    session = _guard(tmp_path, text).session("a")
+    policy = f"policyguard: 1\nname: a\nrules: {{r: {rule}}}\n"
+    session = _guard(tmp_path, policy).session("a")
     assert session.run("x", {}, lambda: "text").startswith("text\n\nA note on `x`:\n- careful")
     assert session.run("x", {}, lambda: 3) == 3
     one, two = session.check("x", batch="b"), session.check("y", batch="b")
@@ -244,7 +242,7 @@ def test_advice_is_added_to_the_results_of_its_batch(tmp_path: Path) -> None:
     assert session.record(session.check("y"), result="").advice == ""
 
 
-def test_tools_belong_to_the_surrounding_session(tmp_path: Path) -> None:
+def test_tools_use_the_surrounding_session(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
 
     @guard.tool
@@ -253,7 +251,7 @@ def test_tools_belong_to_the_surrounding_session(tmp_path: Path) -> None:
         return a + b
 
     @guard.tool
-    async def later(a: int) -> int:
+    async def async_tool(a: int) -> int:
         return a
 
     with pytest.raises(RuntimeError, match="outside a session"):
@@ -266,20 +264,20 @@ def test_tools_belong_to_the_surrounding_session(tmp_path: Path) -> None:
         with pytest.raises(CallRefused):
             add(1)
 
-        async def both() -> list[int]:
-            return await asyncio.gather(later(1), later(2))
+        async def call_twice() -> list[int]:
+            return await asyncio.gather(async_tool(1), async_tool(2))
 
-        assert asyncio.run(both()) == [1, 2]
+        assert asyncio.run(call_twice()) == [1, 2]
     assert add.__doc__ == "Add."
 
 
-def test_blocks_of_sessions_may_end_in_any_order(tmp_path: Path) -> None:
-    told: list[Event] = []
+def test_session_blocks_can_end_in_any_order(tmp_path: Path) -> None:
+    events: list[Event] = []
     guard = _guard(tmp_path)
-    guard.on(told.append, Admitted)
+    guard.on(events.append, Admitted)
 
     @guard.tool
-    def note() -> None:
+    def tool() -> None:
         pass
 
     one, two = guard.session("1"), guard.session("2")
@@ -287,30 +285,30 @@ def test_blocks_of_sessions_may_end_in_any_order(tmp_path: Path) -> None:
         session.__enter__()
     for session, expected in ((one, "2"), (two, "2"), (two, "1")):
         session.__exit__()
-        note()
-        assert told[-1].session == expected
+        tool()
+        assert events[-1].session == expected
     one.__exit__()
     with pytest.raises(RuntimeError, match="outside a session"):
-        note()
+        tool()
 
 
-def test_a_session_may_be_entered_by_many_threads(tmp_path: Path) -> None:
+def test_many_threads_can_enter_a_session(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     session = guard.session("a")
     calls: list[int] = []
 
     @guard.tool
-    def note(n: int) -> None:
-        calls.append(n)
+    def tool(number: int) -> None:
+        calls.append(number)
 
-    def work(n: int) -> None:
+    def enter_and_call(number: int) -> None:
         for _ in range(50):
             with session:
                 pass
         with session:
-            note(n)
+            tool(number)
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    threads = [threading.Thread(target=enter_and_call, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -318,7 +316,7 @@ def test_a_session_may_be_entered_by_many_threads(tmp_path: Path) -> None:
     assert sorted(calls) == list(range(8))
 
 
-def test_a_cancelled_async_call_is_released(tmp_path: Path) -> None:
+def test_cancelled_async_call_is_released(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("a")
 
     async def main() -> None:
@@ -334,12 +332,10 @@ def test_a_cancelled_async_call_is_released(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("mode", "allowed"), [("block", False), ("allow", True)])
-def test_an_internal_error_is_answered_as_the_policy_says(
-    tmp_path: Path, mode: str, allowed: bool
-) -> None:
+def test_internal_error_is_handled_as_configured(tmp_path: Path, mode: str, allowed: bool) -> None:
     guard = _guard(tmp_path, LOOP + f"on_internal_error: {mode}\n")
     session = guard.session("a")
-    del session._state.plans_by_tool  # a state that no code of ours leaves behind
+    del session._state.plans_by_tool  # break the state on purpose
     decision = session.check("x")
     assert decision.allowed is allowed
     assert decision.errors[0].id == "internal"
@@ -347,21 +343,21 @@ def test_an_internal_error_is_answered_as_the_policy_says(
 
 
 def test_tags_are_checked_when_a_session_starts(tmp_path: Path) -> None:
-    text = (
+    policy = (
         "policyguard: 1\nname: t\ntags: {who: string, env: {one_of: [dev, prod], default: dev},"
         " n: {type: int, default: 0}}\nrules: {r: {when: \"tags.env == 'prod'\"}}\n"
     )
-    guard = _guard(tmp_path, text)
+    guard = _guard(tmp_path, policy)
     with pytest.raises(ValueError, match="tag `who` is required"):
         guard.session("a")
-    with pytest.raises(ValueError, match="one of dev, prod") as wrong:
+    with pytest.raises(ValueError, match="one of dev, prod") as error:
         guard.session("a", tags={"who": "x", "env": "qa", "n": True})
-    assert "tag `n` must be int" in str(wrong.value)
+    assert "tag `n` must be int" in str(error.value)
     assert guard.session("a", tags={"who": "x"}).check("t").allowed
     assert not guard.session("b", tags={"who": "x", "env": "prod"}).check("t").allowed
 
 
-def test_an_unknown_budget_or_an_unasked_call_is_an_error(tmp_path: Path) -> None:
+def test_unknown_budget_or_unneeded_approval_is_an_error(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("a")
     with pytest.raises(KeyError, match="no budget `x`"):
         session.grant("x", 1, by="me")
@@ -369,37 +365,41 @@ def test_an_unknown_budget_or_an_unasked_call_is_an_error(tmp_path: Path) -> Non
         session.approve(session.check("x"), by="me")
 
 
-def test_a_policy_that_cannot_be_read_is_a_policy_error(tmp_path: Path) -> None:
+def test_unreadable_policy_is_a_policy_error(tmp_path: Path) -> None:
     with pytest.raises(PolicyError) as error:
         Guard.load(tmp_path / "nowhere.yaml")
     assert error.value.diagnostics[0].code == "load/not-found"
 
 
-def test_calls_that_nobody_reports_give_their_place_back(tmp_path: Path) -> None:
-    text = (
+def test_unreported_calls_free_their_slots(tmp_path: Path) -> None:
+    policy = (
         "policyguard: 1\nname: a\nbudgets: {one: {concurrent: 1, tools: [x]}}\n"
         "bounds: {unreported: 1m, in_flight: 3}\n"
     )
     now = [10**18]
-    session = _guard(tmp_path, text, clock=lambda: now[0]).session("a")
+    session = _guard(tmp_path, policy, clock=lambda: now[0]).session("a")
     assert session.check("x").allowed
     assert not session.check("x").allowed
-    for place in range(5):
-        assert session.check("y", {"n": place}).allowed
+    for number in range(5):
+        assert session.check("y", {"n": number}).allowed
     assert not session.check("x").allowed, "it may still be running"
     now[0] += 61 * 10**9
     assert session.check("y", {"n": 9}).allowed
     assert session.check("x").allowed
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_a_hint_about_one_call_says_nothing_of_the_next(tmp_path: Path, first: bool) -> None:
-    hint = "!(has(call.hints.read_only) && call.hints.read_only)"
-    text = f"policyguard: 1\nname: hints\nclassify: {{state_changing: '{hint}'}}\n"
-    guard = _guard(tmp_path, text)
-    told: list[Event] = []
-    guard.on(told.append, Admitted)
+@pytest.mark.parametrize("read_only", [True, False])
+def test_hints_apply_to_one_call_only(tmp_path: Path, read_only: bool) -> None:
+    condition = "!(has(call.hints.read_only) && call.hints.read_only)"
+    policy = f"policyguard: 1\nname: hints\nclassify: {{state_changing: '{condition}'}}\n"
+    guard = _guard(tmp_path, policy)
+    events: list[Event] = []
+    guard.on(events.append, Admitted)
     session = guard.session("s")
-    for hints in ({"read_only": first}, {"read_only": not first}, None):
+    for hints in ({"read_only": read_only}, {"read_only": not read_only}, None):
         session.record(session.check("t", {}, hints=hints), result="x")
-    assert [getattr(event, "state_changing", None) for event in told] == [not first, first, True]
+    assert [getattr(event, "state_changing", None) for event in events] == [
+        not read_only,
+        read_only,
+        True,
+    ]

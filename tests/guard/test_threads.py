@@ -1,4 +1,4 @@
-"""A hard limit is hard, whoever asks at the same time."""
+"""Limits hold exactly when many threads, tasks and forked processes make calls."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def _guard(folder: Path, policy: str, store: str = "memory") -> Guard:
     return Guard.load(file, store=folder / "state" / "store.db" if store == "sqlite" else None)
 
 
-def _together(number: int, work: Callable[[int], int]) -> int:
-    """What threads that start at once give in all."""
-    start = threading.Barrier(number)
+def _sum_of_threads(thread_count: int, make_calls: Callable[[int], int]) -> int:
+    """Return the sum of the results of threads that start together."""
+    start = threading.Barrier(thread_count)
     results: list[int] = []
 
-    def begin(which: int) -> None:
+    def run_thread(index: int) -> None:
         start.wait()
-        results.append(work(which))
+        results.append(make_calls(index))
 
-    threads = [threading.Thread(target=begin, args=(which,)) for which in range(number)]
+    threads = [threading.Thread(target=run_thread, args=(index,)) for index in range(thread_count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(results) == number
+    assert len(results) == thread_count
     return sum(results)
 
 
@@ -55,64 +55,68 @@ def _together(number: int, work: Callable[[int], int]) -> int:
 def test_sixteen_threads_share_one_budget_exactly(tmp_path: Path, scope: str, store: str) -> None:
     session = _guard(tmp_path, BUDGET % scope, store).session("one")
 
-    def work(number: int) -> int:
+    def make_calls(thread_number: int) -> int:
         count = 0
-        for place in range(100):
-            decision = session.check("tool", {"thread": number, "place": place})
+        for number_of_call in range(100):
+            decision = session.check("tool", {"thread": thread_number, "number": number_of_call})
             if decision.allowed:
                 count += 1
-                if place % 2:
+                if number_of_call % 2:
                     session.record(decision, result="ok")
         return count
 
-    assert _together(16, work) == 500
+    assert _sum_of_threads(16, make_calls) == 500
 
 
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("scope", ["session", "project"])
-def test_a_tree_of_agents_with_batches_draws_exactly(
+def test_tree_of_agents_with_batches_charges_exactly(
     tmp_path: Path, scope: str, store: str
 ) -> None:
     """Sixteen agents under one parent, each with a sub-agent; half of the calls never run."""
     guard = _guard(tmp_path, BUDGET % scope, store)
     root = guard.session("root", project="p")
 
-    def work(number: int) -> int:
-        agent = guard.session(f"agent{number}", parent=root, project="p")
-        kept = 0
+    def make_calls(thread_number: int) -> int:
+        agent = guard.session(f"agent{thread_number}", parent=root, project="p")
+        recorded = 0
         for turn in range(8):
-            own = agent if turn % 2 else guard.session(f"sub{number}", parent=agent, project="p")
+            session = (
+                agent
+                if turn % 2
+                else guard.session(f"sub{thread_number}", parent=agent, project="p")
+            )
             batch = [
-                own.check("tool", {"n": place, "turn": turn}, batch=f"b{turn}")
-                for place in range(6)
+                session.check("tool", {"n": number_of_call, "turn": turn}, batch=f"b{turn}")
+                for number_of_call in range(6)
             ]
-            for place, decision in enumerate(batch):
+            for number_of_call, decision in enumerate(batch):
                 if not decision.allowed:
                     assert decision.violations[0].id == "budgets/calls"
-                elif place % 2:
-                    own.release(decision)
+                elif number_of_call % 2:
+                    session.release(decision)
                 else:
-                    kept += 1
-                    own.record(decision, result="ok")
-        return kept
+                    recorded += 1
+                    session.record(decision, result="ok")
+        return recorded
 
-    kept = _together(16, work)
-    left = 0
-    while root.check("tool", {"last": left}).allowed:
-        left += 1
-    assert kept + left == 500
+    recorded = _sum_of_threads(16, make_calls)
+    remaining = 0
+    while root.check("tool", {"last": remaining}).allowed:
+        remaining += 1
+    assert recorded + remaining == 500
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_calls_at_once_are_never_more_than_the_limit(tmp_path: Path, store: str) -> None:
-    policy = "policyguard: 1\nname: at_once\nbudgets: {b: {concurrent: 5, per: project}}\n"
+def test_concurrent_calls_never_exceed_the_limit(tmp_path: Path, store: str) -> None:
+    policy = "policyguard: 1\nname: concurrent\nbudgets: {b: {concurrent: 5, per: project}}\n"
     guard = _guard(tmp_path, policy, store)
     running = [0]
-    most = [0]
+    peak = [0]
     lock = threading.Lock()
 
-    def work(number: int) -> int:
-        session = guard.session(f"s{number}", project="p")
+    def make_calls(thread_number: int) -> int:
+        session = guard.session(f"s{thread_number}", project="p")
         done = 0
         while done < 20:
             decision = session.check("tool", {"n": done})
@@ -120,15 +124,15 @@ def test_calls_at_once_are_never_more_than_the_limit(tmp_path: Path, store: str)
                 continue
             with lock:
                 running[0] += 1
-                most[0] = max(most[0], running[0])
+                peak[0] = max(peak[0], running[0])
             done += 1
             with lock:
                 running[0] -= 1
             (session.release if done % 3 else session.record)(decision)
         return done
 
-    assert _together(8, work) == 160
-    assert most[0] <= 5
+    assert _sum_of_threads(8, make_calls) == 160
+    assert peak[0] <= 5
     session = guard.session("last", project="p")
     assert [session.check("tool", {"n": n}).allowed for n in range(6)] == [True] * 5 + [False]
 
@@ -136,7 +140,7 @@ def test_calls_at_once_are_never_more_than_the_limit(tmp_path: Path, store: str)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("scope", ["session", "project"])
 def test_two_hundred_tasks_share_one_budget_exactly(tmp_path: Path, scope: str, store: str) -> None:
-    """Some calls fail, which counts; some are cancelled, which gives them back."""
+    """Some calls fail and are charged; some are cancelled and refunded."""
     guard = _guard(tmp_path, BUDGET % scope, store)
     session = guard.session("one", project="p")
     ran = [0]
@@ -150,21 +154,21 @@ def test_two_hundred_tasks_share_one_budget_exactly(tmp_path: Path, scope: str, 
             raise OSError("no")
         return "fine"
 
-    async def task(which: int, session: Session) -> None:
-        for place in range(4):
-            number = which * 4 + place
+    async def run_task(index: int, session: Session) -> None:
+        for offset in range(4):
+            number = index * 4 + offset
             call = session.arun("tool", {"n": number}, lambda number=number: tool(number))
             with contextlib.suppress(CallRefused, OSError, TimeoutError):
                 await asyncio.wait_for(call, 0.5 if number % 7 == 0 else None)
 
-    async def all_of_them() -> None:
-        await asyncio.gather(*(task(which, session) for which in range(200)))
+    async def run_all() -> None:
+        await asyncio.gather(*(run_task(index, session) for index in range(200)))
 
-    asyncio.run(all_of_them())
-    left = 0
-    while session.check("tool", {"last": left}).allowed:
-        left += 1
-    assert ran[0] + left == 500
+    asyncio.run(run_all())
+    remaining = 0
+    while session.check("tool", {"last": remaining}).allowed:
+        remaining += 1
+    assert ran[0] + remaining == 500
     assert ran[0] >= 300
 
 
@@ -172,44 +176,44 @@ def test_many_threads_write_one_chain(tmp_path: Path) -> None:
     guard = _guard(tmp_path, BUDGET % "session", "sqlite")
     session = guard.session("one")
 
-    def work(number: int) -> int:
-        for place in range(50):
-            decision = session.check("tool", {"thread": number, "place": place})
-            session.record(decision, result=f"{number}.{place}")
+    def make_calls(thread_number: int) -> int:
+        for number_of_call in range(50):
+            decision = session.check("tool", {"thread": thread_number, "number": number_of_call})
+            session.record(decision, result=f"{thread_number}.{number_of_call}")
         return 50
 
-    assert _together(8, work) == 400
+    assert _sum_of_threads(8, make_calls) == 400
     assert guard._journal is not None
-    told = [type(event) for event in guard._journal.read_events("one")]
-    assert [told.count(kind) for kind in (Admitted, Completed)] == [400, 400]
+    events = [type(event) for event in guard._journal.read_events("one")]
+    assert [events.count(kind) for kind in (Admitted, Completed)] == [400, 400]
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_process_forks_while_its_threads_call(tmp_path: Path, store: str) -> None:
-    """The child has none of those threads, and none of their calls is half counted in it."""
+def test_process_can_fork_while_its_threads_make_calls(tmp_path: Path, store: str) -> None:
+    """The child has no such threads, and no half-counted calls."""
     guard = _guard(tmp_path, BUDGET % "project", store)
     busy = guard.session("busy", project="p")
-    over = threading.Event()
+    stop = threading.Event()
 
-    def work() -> None:
+    def make_calls() -> None:
         number = 0
-        while not over.is_set():
+        while not stop.is_set():
             number += 1
             busy.release(busy.check("tool", {"number": number}))
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=make_calls)
     thread.start()
     try:
         for number in range(20):
-            assert _in_child(guard, f"child {number}") == 0
+            assert _check_in_forked_child(guard, f"child {number}") == 0
     finally:
-        over.set()
+        stop.set()
         thread.join()
     assert busy.check("tool", {}).allowed
 
 
-def _in_child(guard: Guard, session: str) -> int:
-    """How a forked child ends that has a call allowed; a stuck one by SIGALRM."""
+def _check_in_forked_child(guard: Guard, session: str) -> int:
+    """Return the exit code of a child that makes a call; SIGALRM ends a stuck one."""
     child = os.fork()
     if not child:
         signal.alarm(20)
@@ -218,21 +222,21 @@ def _in_child(guard: Guard, session: str) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_fork_does_not_wait_for_guards_that_wait_for_each_other(tmp_path: Path) -> None:
+def test_fork_does_not_deadlock_with_guards_that_call_each_other(tmp_path: Path) -> None:
     one, two = _guard(tmp_path, BUDGET % "session"), _guard(tmp_path, BUDGET % "session")
-    reached, over = threading.Event(), threading.Event()
+    listener_called, stop = threading.Event(), threading.Event()
 
-    def ask_the_other(_: Event) -> None:
-        reached.set()
-        over.wait(20)
+    def preview_other(_: Event) -> None:
+        listener_called.set()
+        stop.wait(20)
         two.session("s").preview("tool")
 
-    one.on(ask_the_other, Admitted)
+    one.on(preview_other, Admitted)
     thread = threading.Thread(target=one.session("s").check, args=("tool",))
     thread.start()
-    reached.wait(20)
+    listener_called.wait(20)
     with two._lock:
-        over.set()
-        assert _in_child(two, "child") == 0
+        stop.set()
+        assert _check_in_forked_child(two, "child") == 0
     thread.join(20)
     assert not thread.is_alive()

@@ -1,4 +1,4 @@
-"""What a new turn opens again, and what it does not."""
+"""What a new turn resets, and what it does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policyguard import Guard
 from policyguard.guard.session import Session
 
 
-def guard(folder: Path, learn: str) -> Guard:
+def load(folder: Path, learn: str) -> Guard:
     file = folder / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: turns\n"
@@ -20,41 +20,41 @@ def guard(folder: Path, learn: str) -> Guard:
     return Guard.load(file)
 
 
-def fails(session: Session) -> bool:
-    """Whether the call is let through, which then fails."""
+def attempt_and_fail(session: Session) -> bool:
+    """Record a failure if the call is allowed; return whether it was."""
     decision = session.check("migrate", {"to": 3})
     if decision.allowed:
         session.record(decision, error="wrong: no database")
     return decision.allowed
 
 
-def test_what_a_session_has_learned_is_open_again_and_closes_at_once(tmp_path: Path) -> None:
-    session = guard(tmp_path, "scope: session").session("s")
-    assert [fails(session) for _ in range(4)] == [True, True, False, False]
+def test_new_turn_admits_one_more_failure_of_a_banned_call(tmp_path: Path) -> None:
+    session = load(tmp_path, "scope: session").session("s")
+    assert [attempt_and_fail(session) for _ in range(4)] == [True, True, False, False]
     session.turn()
-    assert [fails(session) for _ in range(3)] == [True, False, False]
+    assert [attempt_and_fail(session) for _ in range(3)] == [True, False, False]
     session.turn()
-    assert fails(session)
+    assert attempt_and_fail(session)
 
 
-def test_failures_before_a_turn_do_not_add_up_with_those_after_it(tmp_path: Path) -> None:
-    session = guard(tmp_path, "scope: session").session("s")
-    assert fails(session)
+def test_failures_of_different_turns_do_not_add_up(tmp_path: Path) -> None:
+    session = load(tmp_path, "scope: session").session("s")
+    assert attempt_and_fail(session)
     session.turn()
-    assert [fails(session) for _ in range(3)] == [True, True, False]
+    assert [attempt_and_fail(session) for _ in range(3)] == [True, True, False]
 
 
 @pytest.mark.parametrize(
     "learn", ["scope: project", "scope: global", "scope: session, reset_on: none"]
 )
-def test_what_is_learned_for_more_than_the_session_stays(tmp_path: Path, learn: str) -> None:
-    session = guard(tmp_path, learn).session("s", project="p")
-    assert [fails(session) for _ in range(3)] == [True, True, False]
+def test_constraints_of_wider_scopes_survive_a_turn(tmp_path: Path, learn: str) -> None:
+    session = load(tmp_path, learn).session("s", project="p")
+    assert [attempt_and_fail(session) for _ in range(3)] == [True, True, False]
     session.turn()
-    assert not fails(session)
+    assert not attempt_and_fail(session)
 
 
-def test_core_runs_again_what_the_person_asks_for_again() -> None:
+def test_core_admits_a_failed_call_again_in_a_new_turn() -> None:
     session = Guard.load("core").session("s")
     for _ in range(2):
         decision = session.check("bash", {"command": "make migrate"})

@@ -1,4 +1,4 @@
-"""What a host's program says wrongly is told at once, and harms neither counts nor journals."""
+"""Invalid values from the host are errors at once and change neither counts nor journals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from policyguard.model.event import Admitted, Completed, Event, Refused, Started
 
 POLICY = """
 policyguard: 1
-name: given
+name: validation
 journal: {args: keep, results: keep}
 budgets: {spend: {cost: 1.0}, calls: {calls: 3}}
 """
@@ -39,7 +39,7 @@ class Tool(StrEnum):
     READ = "read"
 
 
-class Mode(str, Enum):  # noqa: UP042 - whose `str` is not its value
+class Mode(str, Enum):  # noqa: UP042 - its `str` is not its value
     FAST = "fast"
     MODE = "mode"
 
@@ -49,11 +49,11 @@ class Size(IntEnum):
 
 
 class Ratio(float):
-    """As numpy's float64 is one."""
+    """A float subclass, like numpy's float64."""
 
 
 class Markup(str):
-    """As the texts of templates and parsed pages are."""
+    """A string subclass, like those of template engines."""
 
     __slots__ = ()
 
@@ -61,8 +61,8 @@ class Markup(str):
 DEEP: Any = "x"
 for _ in range(100):
     DEEP = {"a": DEEP}
-ENDLESS: dict[str, Any] = {}
-ENDLESS["again"] = ENDLESS
+CYCLIC: dict[str, Any] = {}
+CYCLIC["again"] = CYCLIC
 
 
 def _guard(folder: Path) -> Guard:
@@ -76,13 +76,13 @@ def session(tmp_path: Path) -> Session:
     return _guard(tmp_path).session("s")
 
 
-def written(session: Session) -> list[Event]:
+def read_events(session: Session) -> list[Event]:
     assert session.guard._journal is not None
     return list(session.guard._journal.read_events(session.id))
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"tool": 7}, "`tool` is 7, of type `int`, not a text"),
         ({"tool": None}, "`tool` is None"),
@@ -94,31 +94,34 @@ def written(session: Session) -> list[Event]:
         ({"estimate": {"cost": "1 $"}}, r"`estimate\['cost'\]` is '1 \$', of type `str`, not a n"),
     ],
 )
-def test_a_call_that_is_asked_wrongly_is_told_and_not_counted(
-    session: Session, said: dict[str, Any], message: str
+def test_call_details_of_the_wrong_type_are_errors_and_not_counted(
+    session: Session, arguments: dict[str, Any], message: str
 ) -> None:
-    asked: dict[str, Any] = {"tool": "read", "args": {}, **said}
-    before = written(session)
-    for ask in (session.check, session.preview):
+    call: dict[str, Any] = {"tool": "read", "args": {}, **arguments}
+    before = read_events(session)
+    for method in (session.check, session.preview):
         with pytest.raises(TypeError, match=message):
-            ask(**asked)
-    assert written(session) == before
+            method(**call)
+    assert read_events(session) == before
     assert [session.check("read").allowed for _ in range(4)] == [True] * 3 + [False]
 
 
-HINTS = "which is not one of read_only, destructive, idempotent, open_world"
+KNOWN_HINTS = "which is not one of read_only, destructive, idempotent, open_world"
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"estimate": {"token": 500}}, "`estimate` has 'token', which is not one of tokens, cost$"),
         ({"estimate": {"token": None}}, "`estimate` has 'token'"),
-        ({"hints": {"destruktive": True}}, f"`hints` has 'destruktive', {HINTS}$"),
-        ({"hints": {3: True}}, f"`hints` has 3, {HINTS}$"),
+        ({"hints": {"destruktive": True}}, f"`hints` has 'destruktive', {KNOWN_HINTS}$"),
+        ({"hints": {3: True}}, f"`hints` has 3, {KNOWN_HINTS}$"),
         *(
-            ({"hints": {theirs: True}}, f"has '{theirs}', {HINTS}; MCP's `{theirs}` is `{ours}`$")
-            for theirs, ours in (
+            (
+                {"hints": {mcp_name: True}},
+                f"has '{mcp_name}', {KNOWN_HINTS}; MCP's `{mcp_name}` is `{hint}`$",
+            )
+            for mcp_name, hint in (
                 ("readOnlyHint", "read_only"),
                 ("destructiveHint", "destructive"),
                 ("idempotentHint", "idempotent"),
@@ -127,28 +130,28 @@ HINTS = "which is not one of read_only, destructive, idempotent, open_world"
         ),
     ],
 )
-def test_a_name_that_is_not_known_is_told_and_the_call_not_counted(
-    session: Session, said: dict[str, Any], message: str
+def test_unknown_names_are_errors_and_not_counted(
+    session: Session, arguments: dict[str, Any], message: str
 ) -> None:
-    before = written(session)
-    for ask in (session.check, session.preview):
+    before = read_events(session)
+    for method in (session.check, session.preview):
         with pytest.raises(ValueError, match=message):
-            ask("read", {}, **said)
-    assert written(session) == before
+            method("read", {}, **arguments)
+    assert read_events(session) == before
     assert [session.check("read").allowed for _ in range(4)] == [True] * 3 + [False]
 
 
-def test_whose_fault_it_was_is_one_of_three_words(session: Session) -> None:
+def test_unknown_blame_is_an_error(session: Session) -> None:
     decision = session.check("read")
-    before = written(session)
+    before = read_events(session)
     with pytest.raises(ValueError, match="`blame` is 'harnes', not one of agent, harness, unknown"):
         session.record(decision, error="boom", blame="harnes")
-    assert written(session) == before
+    assert read_events(session) == before
     assert session.record(decision, error="boom", blame="harness").counted
 
 
 @pytest.mark.parametrize(
-    "said",
+    "arguments",
     [
         {"error": False},
         {"error": 1},
@@ -168,33 +171,33 @@ def test_whose_fault_it_was_is_one_of_three_words(session: Session) -> None:
     ],
     ids=repr,
 )
-def test_a_result_that_is_told_wrongly_may_be_told_again(
-    session: Session, said: dict[str, Any]
+def test_invalid_report_is_an_error_and_can_be_repeated(
+    session: Session, arguments: dict[str, Any]
 ) -> None:
     decision = session.check("read")
-    ((name, value),) = said.items()
+    ((name, value),) = arguments.items()
     with pytest.raises(TypeError, match=f"`{name}` is .*, of type `{type(value).__name__}`, not a"):
-        session.record(decision, result="fine", **said)
+        session.record(decision, result="fine", **arguments)
     assert session.record(decision, result="fine").counted
-    assert [type(event) for event in written(session)] == [Started, Admitted, Completed]
+    assert [type(event) for event in read_events(session)] == [Started, Admitted, Completed]
 
 
-def test_an_error_without_a_text_is_a_failure(session: Session) -> None:
-    """Such as an exception without one; who reports `stderr` says `error=stderr or None`."""
+def test_empty_error_is_a_failure(session: Session) -> None:
+    """For example an exception without text. For stderr, pass `error=stderr or None`."""
     assert not session.record(session.check("read"), result="fine", error="").outcome.ok
     assert session.record(session.check("read"), result="fine", error=None).outcome.ok
 
 
-def test_what_is_no_call_is_told(session: Session) -> None:
-    wrong: Any = 3
+def test_value_that_is_not_a_call_is_an_error(session: Session) -> None:
+    not_a_decision: Any = 3
     with pytest.raises(TypeError, match="`decision` is 3, of type `int`, not a text"):
-        session.record(wrong)
+        session.record(not_a_decision)
     with pytest.raises(TypeError, match="`decision` is 3"):
-        session.release(wrong)
+        session.release(not_a_decision)
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("arguments", "recorded"),
     [
         ({"exit_code": True}, {"exit_code": 1}),
         ({"status": 404.0}, {"status": 404}),
@@ -205,7 +208,7 @@ def test_what_is_no_call_is_told(session: Session) -> None:
         ({"tokens": 10**400}, {"tokens": 2**63 - 1}),
         ({"cost": Decimal("0.25")}, {"cost": 0.25}),
         ({"cost": Fraction(1, 4)}, {"cost": 0.25}),
-        ({"score": 10**400}, {"score": None}),  # JSON knows no infinity
+        ({"score": 10**400}, {"score": None}),  # JSON has no infinity
         ({"cost": math.inf}, {"cost": 2.0**63}),
         ({"cost": Ratio("nan")}, {"cost": 2.0**63}),
         ({"retry_after": math.inf}, {"retry_after": 2.0**63}),
@@ -216,18 +219,16 @@ def test_what_is_no_call_is_told(session: Session) -> None:
     ],
     ids=repr,
 )
-def test_numbers_of_other_kinds_are_taken_as_what_they_say(
-    session: Session, said: dict[str, Any], kept: dict[str, Any]
+def test_numbers_of_other_types_are_converted(
+    session: Session, arguments: dict[str, Any], recorded: dict[str, Any]
 ) -> None:
-    session.record(session.check("read"), result="fine", **said)
-    event = written(session)[-1]
-    assert {name: getattr(event, name) for name in kept} == kept
+    session.record(session.check("read"), result="fine", **arguments)
+    event = read_events(session)[-1]
+    assert {name: getattr(event, name) for name in recorded} == recorded
 
 
 @pytest.mark.parametrize("cost", [math.inf, -math.inf, math.nan, Decimal("inf"), 10**400, -1])
-def test_what_cannot_be_reckoned_has_used_everything_also_after_a_restart(
-    tmp_path: Path, cost: Any
-) -> None:
+def test_invalid_cost_still_counts_after_a_restart(tmp_path: Path, cost: Any) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: dear\nrules: {dear: {when: session.cost > 5.0, effect: block}}\n"
@@ -240,29 +241,29 @@ def test_what_cannot_be_reckoned_has_used_everything_also_after_a_restart(
             assert session.check("read").violations[0].id == "rules/dear"
 
 
-def test_a_budget_of_money_takes_decimals(session: Session) -> None:
+def test_cost_budget_accepts_decimals(session: Session) -> None:
     for _ in range(2):
         session.record(session.check("read"), result="fine", cost=Decimal("0.4"))
     assert session.check("read").allowed
-    session.spend(cost=Decimal("0.2"))  # type: ignore[arg-type]  # what a host may do all the same
+    session.spend(cost=Decimal("0.2"))  # type: ignore[arg-type]  # hosts may do it anyway
     assert session.check("read").violations[0].id == "budgets/spend"
 
 
 @pytest.mark.parametrize("args", ["{}", "", ["a"], [], 3, 0, True, False, ("a",), b"x", object()])
-def test_arguments_that_are_no_object_are_refused(session: Session, args: Any) -> None:
-    """They are the model's, not the program's: the answer is a decision."""
-    for ask in (session.preview, session.check):
-        decision = ask("read", args, batch="b")
+def test_arguments_that_are_not_an_object_are_refused(session: Session, args: Any) -> None:
+    """They come from the model, not the host, so the result is a decision."""
+    for method in (session.preview, session.check):
+        decision = method("read", args, batch="b")
         assert not decision.allowed
         assert decision.violations[0].reason == "arguments"
         assert f"of type `{type(args).__name__}`, not an object" in decision.message
-    event = written(session)[-1]
+    event = read_events(session)[-1]
     assert isinstance(event, Refused)
     assert event.batch == "b"
     assert session.check("read").allowed
 
 
-ODD: list[dict[str, Any]] = [
+UNUSUAL_ARGUMENTS: list[dict[str, Any]] = [
     {"mode": Mode.FAST, "n": Size.LARGE, "ratio": 0.5, "in": {"mode": "fast"}, "all": ["fast"]},
     {"mode": "fast", "n": 7, "ratio": Fraction(1, 2), "in": {"mode": Mode.FAST}, "all": ["fast"]},
     {"mode": "fast", "n": 7, "ratio": 0.5, "in": {Mode.MODE: "fast"}, "all": (Mode.FAST,)},
@@ -271,11 +272,9 @@ ODD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("args", ODD, ids=range(len(ODD)))
-def test_arguments_in_types_of_the_programs_own_are_what_they_say(
-    tmp_path: Path, args: dict[str, Any]
-) -> None:
-    """Fingerprints, rules and journals take them as JSON, and the caller's are left alone."""
+@pytest.mark.parametrize("args", UNUSUAL_ARGUMENTS, ids=range(len(UNUSUAL_ARGUMENTS)))
+def test_arguments_of_custom_types_are_read_as_json(tmp_path: Path, args: dict[str, Any]) -> None:
+    """Fingerprints, rules and journals use the JSON form; the caller's objects stay unchanged."""
     file = tmp_path / "policy.yaml"
     file.write_text(POLICY + RULE)
     session = Guard.load(file, store=tmp_path / "state" / "store.db").session("s")
@@ -287,39 +286,39 @@ def test_arguments_in_types_of_the_programs_own_are_what_they_say(
     assert [violation.id for violation in decision.violations] == ["rules/all"]
     plain = {"mode": "fast", "n": 7, "ratio": 0.5, "in": {"mode": "fast"}, "all": ["fast"]}
     assert session.preview("read", plain).fingerprint == decision.fingerprint
-    event = written(session)[-1]
+    event = read_events(session)[-1]
     assert isinstance(event, Refused)
     assert event.args == plain
 
 
-@pytest.mark.parametrize("place", ["of.path", "of.deep[0].path", "all[0].path"])
-def test_a_call_is_what_it_was_when_it_was_checked(tmp_path: Path, place: str) -> None:
-    """A tool may work on its own arguments: what it teaches is about the call that was made."""
+@pytest.mark.parametrize("path", ["of.path", "of.deep[0].path", "all[0].path"])
+def test_arguments_are_those_at_the_time_of_the_check(tmp_path: Path, path: str) -> None:
+    """A tool may modify its arguments; what is learned is about the call as checked."""
     file = tmp_path / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: kept\nclassify: {fingerprint: {ignore: [id]}}\n"
-        f'learn: {{corroborate: 1, blame: [unknown], key: "string(call.args.{place})"}}\n'
+        f'learn: {{corroborate: 1, blame: [unknown], key: "string(call.args.{path})"}}\n'
     )
     session = Guard.load(file).session("s")
-    inner: dict[str, Any] = {"path": "/bad"}
-    inner["deep"] = [{"path": "/bad"}]
-    listed = [{"path": "/bad"}]
+    nested: dict[str, Any] = {"path": "/bad"}
+    nested["deep"] = [{"path": "/bad"}]
+    items = [{"path": "/bad"}]
 
-    def fails() -> None:
-        inner["path"] = inner["deep"][0]["path"] = listed[0]["path"] = "/other"
+    def modify_and_fail() -> None:
+        nested["path"] = nested["deep"][0]["path"] = items[0]["path"] = "/other"
         raise ValueError("wrong")
 
-    args = {"id": 1, "of": inner, "all": listed}
+    args = {"id": 1, "of": nested, "all": items}
     with pytest.raises(ValueError, match="wrong"):
-        session.run("read", args, fails)
-    assert args["of"] is inner
+        session.run("read", args, modify_and_fail)
+    assert args["of"] is nested
     assert session.preview("read", args).allowed
-    inner["path"] = inner["deep"][0]["path"] = listed[0]["path"] = "/bad"
+    nested["path"] = nested["deep"][0]["path"] = items[0]["path"] = "/bad"
     assert not session.preview("read", args).allowed
 
 
 @pytest.mark.parametrize(
-    ("args", "reason"),
+    ("args", "message"),
     [
         ({"when": object()}, "`when` is a Python `object`, not JSON"),
         ({"deep": {"cost": Decimal(1)}}, "`deep.cost` is a Python `Decimal`, not JSON"),
@@ -329,26 +328,26 @@ def test_a_call_is_what_it_was_when_it_was_checked(tmp_path: Path, place: str) -
         ({"n": Ratio(math.nan)}, "`n` is nan, which is not JSON"),
         ({"n": Fraction(10**400)}, "`n` is too large for JSON"),
         ({"x": Mode.FAST, "deep": DEEP}, "nested deeper than 64 levels"),
-        ({"x": Mode.FAST, "deep": ENDLESS}, "nested deeper than 64 levels"),
+        ({"x": Mode.FAST, "deep": CYCLIC}, "nested deeper than 64 levels"),
     ],
     ids=range(9),
 )
-def test_arguments_that_are_no_json_are_refused(
-    session: Session, args: dict[Any, Any], reason: str
+def test_arguments_that_are_not_json_are_refused(
+    session: Session, args: dict[Any, Any], message: str
 ) -> None:
     decision = session.check("read", args)
     assert decision.violations[0].reason == "arguments"
-    assert reason in decision.message
+    assert message in decision.message
 
 
-@pytest.mark.parametrize("said", [Mode.FAST, Markup("fast")], ids=["enum", "markup"])
-def test_texts_of_a_class_of_their_own_are_texts(session: Session, said: str) -> None:
-    recorded = session.record(session.check("read"), result=said)
+@pytest.mark.parametrize("text", [Mode.FAST, Markup("fast")], ids=["enum", "markup"])
+def test_string_subclasses_become_strings(session: Session, text: str) -> None:
+    recorded = session.record(session.check("read"), result=text)
     assert type(recorded.outcome.text) is str
-    recorded = session.record(session.check("read", {"n": 1}), error=said)
+    recorded = session.record(session.check("read", {"n": 1}), error=text)
     assert type(recorded.outcome.error) is str
-    session.record(session.check("read", {"n": 2}), result="x", meta={"mode": said})
-    events = [event for event in written(session) if isinstance(event, Completed)]
+    session.record(session.check("read", {"n": 2}), result="x", meta={"mode": text})
+    events = [event for event in read_events(session) if isinstance(event, Completed)]
     assert [(event.text, event.error) for event in events] == [
         ("fast", None),
         ("", "fast"),
@@ -357,7 +356,7 @@ def test_texts_of_a_class_of_their_own_are_texts(session: Session, said: str) ->
     assert events[2].meta == {"mode": "fast"}
 
 
-def test_what_is_not_known_may_be_none(tmp_path: Path) -> None:
+def test_optional_values_can_be_none(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     session = guard.session(
         "s", parent=None, agent=None, user=None, roles=None, project=None, cwd=tmp_path, tags=None
@@ -365,7 +364,7 @@ def test_what_is_not_known_may_be_none(tmp_path: Path) -> None:
     hints: Any = {"read_only": None, "destructive": False}
     estimate: Any = {"tokens": None, "cost": Decimal("0.1")}
     session.check(Tool.READ, None, batch=None, server="", hints=hints, estimate=estimate)
-    started, admitted = written(session)
+    started, admitted = read_events(session)
     assert isinstance(started, Started)
     assert isinstance(admitted, Admitted)
     assert started == Started("s", started.at, cwd=str(tmp_path))
@@ -374,7 +373,7 @@ def test_what_is_not_known_may_be_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("arguments", "message"),
     [
         ({"id": 123}, "`id` is 123, of type `int`, not a text"),
         ({"id": None}, "`id` is None"),
@@ -388,57 +387,57 @@ def test_what_is_not_known_may_be_none(tmp_path: Path) -> None:
         ({"tags": [1]}, r"`tags` is \[1\], of type `list`, not a mapping"),
     ],
 )
-def test_a_session_that_is_opened_wrongly_is_told(
-    tmp_path: Path, said: dict[str, Any], message: str
+def test_session_details_of_the_wrong_type_are_errors(
+    tmp_path: Path, arguments: dict[str, Any], message: str
 ) -> None:
     guard = _guard(tmp_path)
     with pytest.raises(TypeError, match=message):
-        guard.session(**{"id": "s", **said})
-    assert written(guard.session("s"))[0] == Started("s", written(guard.session("s"))[0].at)
+        guard.session(**{"id": "s", **arguments})
+    assert read_events(guard.session("s"))[0] == Started("s", read_events(guard.session("s"))[0].at)
 
 
 @pytest.mark.parametrize("policy", [None, 3, b"core", {"policyguard": 1}, ["core", 3]], ids=repr)
-def test_a_policy_is_named_by_texts_and_paths(policy: Any) -> None:
+def test_policy_must_be_a_name_or_path(policy: Any) -> None:
     with pytest.raises(TypeError, match="a policy must be a name or path, not "):
         Guard.load(policy)
 
 
-def test_a_policy_is_named() -> None:
+def test_policy_is_required() -> None:
     with pytest.raises(ValueError, match="no policy given; pass the name of a pack"):
         Guard.load([])
 
 
 @pytest.mark.parametrize("store", [3, b"state.db", object], ids=range(3))
-def test_a_store_is_a_path_or_a_store(store: Any) -> None:
+def test_store_must_be_a_path_or_a_store(store: Any) -> None:
     with pytest.raises(TypeError, match="`store` is the path of a SQLite file or a store, not "):
         Guard.load("core", store=store)
 
 
-def test_a_clock_of_seconds_is_told() -> None:
-    """Its times would be written down, and could not be read again."""
+def test_clock_in_seconds_is_an_error() -> None:
+    """Its times could be written to a journal but not read again."""
     clock: Any = time.time
     with pytest.raises(TypeError, match=r"`clock\(\)` is .* of type `float`, .* `time.time_ns`"):
         Guard.load("core", clock=clock)
 
 
-def test_who_is_to_be_called_can_be(tmp_path: Path) -> None:
-    nobody: Any = "me"
-    for said in ({"listener": nobody}, {"approver": nobody}):
+def test_listeners_and_approvers_must_be_callable(tmp_path: Path) -> None:
+    not_callable: Any = "me"
+    for arguments in ({"listener": not_callable}, {"approver": not_callable}):
         with pytest.raises(TypeError, match="is a function, not 'me'"):
-            Guard.load("core", **said)
+            Guard.load("core", **arguments)
     guard = _guard(tmp_path)
     with pytest.raises(TypeError, match="a listener is a function, not 'me'"):
-        guard.on(nobody)
+        guard.on(not_callable)
     with pytest.raises(TypeError, match=r"'refused' is no event class"):
-        guard.on(print, "refused")  # type: ignore[arg-type]  # as a host may do it
+        guard.on(print, "refused")  # type: ignore[arg-type]  # hosts may do it
 
 
-def test_who_says_yes_has_a_name(tmp_path: Path) -> None:
+def test_approver_name_must_be_a_string(tmp_path: Path) -> None:
     session = _guard(tmp_path).session("s")
     with pytest.raises(TypeError, match="`by` is 3"):
-        session.grant("calls", 1, by=3)  # type: ignore[arg-type]  # as a host may do it
+        session.grant("calls", 1, by=3)  # type: ignore[arg-type]  # hosts may do it
     with pytest.raises(TypeError, match="`amount` is '1'"):
-        session.grant("calls", "1", by="me")  # type: ignore[arg-type]  # the same
+        session.grant("calls", "1", by="me")  # type: ignore[arg-type]  # hosts may do it
     assert [session.check("read").allowed for _ in range(4)] == [True] * 3 + [False]
 
 
@@ -451,10 +450,10 @@ def test_who_says_yes_has_a_name(tmp_path: Path) -> None:
         ({"seats": True}, "tag `seats` must be int, not True"),
     ],
 )
-def test_tags_have_the_types_that_the_policy_declares(
+def test_tags_must_have_the_declared_types(
     tmp_path: Path, tags: dict[str, Any], message: str
 ) -> None:
-    """Those of a call too: a rule over what is of another type would say nothing, or too much."""
+    """Including tags of a call: a rule on a tag of another type would fail or misfire."""
     file = tmp_path / "policy.yaml"
     file.write_text(
         "policyguard: 1\nname: tags\n"
@@ -465,9 +464,9 @@ def test_tags_have_the_types_that_the_policy_declares(
     with pytest.raises(ValueError, match=message):
         guard.session("s", tags={"seats": 7, **tags})
     session = guard.session("s", tags={"seats": 7})
-    for ask in (session.check, session.preview):
+    for method in (session.check, session.preview):
         with pytest.raises(ValueError, match=message):
-            ask("read", {}, tags=tags)
+            method("read", {}, tags=tags)
     assert not session.check("read").allowed
     assert session.check("read", {}, tags={"tier": "pro", "other": object()}).allowed
     assert session.check("read", {}, tags={"seats": Size.LARGE - 3}).allowed

@@ -1,4 +1,4 @@
-"""What cannot be written down has not happened; what is written and not anchored has."""
+"""Events that cannot be written have no effect; events that cannot be anchored have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from policyguard.store.sqlite.store import SqliteStore
 
 POLICY = """
 policyguard: 1
-name: unwritten
+name: write-errors
 budgets:
   calls: {calls: 3, per: session, extend: 2}
   spend: {cost: 1.00, per: session}
@@ -28,49 +28,49 @@ SHARED = "  all: {calls: 9, per: global, extend: 1}\n"
 CAPS = Caps(constraints=10, evidence=10, anchors=10)
 
 
-def load(folder: Path, more: str = "") -> Guard:
+def load(folder: Path, extra: str = "") -> Guard:
     file = folder / "policy.yaml"
-    file.write_text(POLICY + more)
+    file.write_text(POLICY + extra)
     store = SqliteStore(folder / "state" / "store.db", caps=CAPS, timeout=0.05)
     return Guard.load(file, store=store)
 
 
 @contextmanager
 def full_disk(session: str = "", kind: str = "") -> Iterator[None]:
-    """No line can be written, or none of one session or kind."""
-    whole = JournalFile.append
+    """Make writing lines fail, for all or for one session or kind of event."""
+    original_append = JournalFile.append
 
     def append(writer: JournalFile, event: str, masked: bool, anchor: bool) -> None:
         if session in ("", writer.session) and f'"{kind}' in event:
             raise JournalError(writer.path, "cannot be written: it is full", "make room")
-        whole(writer, event, masked, anchor)
+        original_append(writer, event, masked, anchor)
 
-    with pytest.MonkeyPatch.context() as world:
-        world.setattr(JournalFile, "append", append)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JournalFile, "append", append)
         yield
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """The store is held by somebody else."""
+def locked_store(folder: Path) -> Iterator[None]:
+    """Lock the store from another connection."""
     other = sqlite3.connect(folder / "state" / "store.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     yield
     other.close()
 
 
-def kinds(guard: Guard, session: str = "s") -> list[type[Event]]:
+def event_types(guard: Guard, session: str = "s") -> list[type[Event]]:
     assert guard._journal is not None
     return [type(event) for event in guard._journal.read_events(session)]
 
 
-def made(session: Session) -> int:
-    """How many more calls are let through."""
+def count_allowed(session: Session) -> int:
+    """Return how many more calls are allowed."""
     return sum(session.check("x", {"more": number}).allowed for number in range(20))
 
 
 @pytest.mark.parametrize(
-    "say",
+    "action",
     [
         lambda session: session.grant("calls", by="ana"),
         lambda session: session.grant("all", 20, by="ana"),
@@ -78,108 +78,112 @@ def made(session: Session) -> int:
         Session.turn,
     ],
 )
-def test_what_cannot_be_written_has_not_happened(
-    tmp_path: Path, say: Callable[[Session], None]
+def test_action_that_cannot_be_written_has_no_effect(
+    tmp_path: Path, action: Callable[[Session], None]
 ) -> None:
     guard = load(tmp_path, SHARED)
     session = guard.session("s")
-    told: list[Event] = []
-    guard.on(told.append)
+    events: list[Event] = []
+    guard.on(events.append)
     with full_disk():
         for _ in range(3):
             with pytest.raises(JournalError, match="make room"):
-                say(session)
-    assert told == []
+                action(session)
+    assert events == []
     assert session._state.turn == 0
-    assert made(session) == 3
-    assert sum(made(guard.session(name)) for name in "tuv") == 6
+    assert count_allowed(session) == 3
+    assert sum(count_allowed(guard.session(name)) for name in "tuv") == 6
 
 
-def test_a_call_gives_its_place_back_though_that_cannot_be_written(tmp_path: Path) -> None:
+def test_call_is_refunded_even_if_its_release_cannot_be_written(tmp_path: Path) -> None:
     session = load(tmp_path).session("s")
     decision = session.check("x")
     with full_disk(), pytest.raises(JournalError):
         session.release(decision)
-    assert made(session) == 3
+    assert count_allowed(session) == 3
 
 
-def test_what_is_written_and_not_anchored_has_happened_once(
+def test_action_that_is_written_but_not_anchored_takes_effect_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard = load(tmp_path)
     session = guard.session("s")
-    with locked(tmp_path):
+    with locked_store(tmp_path):
         session.turn()
     assert "is written, but not anchored" in caplog.text
-    assert kinds(guard) == [Started, TurnStarted]
+    assert event_types(guard) == [Started, TurnStarted]
     assert session._state.turn == 1
 
 
-def test_an_admission_that_is_written_and_refused_all_the_same_is_taken_back(
+def test_written_admission_is_released_if_the_call_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("policyguard.journal.journal_file._ANCHOR_INTERVAL", 0)
     with load(tmp_path) as guard:
         session = guard.session("s")
-        with locked(tmp_path):
+        with locked_store(tmp_path):
             decision = session.check("y")
         assert not decision.allowed
         assert "locked" in decision.errors[0].error
-        assert kinds(guard) == [Started, Admitted, Released]
-    assert made(load(tmp_path).session("s")) == 3
+        assert event_types(guard) == [Started, Admitted, Released]
+    assert count_allowed(load(tmp_path).session("s")) == 3
 
 
-def test_a_sub_agents_call_that_its_payer_cannot_know_of_is_taken_back(tmp_path: Path) -> None:
+def test_call_is_released_if_the_parents_journal_cannot_be_written(tmp_path: Path) -> None:
     with load(tmp_path) as guard:
         child = guard.session("child", parent=guard.session("parent"))
         with full_disk("parent"):
             assert not child.check("y").allowed
-        assert kinds(guard, "child") == [Started, Admitted, Released]
-    assert made(load(tmp_path).session("child")) == 3
+        assert event_types(guard, "child") == [Started, Admitted, Released]
+    assert count_allowed(load(tmp_path).session("child")) == 3
 
 
-def test_what_a_call_that_is_taken_back_drew_is_given_back_in_every_journal(tmp_path: Path) -> None:
-    heard: list[str] = []
+def test_released_call_is_refunded_in_the_journals_of_all_ancestors(tmp_path: Path) -> None:
+    event_names: list[str] = []
     with load(tmp_path) as guard:
-        guard.on(lambda event: heard.append(type(event).__name__), Admitted, Released)
+        guard.on(lambda event: event_names.append(type(event).__name__), Admitted, Released)
         top = guard.session("top")
         child = guard.session("child", parent=guard.session("parent", parent=top))
-        with full_disk("top"):  # the nearest payer has been told by then
+        with full_disk("top"):  # the parent's journal is written by then
             assert not child.check("y").allowed
-        assert heard == ["Admitted", "Released"]
+        assert event_names == ["Admitted", "Released"]
     guard = load(tmp_path)
-    assert made(guard.session("child")) == 3
+    assert count_allowed(guard.session("child")) == 3
 
 
-def test_a_yes_that_had_to_be_repeated_raises_its_budget_once(tmp_path: Path) -> None:
+def test_repeated_approval_extends_the_budget_once(tmp_path: Path) -> None:
     file = tmp_path / "policy.yaml"
-    asks = "budgets: {b: {calls: 1, per: session, effect: ask, extend: 1}}"
-    file.write_text(f"policyguard: 1\nname: asks\n{asks}\n")
+    budget = "budgets: {b: {calls: 1, per: session, effect: ask, extend: 1}}"
+    file.write_text(f"policyguard: 1\nname: approvals\n{budget}\n")
     session = Guard.load(file, store=tmp_path / "state" / "store.db").session("s")
     assert session.check("x", {"n": 1}).allowed
-    asked = session.check("x", {"n": 2})
+    decision = session.check("x", {"n": 2})
     for _ in range(3):
         with full_disk(kind="approved"), pytest.raises(JournalError):
-            session.approve(asked, by="ann")
-    assert session.approve(asked, by="ann")
-    assert [session.check("x", {"n": n}).allowed for n in (2, 3, 4)] == [True, False, False]
+            session.approve(decision, by="ann")
+    assert session.approve(decision, by="ann")
+    assert [session.check("x", {"n": number}).allowed for number in (2, 3, 4)] == [
+        True,
+        False,
+        False,
+    ]
 
 
-def test_a_grant_that_the_store_does_not_take_has_lifted_the_halt(tmp_path: Path) -> None:
-    """It stands in the journal: the session is as it will be after a restart."""
+def test_grant_lifts_the_halt_even_if_the_store_is_locked(tmp_path: Path) -> None:
+    """The grant is in the journal, so the session is the same after a restart."""
     file = tmp_path / "policy.yaml"
-    halts = "budgets: {b: {calls: 1, per: global, effect: halt, extend: 1}}"
-    file.write_text(f"policyguard: 1\nname: halts\n{halts}\n")
+    budget = "budgets: {b: {calls: 1, per: global, effect: halt, extend: 1}}"
+    file.write_text(f"policyguard: 1\nname: halts\n{budget}\n")
     store = SqliteStore(tmp_path / "state" / "store.db", caps=CAPS, timeout=0.05)
     session = Guard.load(file, store=store).session("s")
-    assert [session.check("x", {"n": n}).effect for n in (1, 2)] == ["allow", "halt"]
-    with locked(tmp_path), pytest.raises(StoreError):
+    assert [session.check("x", {"n": number}).effect for number in (1, 2)] == ["allow", "halt"]
+    with locked_store(tmp_path), pytest.raises(StoreError):
         session.grant("b", by="ann")
-    (over,) = session.preview("x").violations
-    assert over.id == "budgets/b"
+    (violation,) = session.preview("x").violations
+    assert violation.id == "budgets/b"
 
 
-def test_a_policy_in_observe_mode_refuses_nothing_for_a_disk_that_is_full(tmp_path: Path) -> None:
+def test_observe_mode_refuses_nothing_when_the_disk_is_full(tmp_path: Path) -> None:
     session = load(tmp_path, "mode: observe\n").session("s")
     with full_disk():
         decision = session.check("x")
@@ -187,7 +191,7 @@ def test_a_policy_in_observe_mode_refuses_nothing_for_a_disk_that_is_full(tmp_pa
     assert decision.errors
 
 
-def test_a_sub_agents_spending_that_its_payer_cannot_know_of_has_happened(
+def test_spending_counts_even_if_the_parents_journal_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     guard = load(tmp_path)

@@ -57,9 +57,7 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
 
 @journal.command()
 @click.option(
-    "--store",
-    type=click.Path(path_type=Path),
-    help="The store's file.  [default: the user's own]",
+    "--store", type=click.Path(path_type=Path), help="The store's file.  [default: the user's own]"
 )
 @click.option(
     "-o",

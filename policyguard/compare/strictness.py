@@ -37,15 +37,7 @@ _STRICTER_WHEN_SMALLER = frozenset(
     }
 )
 """Numbers where a smaller one refuses more, and none refuses nothing."""
-_STRICTER_WHEN_LARGER = frozenset(
-    {
-        "window",
-        "longest",
-        "cooldown",
-        "reserve",
-        "count",
-    }
-)
+_STRICTER_WHEN_LARGER = frozenset({"window", "longest", "cooldown", "reserve", "count"})
 """Numbers where a larger one refuses more, and none refuses least."""
 _STRICTER_WHEN_LONGER = frozenset({"within", "half_life", "widen_after"})
 """Durations where a longer one refuses for longer, and none refuses forever."""

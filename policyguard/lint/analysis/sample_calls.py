@@ -16,13 +16,7 @@ _TIME = "2026-01-01T00:00:00Z"
 _MAX_TOOLS = 200
 """Tool names to try in search of one with a given class."""
 _UNKNOWN_TOOL = "a_tool_that_no_entry_names"
-_TAGS: dict[str, Any] = {
-    "string": "",
-    "int": 0,
-    "double": 0.0,
-    "bool": False,
-    "list(string)": [],
-}
+_TAGS: dict[str, Any] = {"string": "", "int": 0, "double": 0.0, "bool": False, "list(string)": []}
 
 
 def example_activation(context: LintContext, example: Example) -> Activation | None:

@@ -19,13 +19,7 @@ from collections.abc import Iterator
 
 from policyguard.compiler.load.layer_validation import find_span
 from policyguard.compiler.merge.merger import is_merged_by_key
-from policyguard.engines.yaml_tree import (
-    MappingNode,
-    Node,
-    Path,
-    SequenceNode,
-    to_plain,
-)
+from policyguard.engines.yaml_tree import MappingNode, Node, Path, SequenceNode, to_plain
 from policyguard.lint.analysis.yaml_entries import entry_id, removal_edits
 from policyguard.lint.context import LintContext
 from policyguard.lint.rule import Finding

@@ -82,10 +82,7 @@ def _fix(found: Diagnostic) -> Json:
             {
                 "artifactLocation": _file(file),
                 "replacements": [
-                    {
-                        "deletedRegion": _region(edit.span),
-                        "insertedContent": {"text": edit.text},
-                    }
+                    {"deletedRegion": _region(edit.span), "insertedContent": {"text": edit.text}}
                     for edit in group
                 ],
             }

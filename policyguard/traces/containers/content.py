@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
 from policyguard.traces.containers.compression import decompress_gzip, decompress_zstd, open_stream
-from policyguard.traces.containers.expansion_limit import (
-    BUFFER_BYTES,
-    ExpansionLimit,
-    StreamMeter,
-)
+from policyguard.traces.containers.expansion_limit import BUFFER_BYTES, ExpansionLimit, StreamMeter
 from policyguard.traces.item import UnreadableError
 
 UNLIMITED = -1

@@ -16,11 +16,7 @@ from policyguard.traces.containers.compression import (
     open_stream,
 )
 from policyguard.traces.containers.content import Content, is_hidden, member_path, open_seekable
-from policyguard.traces.containers.expansion_limit import (
-    BUFFER_BYTES,
-    ExpansionLimit,
-    StreamMeter,
-)
+from policyguard.traces.containers.expansion_limit import BUFFER_BYTES, ExpansionLimit, StreamMeter
 from policyguard.traces.item import UnreadableError
 
 _ZSTD = 93

@@ -36,10 +36,7 @@ def table(
         return None
     head = (element("th", one.head, scope="col", class_=_class(one)) for one in columns)
     made = element(
-        "table",
-        element("thead", element("tr", *head)),
-        element("tbody", *body),
-        aria_label=title,
+        "table", element("thead", element("tr", *head)), element("tbody", *body), aria_label=title
     )
     box = element("div", made, class_="scroll", tabindex="0", role="group", aria_label=title)
     if fold:

@@ -27,9 +27,7 @@ def coverage_section(coverage: SignatureCoverage) -> Element | None:
         table("Errors matched by a signature", matched, _matched_rows(coverage)),
         table("Unmatched errors, by kind", unmatched, _unmatched_rows(coverage)),
         left_out(
-            coverage.kinds - len(coverage.unmatched),
-            "kind",
-            "only the most frequent are listed",
+            coverage.kinds - len(coverage.unmatched), "kind", "only the most frequent are listed"
         ),
     )
 

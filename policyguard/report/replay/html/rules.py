@@ -80,10 +80,7 @@ def _cells(rule: RuleFigures, before: int | None) -> Sequence[Child]:
         f"{rule.failed:,}",
         f"{rule.first:,}",
         element(
-            "span",
-            interval(rule.rate, rule.ci95),
-            percent(rule.rate, rule.ci95),
-            class_="share",
+            "span", interval(rule.rate, rule.ci95), percent(rule.rate, rule.ci95), class_="share"
         ),
     ]
 
@@ -98,7 +95,5 @@ def _eval_errors(errors: Sequence[EvalErrorFigures]) -> Element | None:
         for error in errors
     )
     return element(
-        "div",
-        element("h3", "Expressions that failed to evaluate"),
-        element("ul", *items),
+        "div", element("h3", "Expressions that failed to evaluate"), element("ul", *items)
     )

@@ -7,11 +7,7 @@ from typing import Any
 
 from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.formats.openclaw.session_reader import (
-    FIELDS,
-    SessionReader,
-    TelemetryEvent,
-)
+from policyguard.traces.formats.openclaw.session_reader import FIELDS, SessionReader, TelemetryEvent
 from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_number, as_object, as_objects, as_string

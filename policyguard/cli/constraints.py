@@ -20,7 +20,7 @@ from policyguard.store import constraint_records
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import default_store_path, journal_folder
 from policyguard.store.sqlite.store import SqliteStore
-from policyguard.traces.call_lookup import find_call
+from policyguard.traces.reader import find_call
 
 
 def _set_store(context: click.Context, _: click.Parameter, store: Path | None) -> None:

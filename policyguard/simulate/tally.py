@@ -21,6 +21,7 @@ from policyguard.report.replay.figures import (
     SkippedFigures,
     TraceFigures,
     UnfiredEntry,
+    add_numbers,
 )
 from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
 from policyguard.simulate.labels import Labels
@@ -114,8 +115,8 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         """Add the counts of another part of the replay."""
-        _add_numbers(self.traces, other.traces)
-        _add_numbers(self.labels, other.labels)
+        add_numbers(self.traces, other.traces)
+        add_numbers(self.labels, other.labels)
         self.matched_labels |= other.matched_labels
         self.used_tools |= other.used_tools
         for policy, same in zip(self._policies, other._policies, strict=True):
@@ -225,7 +226,7 @@ class _ChangeTally:
 
     def merge(self, other: _ChangeTally) -> None:
         self._sessions += other._sessions
-        _add_numbers(self._figures, other._figures)
+        add_numbers(self._figures, other._figures)
         self._examples.merge(other._examples)
 
     def figures(self, total: int) -> DirectionFigures:
@@ -246,16 +247,3 @@ def _rank(run: Run) -> int:
     if refused:
         return 2
     return 3 if run.replay.unknown else 4
-
-
-def _add_numbers(target: msgspec.Struct, other: msgspec.Struct) -> None:
-    """Add all numbers of another struct, including nested ones."""
-    for name in target.__struct_fields__:
-        value, more = getattr(target, name), getattr(other, name)
-        if isinstance(value, msgspec.Struct):
-            _add_numbers(value, more)
-        elif isinstance(value, dict):
-            for key, count in more.items():
-                value[key] = value.get(key, 0) + count
-        elif isinstance(value, int):
-            setattr(target, name, value + more)

@@ -31,6 +31,8 @@ class UnreadableError(Exception):
     """A file, or the rest of one, that yields no JSON; the message is the reason."""
 
 
-def cannot_read(error: OSError) -> str:
-    """Return why a file cannot be read, in the words of the system."""
-    return f"cannot be read: {error.strerror or error}"
+def cannot_read(error: UnreadableError | OSError) -> str:
+    """Return why a file cannot be read."""
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or error}"
+    return str(error)

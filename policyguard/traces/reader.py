@@ -7,13 +7,17 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.traces import unrecognized
+from policyguard.model.event import Admitted, Completed
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.containers.unpack import UnpackedContent, UnreadableContent, unpack
 from policyguard.traces.containers.zip import ZipArchive
-from policyguard.traces.importer import Importer, SeenIds
-from policyguard.traces.importers import IMPORTERS
+from policyguard.traces.importers import IMPORTERS, Importer
 from policyguard.traces.item import Item, Skipped, UnreadableError, cannot_read
+from policyguard.traces.parsing.json_shape import as_list
+
+_UNKNOWN_FORMAT = "unknown trace format (see `policyguard traces --help`, docs/trace-formats.md)"
+_MAX_KEYS = 5
+_MAX_KEY_LENGTH = 40
 
 
 class TraceFile(msgspec.Struct, frozen=True):
@@ -37,7 +41,7 @@ class Reader:
     """
 
     def __init__(self, line_filter: Callable[[bytes], bool] | None = None) -> None:
-        self._seen_ids: SeenIds = {}
+        self._seen_ids: dict[str, str] = {}
         self._line_filter = line_filter
 
     def iter_files(self, path: str | Path) -> Iterator[TraceFile]:
@@ -60,15 +64,13 @@ class Reader:
         if isinstance(content, UnreadableContent):
             return _unreadable_file(content.path, content.reason)
         try:
-            source = Source(content, self._line_filter)
-        except UnreadableError as error:
-            return _unreadable_file(content.path, str(error))
-        except OSError as error:
+            source = Source(content, self._line_filter, self._seen_ids)
+        except (UnreadableError, OSError) as error:
             return _unreadable_file(content.path, cannot_read(error))
         importer = _detect_importer(source.sample)
         if importer is None:
-            return _unreadable_file(content.path, unrecognized.describe(source.sample))
-        items = importer.read(source, self._seen_ids)
+            return _unreadable_file(content.path, _describe_unrecognized(source.sample))
+        items = importer.read(source)
         return TraceFile(content.path, importer.FORMAT, _catch_read_errors(source, items))
 
 
@@ -84,10 +86,8 @@ def _catch_read_errors(source: Source, items: Iterator[Item]) -> Iterator[Item]:
     """Yield the items, and `Skipped` if the file disappears or turns out to be damaged."""
     try:
         yield from items
-    except OSError as error:
+    except (UnreadableError, OSError) as error:
         yield Skipped(source.file, None, cannot_read(error))
-    except UnreadableError as error:
-        yield Skipped(source.file, None, str(error))
 
 
 def _keep_open(items: Iterator[Item], files: Iterator[TraceFile]) -> Iterator[Item]:
@@ -98,3 +98,38 @@ def _keep_open(items: Iterator[Item], files: Iterator[TraceFile]) -> Iterator[It
 
 def _unreadable_file(path: Path, reason: str) -> TraceFile:
     return TraceFile(path, None, iter([Skipped(str(path), None, reason)]))
+
+
+def _describe_unrecognized(sample: Sample) -> str:
+    """Return in one line what the file looks like and where the formats are documented."""
+    return f"{_UNKNOWN_FORMAT}: {_describe_shape(sample)}"
+
+
+def _describe_shape(sample: Sample) -> str:
+    document = sample.document
+    if isinstance(document, dict):
+        return f"one JSON object{_list_keys(document)}"
+    if document == []:
+        return "an empty JSON list"
+    rows = as_list(document) or sample.records
+    first = next((row for row in rows if isinstance(row, dict)), None)
+    form = "a JSON list" if isinstance(document, list) else "JSON lines"
+    return f"{form} without an object" if first is None else f"{form} of objects{_list_keys(first)}"
+
+
+def _list_keys(value: dict[str, object]) -> str:
+    """List the first keys; a key of an unknown file can be any text."""
+    printable = [key for key in value if key.isprintable() and 0 < len(key) <= _MAX_KEY_LENGTH]
+    shown = ", ".join(f"`{key}`" for key in printable[:_MAX_KEYS])
+    return f" with {shown}{', …' if len(value) > _MAX_KEYS else ''}" if shown else ""
+
+
+def find_call(file: Path, call: str) -> tuple[Admitted | None, Completed | None]:
+    """Return the call and its result, None for either that is missing."""
+    admitted: Admitted | None = None
+    for item in Reader().read(file) if file.is_file() else ():
+        if isinstance(item, Admitted) and item.call == call:
+            admitted = item
+        elif isinstance(item, Completed) and item.call == call:
+            return admitted, item
+    return admitted, None

@@ -66,11 +66,11 @@ class ImportedResult(msgspec.Struct, frozen=True):
 
 
 class SessionBuilder:
-    """A builder for the events of one session; the importer calls it in recorded order."""
+    """A builder for the events of one session, after `started`; to be called in recorded order."""
 
     def __init__(self, file: str, started: Started) -> None:
         self._file = file
-        self._started = started
+        self.started = started
         self.session = started.session
         self._turn_count = 0
         self._has_prompt = False
@@ -81,10 +81,6 @@ class SessionBuilder:
         self._used_ids: set[str] = set()
         self._open_calls: dict[str, str] = {}
         self._open_by_id: dict[str, deque[str]] = {}
-
-    def start(self) -> Iterator[Event]:
-        """Yield the first event."""
-        yield self._started
 
     def add_prompt(self, at: int | None = None) -> None:
         """Note a user message; the turn begins when the agent replies."""
@@ -126,7 +122,7 @@ class SessionBuilder:
     def add_call(self, call: ImportedCall, batch: str) -> Iterator[Event]:
         """Yield one call; open calls stay open."""
         if not self._turn_count:
-            self.add_prompt(self._started.at)
+            self.add_prompt(self.started.at)
         yield from self.add_reply()
         unique = self._unique_id(call.id)
         self._open_calls[unique] = call.id

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from policyguard.model.event import Admitted, Completed, Refused
-from policyguard.report.replay.figures import ErrorFigures, SkippedFigures
+from policyguard.report.replay.figures import ErrorFigures, SkippedFigures, add_numbers
 from policyguard.traces.item import Skipped
 from policyguard.traces.reader import TraceFile
 
@@ -99,15 +99,7 @@ class _StatsCounter:
         self._lengths += lengths.values()
 
     def merge(self, other: _StatsCounter) -> None:
-        mine, theirs = self._figures, other._figures
-        mine.sessions += theirs.sessions
-        mine.calls += theirs.calls
-        mine.results += theirs.results
-        mine.timed += theirs.timed
-        mine.skipped += theirs.skipped
-        mine.errors.explicit += theirs.errors.explicit
-        mine.errors.inferred += theirs.errors.inferred
-        mine.errors.unknown += theirs.errors.unknown
+        add_numbers(self._figures, other._figures)
         self._lengths += other._lengths
         self._tools.update(other._tools)
 

@@ -22,7 +22,7 @@ from policyguard.model.event import Completed
 from policyguard.traces import Item, Reader, Skipped, TraceFile
 from policyguard.traces.containers.compression import decompress_gzip, decompress_zstd, open_stream
 from policyguard.traces.containers.tar import iter_members
-from policyguard.traces.formats.inspect_ai import attachments
+from policyguard.traces.formats import inspect_ai
 from policyguard.traces.item import UnreadableError
 from tests.traces.archives import OWN, one_reason, tarred, zip_by_zstd, zipped, zstd
 
@@ -311,7 +311,7 @@ def test_inspect_logs_with_every_method_and_in_archives(
 def test_attachments_beyond_the_limit_are_not_resolved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attachments, "MAX_CHARACTERS", 2500)
+    monkeypatch.setattr(inspect_ai, "MAX_CHARACTERS", 2500)
     text = [{"type": "text", "text": "attachment://h"}] * 4
     message = {"role": "assistant", "tool_calls": [{"id": "c", "function": "f", "arguments": {}}]}
     sample = {

@@ -11,7 +11,7 @@ import pytest
 from policyguard.traces import formats
 from policyguard.traces.containers.content import PlainFile
 from policyguard.traces.containers.source import Source
-from policyguard.traces.formats.chat_completions import chat_completions
+from policyguard.traces.formats import chat_completions
 from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.item import UnreadableError
 

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 from policyguard.traces.formats.codex.results import CallEnd, parse_end, parse_result
 from policyguard.traces.formats.mini_swe_agent import find_command
-from policyguard.traces.parsing import usage
+from policyguard.traces.parsing.measurements import (
+    count_tokens,
+    from_iso,
+    from_milliseconds,
+    from_seconds,
+    read_cost,
+)
 from policyguard.traces.parsing.message_content import as_arguments, as_text
-from policyguard.traces.parsing.timestamps import from_iso, from_milliseconds, from_seconds
 
 PIECES = ("```", "bash", "```bash", "\n", "\n```", " ", "\t", "ls", "rc", "\r\n", "\x85")
 
@@ -103,12 +108,12 @@ def test_times_in_milliseconds(milliseconds: object, nanoseconds: int | None) ->
     ],
 )
 def test_tokens(counts: object, tokens: int) -> None:
-    assert usage.count_tokens(counts) == tokens
+    assert count_tokens(counts) == tokens
 
 
 @pytest.mark.parametrize(("value", "cost"), [(0.25, 0.25), (1, 1.0), (-1, 0.0), (None, 0.0)])
 def test_cost(value: object, cost: float) -> None:
-    assert usage.read_cost(value) == cost
+    assert read_cost(value) == cost
 
 
 @pytest.mark.parametrize(

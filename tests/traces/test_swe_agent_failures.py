@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policyguard.traces.formats.swe_agent.failures import is_failure
+from policyguard.traces.formats.swe_agent import is_failure
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n'
 

@@ -49,13 +49,11 @@ class PlainFile:
         self.name = path.name
         self.size = status.st_size
 
-    def open(self) -> BinaryIO:
-        """Open it from the start."""
-        return self.path.open("rb")
-
     def open_preview(self) -> BinaryIO:
         """Open it from the start."""
         return self.path.open("rb")
+
+    open = open_preview
 
 
 Compression = Literal["gzip", "zstd"]

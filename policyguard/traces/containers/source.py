@@ -34,17 +34,22 @@ class Sample(msgspec.Struct, frozen=True):
 class Source:
     """A content, or a zip archive that is one trace, with its sample.
 
-    `line_filter` selects lines of a file in policyguard's own format; None selects all.
+    `line_filter` selects lines of a file in policyguard's own format; None selects all. `seen_ids`
+    are those of runs that several files may contain, each with the file it was first read from.
     Raises `UnreadableError` if it contains no JSON, `OSError`.
     """
 
     def __init__(
-        self, content: Content | ZipArchive, line_filter: Callable[[bytes], bool] | None = None
+        self,
+        content: Content | ZipArchive,
+        line_filter: Callable[[bytes], bool] | None = None,
+        seen_ids: dict[str, str] | None = None,
     ) -> None:
         self.path = content.path
         self.file = str(content.path)
         self.name = content.name
         self.line_filter = line_filter
+        self.seen_ids = {} if seen_ids is None else seen_ids
         self._content = content
         if isinstance(content, ZipArchive):
             self.sample = Sample(members=content.names)

@@ -40,10 +40,8 @@ def unpack(path: Path, is_trace: IsTraceArchive) -> Iterator[UnpackedContent]:
     """
     try:
         file = PlainFile(path)
-    except OSError as error:
+    except (UnreadableError, OSError) as error:
         yield UnreadableContent(path, cannot_read(error))
-    except UnreadableError as error:
-        yield UnreadableContent(path, str(error))
     else:
         yield from _Unpacker(is_trace, ExpansionLimit(file.size)).unpack(file, 0)
 
@@ -58,10 +56,8 @@ class _Unpacker:
     def unpack(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
         try:
             yield from self._unpack_opened(content, depth)
-        except OSError as error:
+        except (UnreadableError, OSError) as error:
             yield UnreadableContent(content.path, cannot_read(error))
-        except UnreadableError as error:
-            yield UnreadableContent(content.path, str(error))
 
     def _unpack_opened(self, content: Content, depth: int) -> Iterator[UnpackedContent]:
         with content.open_preview() as file:

@@ -92,13 +92,11 @@ class ZipMember:
         self._info = info
         self._meter = meter
 
-    def open(self) -> BinaryIO:
+    def open_preview(self) -> BinaryIO:
         """Open it from the start."""
         return open_stream(self._read_chunks(), self._meter)
 
-    def open_preview(self) -> BinaryIO:
-        """Open it from the start."""
-        return self.open()
+    open = open_preview
 
     def _read_chunks(self) -> Chunks:
         if self._info.flag_bits & _ENCRYPTED:

@@ -15,12 +15,11 @@ import msgspec
 
 from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.parsing import tool_blocks, usage
+from policyguard.traces.parsing import tool_blocks
 from policyguard.traces.parsing.json_shape import as_id, as_list, as_object, as_string
+from policyguard.traces.parsing.measurements import count_tokens, from_iso
 from policyguard.traces.parsing.message_content import as_text
-from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "claude-code"
@@ -74,7 +73,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
     )
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield the transcript's session."""
     transcript = _TranscriptReader(source)
     for entry in source.items_or_lines(_listed_lines(source.sample.document)):
@@ -126,7 +125,7 @@ class _TranscriptReader:
         if self._builder is None:
             self._is_sidechain = _is_sidechain(line)
             self._builder = SessionBuilder(self._source.file, _start_event(self._source, line))
-            yield from self._builder.start()
+            yield self._builder.started
         if line["type"] == "assistant":
             yield from self._read_assistant(self._builder, number, line, blocks)
         else:
@@ -188,7 +187,7 @@ class _TranscriptReader:
             return
         is_new = not message.id or message.id not in self._counted_ids
         self._counted_ids.add(message.id)
-        tokens = usage.count_tokens(message.usage) if is_new else 0
+        tokens = count_tokens(message.usage) if is_new else 0
         yield from builder.add_reply(tokens, at=message.at)
         calls = sum(isinstance(part, ImportedCall) for part in message.parts)
         # The agent waits while a sub-agent on lines of this file works.

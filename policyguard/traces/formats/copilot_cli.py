@@ -8,11 +8,10 @@ from typing import Any
 
 from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_object, as_objects, as_string
+from policyguard.traces.parsing.measurements import from_iso
 from policyguard.traces.parsing.message_content import as_text
-from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "copilot-cli"
@@ -38,7 +37,7 @@ def detect(sample: Sample) -> bool:
     )
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield the session of a file."""
     session = _SessionReader(source)
     for entry in source.lines():
@@ -76,7 +75,7 @@ class _SessionReader:
                 cwd=as_string(as_object(data.get("context")).get("cwd")),
             )
             self._builder = SessionBuilder(self._source.file, started)
-            yield from self._builder.start()
+            yield self._builder.started
         match line["type"]:
             case "user.message" if as_text(data.get("content")).strip():
                 self._builder.add_prompt(at)

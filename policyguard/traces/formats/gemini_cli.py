@@ -12,7 +12,6 @@ from typing import Any
 
 from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import (
     as_amount,
@@ -22,8 +21,8 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
+from policyguard.traces.parsing.measurements import from_iso
 from policyguard.traces.parsing.message_content import as_text
-from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "gemini-cli"
@@ -59,7 +58,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
     return line.get("type") == "gemini" and isinstance(data, dict | list)
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield the session of a file, after its last line: any message may be rewritten."""
     head: dict[str, Any] = {}
     messages: dict[object, dict[str, Any]] = {}
@@ -83,7 +82,7 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
             yield Skipped(source.file, number, "not a message of a session")
     started = Started(session=source.name, at=from_iso(head.get("startTime")), agent=FORMAT)
     builder = SessionBuilder(source.file, started)
-    yield from builder.start()
+    yield builder.started
     called_ids: set[str] = set()
     for message in messages.values():
         yield from _read_message(source, builder, message, called_ids)

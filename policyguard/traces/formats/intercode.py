@@ -7,7 +7,6 @@ from typing import Any
 
 from policyguard.model.event import Provenance, Started
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_list, as_object, as_objects, as_string
 from policyguard.traces.parsing.message_content import as_text
@@ -27,7 +26,7 @@ def detect(sample: Sample) -> bool:
     )
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield one session per task, in the file's order."""
     for key, entry in as_object(source.sample.document).items():
         name = f"{source.name}:{key}"
@@ -37,7 +36,7 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
             continue
         tool = as_string(as_object(entry).get("environment")).removeprefix("ic_")
         builder = SessionBuilder(source.file, Started(session=name))
-        yield from builder.start()
+        yield builder.started
         builder.add_prompt()
         for action, observation, valid in steps:
             yield from builder.add_calls([ImportedCall("", tool, {"command": action})])

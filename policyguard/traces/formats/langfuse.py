@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import spans
 from policyguard.traces.parsing.json_shape import (
@@ -21,9 +20,9 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
+from policyguard.traces.parsing.measurements import from_iso
 from policyguard.traces.parsing.message_content import as_arguments, as_text
 from policyguard.traces.parsing.spans import Span
-from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult
 
 FORMAT = "langfuse"
@@ -38,7 +37,7 @@ def detect(sample: Sample) -> bool:
     return any(map(_is_typical, observations))
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield one session per trace, after reading the whole file."""
     traces: dict[tuple[int, str], list[dict[str, Any]]] = {}
     odd = 0

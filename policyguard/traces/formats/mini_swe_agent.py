@@ -13,9 +13,7 @@ from typing import Any
 
 from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.parsing import usage
 from policyguard.traces.parsing.json_shape import (
     as_exit_code,
     as_id,
@@ -24,8 +22,8 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
+from policyguard.traces.parsing.measurements import count_tokens, from_seconds, read_cost
 from policyguard.traces.parsing.message_content import as_text
-from policyguard.traces.parsing.timestamps import from_seconds
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "mini-swe-agent"
@@ -54,7 +52,7 @@ def _version(document: dict[str, Any]) -> str:
     return as_string(document.get("trajectory_format"))
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield the run's session, in which `user` messages are observations."""
     document = as_object(source.sample.document)
     info = as_object(document.get("info"))
@@ -70,7 +68,7 @@ def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
         cwd=as_string(as_object(config.get("environment")).get("cwd")),
     )
     builder = SessionBuilder(source.file, started)
-    yield from builder.start()
+    yield builder.started
     builder.add_prompt()
     messages = as_list(document.get("messages"))
     for index, message in enumerate(messages):
@@ -119,8 +117,8 @@ def _read_reply(
     counts = as_object(as_object(extra.get("response")).get("usage"))
     cost = extra.get("cost")
     yield from builder.add_reply(
-        usage.count_tokens(counts),
-        usage.read_cost(counts.get("cost") if cost is None else cost),
+        count_tokens(counts),
+        read_cost(counts.get("cost") if cost is None else cost),
         from_seconds(extra.get("timestamp")),
     )
     yield from builder.add_calls(parse_commands(message))

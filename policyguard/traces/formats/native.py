@@ -10,7 +10,6 @@ import msgspec
 from policyguard.journal.format import LineError, decode
 from policyguard.model.event import Event
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_string
 
@@ -53,7 +52,7 @@ def detect(sample: Sample) -> bool:
     )
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield each line's event, or `Skipped` for a line that is not an event."""
     line_filter = source.line_filter
     for number, line in source.raw_lines():

@@ -15,9 +15,7 @@ import msgspec
 from policyguard.model.event import Started
 from policyguard.traces.containers.content import UNLIMITED, PlainFile, read_bytes
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped, UnreadableError
-from policyguard.traces.parsing import usage
 from policyguard.traces.parsing.json_shape import (
     as_id,
     as_list,
@@ -26,8 +24,8 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
+from policyguard.traces.parsing.measurements import count_tokens, from_iso, read_cost
 from policyguard.traces.parsing.message_content import as_text
-from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "tau2"
@@ -56,33 +54,31 @@ def _has_messages(run: dict[str, Any]) -> bool:
     return any(isinstance(run.get(key), list) for key in ("messages", "ticks"))
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield one session per simulation; skip one that was already read, from any file."""
     document = as_object(source.sample.document)
     if "simulations" not in document:
         agent = _agent_of_folder(source.path)
-        yield from _read_simulation(source, seen_ids, document, source.name, agent)
+        yield from _read_simulation(source, document, source.name, agent)
         return
     agent = _agent_name(document.get("info"))
     for index, run in enumerate(as_list(document["simulations"])):
-        yield from _read_simulation(source, seen_ids, run, f"{source.name}:{index}", agent)
+        yield from _read_simulation(source, run, f"{source.name}:{index}", agent)
     if not document["simulations"]:
         yield Skipped(source.file, None, "its simulations are in separate files")
 
 
-def _read_simulation(
-    source: Source, seen_ids: SeenIds, run: object, fallback_id: str, agent: str
-) -> Iterator[Item]:
+def _read_simulation(source: Source, run: object, fallback_id: str, agent: str) -> Iterator[Item]:
     """Yield one simulation; `fallback_id` names it if it has no id."""
     name = as_id(as_object(run).get("id"))
     reason = _skip_reason(as_object(run))
-    if reason is None and name in seen_ids:
-        reason = f"already read in {seen_ids[name]}, counted once"
+    if reason is None and name in source.seen_ids:
+        reason = f"already read in {source.seen_ids[name]}, counted once"
     if reason is not None:
         yield Skipped(source.file, None, f"simulation `{name or fallback_id}`: {reason}")
         return
     if name:
-        seen_ids[name] = source.file
+        source.seen_ids[name] = source.file
     at = from_iso(as_object(run).get("start_time"))
     started = Started(session=name or fallback_id, at=at, agent=agent)
     yield from _read_session(source, SessionBuilder(source.file, started), as_object(run))
@@ -114,7 +110,7 @@ def _agent_of_folder(path: Path) -> str:
 
 
 def _read_session(source: Source, builder: SessionBuilder, run: dict[str, Any]) -> Iterator[Item]:
-    yield from builder.start()
+    yield builder.started
     for index, message in enumerate(run["messages"]):
         if not isinstance(message, dict):
             reason = f"session `{builder.session}`, message {index}: not an object"
@@ -129,8 +125,8 @@ def _read_message(builder: SessionBuilder, message: dict[str, Any]) -> Iterator[
     role = message.get("role")
     if role == "assistant":
         tokens, cost = (
-            usage.count_tokens(message.get("usage")),
-            usage.read_cost(message.get("cost")),
+            count_tokens(message.get("usage")),
+            read_cost(message.get("cost")),
         )
         yield from builder.add_reply(tokens, cost, at)
         yield from builder.add_calls(_parse_calls(message, at))

@@ -56,7 +56,7 @@ def build_session(file: str, session: str, spans: list[Span]) -> Iterator[Item]:
     began = min(starts, default=None)
     started = Started(session=session, at=began, agent=agents[0][1] if agents else "")
     builder = SessionBuilder(file, started)
-    yield from builder.start()
+    yield builder.started
     builder.add_prompt(began)
     batches: dict[str, str] = {}
     calls = _outermost_calls(spans)

@@ -13,11 +13,10 @@ from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.formats.codex import forks
 from policyguard.traces.formats.codex.results import CallEnd, parse_end, parse_result
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_list, as_object, as_string
+from policyguard.traces.parsing.measurements import from_iso
 from policyguard.traces.parsing.message_content import as_arguments, as_text
-from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, SessionBuilder
 
 FORMAT = "codex"
@@ -77,7 +76,7 @@ def _is_typical(line: dict[str, Any]) -> bool:
     return kind in (*_CALL_TYPES, *_OUTPUT_TYPES) and "call_id" in line
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield the session of a file."""
     rollout = _RolloutReader(source)
     lines = source.items_or_lines(_listed_items(source.sample.document))
@@ -136,7 +135,7 @@ class _RolloutReader:
             cwd=as_string(payload.get("cwd")),
         )
         self._builder = SessionBuilder(self._source.file, started)
-        yield from self._builder.start()
+        yield self._builder.started
 
     def _read_item(
         self, item: dict[str, Any], at: int | None, number: int | None

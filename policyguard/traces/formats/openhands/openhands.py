@@ -14,9 +14,7 @@ from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.formats.openhands import version_1
 from policyguard.traces.formats.openhands.results import is_result, parse_result
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.parsing import usage
 from policyguard.traces.parsing.json_shape import (
     as_amount,
     as_id,
@@ -25,7 +23,7 @@ from policyguard.traces.parsing.json_shape import (
     as_objects,
     as_string,
 )
-from policyguard.traces.parsing.timestamps import from_iso
+from policyguard.traces.parsing.measurements import count_tokens, from_iso
 from policyguard.traces.session_builder import ImportedCall, SessionBuilder
 
 FORMAT = "openhands"
@@ -99,7 +97,7 @@ def _iter_events(history: list[Any]) -> Iterator[dict[str, Any]]:
         yield from (as_objects(entry) if isinstance(entry, list) else as_objects([entry]))
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield one session per stream: the file, or each row."""
     document = source.sample.document
     if isinstance(document, list) and _has_events(document):
@@ -155,7 +153,7 @@ def _read_session(
         yield from version_1.read_session(source.file, started, events, line)
         return
     stream = _StreamReader(SessionBuilder(source.file, started), events, line)
-    yield from stream.builder.start()
+    yield stream.builder.started
     for event in events:
         yield from stream.read_event(event)
     yield from stream.builder.close(at=stream.last_at)
@@ -226,7 +224,7 @@ class _StreamReader:
             answer = as_object(as_object(event.get("tool_call_metadata")).get("model_response"))
             is_new = _response_id(event) not in self._counted_responses
             self._counted_responses.add(_response_id(event))
-            return (usage.count_tokens(answer.get("usage")) if is_new else 0), 0.0
+            return (count_tokens(answer.get("usage")) if is_new else 0), 0.0
         counts = as_object(metrics.get("accumulated_token_usage"))
         keys = ("prompt_tokens", "completion_tokens")
         tokens = sum(int(as_amount(counts.get(key)) or 0) for key in keys)

@@ -10,8 +10,8 @@ from policyguard.model.event import Started
 from policyguard.traces.formats.openhands.results import STILL_RUNNING, find_exit_code
 from policyguard.traces.item import Item
 from policyguard.traces.parsing.json_shape import as_id, as_object, as_string
+from policyguard.traces.parsing.measurements import from_iso
 from policyguard.traces.parsing.message_content import as_arguments, as_text
-from policyguard.traces.parsing.timestamps import from_iso
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 _ACTION_KIND = "ActionEvent"
@@ -32,7 +32,7 @@ def read_session(
 ) -> Iterator[Item]:
     """Yield one conversation; `line` is its line in a file of several."""
     builder = SessionBuilder(file, started)
-    yield from builder.start()
+    yield builder.started
     sizes = Counter(as_id(event.get("llm_response_id")) for event in history if _is_call(event))
     last_response, batch, last_at = "", "", None
     ignored: set[str] = set()

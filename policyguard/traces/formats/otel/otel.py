@@ -12,7 +12,6 @@ from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.formats.otel import call_content
 from policyguard.traces.formats.otel.call_content import first_value
 from policyguard.traces.formats.otel.raw_spans import RawSpan, find_spans
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import spans
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_string
@@ -53,7 +52,7 @@ def detect(sample: Sample) -> bool:
     return any(next(find_spans(value), None) is not None for value in values)
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield one session per trace with agent spans, after reading the whole file."""
     traces: dict[str, list[Span]] = {}
     agents: set[str] = set()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from policyguard.traces.parsing.json_shape import as_id, as_number, as_object, as_objects, as_string
-from policyguard.traces.parsing.timestamps import from_iso
+from policyguard.traces.parsing.measurements import from_iso
 
 _WRAPPERS = (
     "resourceSpans",

@@ -1,14 +1,22 @@
-"""Conversion of recorded times into ns since 1970 (UTC); anything else becomes None."""
+"""Conversion of recorded times, tokens and costs; anything that is none counts as absent or 0."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from policyguard.traces.parsing.json_shape import as_amount, as_number
+from policyguard.traces.parsing.json_shape import as_amount, as_number, as_object
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST_SECOND = 2**63 // 1_000_000_000
+
+_OPENAI_KEYS = ("prompt_tokens", "completion_tokens")
+_ANTHROPIC_KEYS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+)
 
 
 def from_iso(value: object) -> int | None:
@@ -36,3 +44,18 @@ def from_milliseconds(value: object) -> int | None:
     """Convert milliseconds since 1970, precise to the microsecond."""
     milliseconds = as_amount(value)
     return None if milliseconds is None else from_seconds(milliseconds / 1000)
+
+
+def count_tokens(usage: object) -> int:
+    """Return all tokens of a reply: read, written and cached.
+
+    OpenAI includes cached tokens in the prompt's, Anthropic counts them separately.
+    """
+    counts = as_object(usage)
+    keys = _OPENAI_KEYS if any(key in counts for key in _OPENAI_KEYS) else _ANTHROPIC_KEYS
+    return sum(int(as_amount(counts.get(key)) or 0) for key in keys)
+
+
+def read_cost(value: object) -> float:
+    """Return the cost, in the currency of the recording."""
+    return float(as_amount(value) or 0)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
 from policyguard.model.event import Started
 from policyguard.traces.containers.source import Sample, Source
-from policyguard.traces.formats.atif.results import match_results, parse_calls
-from policyguard.traces.importer import SeenIds
 from policyguard.traces.item import Item, Skipped
-from policyguard.traces.parsing import usage
 from policyguard.traces.parsing.json_shape import as_id, as_list, as_object, as_objects, as_string
+from policyguard.traces.parsing.measurements import count_tokens, from_iso, read_cost
 from policyguard.traces.parsing.message_content import as_text
-from policyguard.traces.parsing.timestamps import from_iso
-from policyguard.traces.session_builder import ImportedCall, SessionBuilder
+from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
 FORMAT = "atif"
 
@@ -29,7 +26,7 @@ def detect(sample: Sample) -> bool:
     return any(version.startswith(_VERSION_PREFIX) for version in versions)
 
 
-def read(source: Source, seen_ids: SeenIds) -> Iterator[Item]:
+def read(source: Source) -> Iterator[Item]:
     """Yield one session per trajectory, and one per sub-agent's trajectory inside it."""
     file = _FileReader(source)
     for entry in source.values():
@@ -96,7 +93,7 @@ class _TrajectoryReader:
     def items(self) -> Iterator[Item]:
         """Yield the session; a sub-agent works while the call that started it is open."""
         builder = self._builder
-        yield from builder.start()
+        yield builder.started
         if self._is_continuation:
             builder.add_prompt(self._times[0] if self._times else None)
         for index, step in self._steps:
@@ -115,9 +112,9 @@ class _TrajectoryReader:
         match step.get("source"):
             case "agent":
                 metrics = as_object(step.get("metrics"))
-                cost = usage.read_cost(metrics.get("cost_usd"))
-                yield from self._builder.add_reply(usage.count_tokens(metrics), cost, at)
-                calls = parse_calls(step, at)
+                cost = read_cost(metrics.get("cost_usd"))
+                yield from self._builder.add_reply(count_tokens(metrics), cost, at)
+                calls = _parse_calls(step, at)
                 yield from self._builder.add_calls(calls)
             case "user":
                 if as_text(step.get("message")).strip():
@@ -141,7 +138,7 @@ class _TrajectoryReader:
         for result in results:
             for reference in as_objects(result.get("subagent_trajectory_ref")):
                 yield from self._read_sub_agent(as_id(reference.get("trajectory_id")))
-        answered, left = match_results(calls, results)
+        answered, left = _match_results(calls, results)
         for answer in answered:
             yield from self._builder.add_result(answer, self._file.line)
         # Results of the system's or a user's steps belong to no call of the agent.
@@ -163,3 +160,46 @@ def _index_by_id(trajectories: list[Any]) -> dict[object, Any]:
         name = as_id(as_object(trajectory).get("trajectory_id"))
         by_id[name if name and name not in by_id else object()] = trajectory
     return by_id
+
+
+def _parse_calls(step: dict[str, Any], at: int | None) -> list[ImportedCall]:
+    """Return the calls of a step."""
+    return [
+        ImportedCall.parse(
+            call.get("tool_call_id"), call.get("function_name"), call.get("arguments"), at
+        )
+        for call in as_objects(step.get("tool_calls"))
+    ]
+
+
+def _match_results(
+    calls: Sequence[ImportedCall], results: list[dict[str, Any]]
+) -> tuple[list[ImportedResult], int]:
+    """Return the results of a step's calls, and the number of results without a call.
+
+    Results that name no call belong to the step. If there are as many of them as calls without a
+    result, they answer these calls in order; otherwise each of these calls gets all of them, like
+    commands that share one screen.
+    """
+    named = [result for result in results if as_id(result.get("source_call_id"))]
+    shared = [as_text(result.get("content")) for result in results if _is_step_result(result)]
+    matched = [_make_result(as_id(item["source_call_id"]), item.get("content")) for item in named]
+    answered = {result.call for result in matched}
+    waiting = [call.id for call in calls if call.id not in answered]
+    if not waiting or not shared:
+        return matched, len(shared)
+    texts = shared if len(shared) == len(waiting) else ["\n".join(shared)] * len(waiting)
+    return matched + [
+        _make_result(call, text) for call, text in zip(waiting, texts, strict=True)
+    ], 0
+
+
+def _is_step_result(result: dict[str, Any]) -> bool:
+    """Return whether the result names no call and is not just a reference to a sub-agent."""
+    is_reference = result.get("content") is None and "subagent_trajectory_ref" in result
+    return not as_id(result.get("source_call_id")) and not is_reference
+
+
+def _make_result(call: str, content: object) -> ImportedResult:
+    """Return a result; ATIF does not record whether a call succeeded."""
+    return ImportedResult(call=call, text=as_text(content), provenance="unknown")

@@ -1,1 +1,0 @@
-"""ATIF, the interchange format of Harbor."""

@@ -1,1 +1,0 @@
-"""Chat-completions message lists."""

@@ -1,1 +1,0 @@
-"""Telemetry of OpenClaw."""

@@ -1,1 +1,0 @@
-"""Trajectories of SWE-agent."""

@@ -7,8 +7,13 @@ from pathlib import Path
 import click
 
 from policyguard.cli.console import policy_error, status, usage_error
-from policyguard.lint.starter_policy import starter_policy
+from policyguard.compiler import compile_policy
+from policyguard.compiler.load.loader import load_layers
+from policyguard.compiler.provenance import collect_provenance
+from policyguard.lint.rule import LintContext
+from policyguard.lint.rules import refuses_nothing
 from policyguard.model.diagnostic import PolicyError
+from policyguard.report.policy.starter_policy import render_starter_policy
 
 
 @click.command()
@@ -28,7 +33,7 @@ def init(pack: str, output: str, *, force: bool) -> None:
     Exit codes: 0; 2 (unknown pack, or the file exists).
     """
     try:
-        text = starter_policy(pack)
+        text = _starter_policy(pack)
     except PolicyError as error:
         policy_error(error)
     if output == "-":
@@ -44,3 +49,11 @@ def init(pack: str, output: str, *, force: bool) -> None:
     except OSError as error:
         usage_error(f"`{output}`: {(error.strerror or 'cannot be written').lower()}")
     status(f"{output} extends `{pack}`; check it with `policyguard lint`")
+
+
+def _starter_policy(pack: str) -> str:
+    compiled = compile_policy(pack, cache=False)
+    policy, merged = compiled.policy, compiled.merged
+    sections = collect_provenance(policy, merged, load_layers([pack]).layers).sections
+    context = LintContext(compiled, frozenset({merged.top_layer.source.file}))
+    return render_starter_policy(pack, sections, only_advises=any(refuses_nothing.check(context)))

@@ -1,6 +1,6 @@
 """Static analysis of policies: load errors, and mistakes in policies that load."""
 
-from policyguard.lint.codes import UnknownCodeError
+from policyguard.lint.catalog import UnknownCodeError
 from policyguard.lint.discovery import NothingToLintError
 from policyguard.lint.fixes import FixResult, fix
 from policyguard.lint.ignores import IgnoredFinding

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from policyguard.engines.source import MAX_FILE_BYTES, Source
 from policyguard.engines.toml_source import find_span, parse
-from policyguard.lint.codes import UnknownCodeError, expand_codes
+from policyguard.lint.catalog import UnknownCodeError, expand_codes
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
 from policyguard.model.errors import PolicyguardError
 from policyguard.report.findings.diagnostics import render_text

@@ -16,7 +16,7 @@ from msgspec import structs
 from policyguard.engines.source import Source
 from policyguard.engines.yaml_comments import Comment, find_comments
 from policyguard.engines.yaml_tree import Node
-from policyguard.lint.catalog import PAGES, canonical_code
+from policyguard.lint.catalog import PAGES, canonical_code, is_load_error
 from policyguard.model.diagnostic import Diagnostic, Edit, Span, did_you_mean, quote_text
 
 UNIGNORABLE = frozenset({"lint/ignore-syntax", "lint/unknown-code", "lint/unused-ignore"})
@@ -107,11 +107,6 @@ class IgnoredFinding(NamedTuple):
 
     diagnostic: Diagnostic
     reason: str
-
-
-def is_load_error(found: Diagnostic) -> bool:
-    """Return whether a finding keeps the policy from loading. Such findings are always reported."""
-    return found.severity == "error" and not found.code.startswith("lint/")
 
 
 def apply_ignores(

@@ -12,11 +12,9 @@ from policyguard.compiler.cache import CacheEntry, locate_entry
 from policyguard.compiler.inputs import combine_inputs
 from policyguard.engines.yaml_tree import Node
 from policyguard.lint import ignores
-from policyguard.lint.catalog import LOAD_PAGES
-from policyguard.lint.codes import report_filter
-from policyguard.lint.context import LintContext
+from policyguard.lint.catalog import LOAD_PAGES, report_filter
 from policyguard.lint.discovery import find_policies
-from policyguard.lint.rule import LintRule, rule_code
+from policyguard.lint.rule import LintContext, LintRule, rule_code
 from policyguard.lint.rules import LOCAL, RULES
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.report.findings.diagnostics import sort_unique

@@ -1,4 +1,4 @@
-"""The interface of a lint rule: a module with a docstring and a `check` function.
+"""The interface of a lint rule: a module with a docstring and a `check` function, and its input.
 
 The docstring is the rule's page, the module's name its code: `rules/bare_number.py` reports
 `lint/bare-number`.
@@ -7,11 +7,42 @@ The docstring is the rule's page, the module's name its code: `rules/bare_number
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from inspect import cleandoc
 from typing import NamedTuple, Protocol
 
-from policyguard.lint.context import LintContext
+from policyguard.cel.syntax.ast import Expr, TextSpan
+from policyguard.compiler import CompiledPolicy
+from policyguard.engines.yaml_tree import Path, ScalarNode
 from policyguard.model.diagnostic import Edit, Severity, Span
+
+
+class LintContext:
+    """A compiled policy, and the display names of the files that findings may be about.
+
+    Other inherited files are analysed, but not reported.
+    """
+
+    def __init__(self, compiled: CompiledPolicy, own_files: frozenset[str]) -> None:
+        self.policy, self.merged = compiled.policy, compiled.merged
+        self.evaluator, self.expressions = compiled.evaluator, compiled.expressions
+        self.own_files = own_files
+
+    @cached_property
+    def cel_trees(self) -> dict[Path, Expr]:
+        """The policy's CEL as syntax trees, by path."""
+        return {path: program.tree for path, program in self.expressions}
+
+    def owns(self, path: Path) -> bool:
+        """Return whether the value at `path`, or its nearest ancestor, is in one of `own_files`."""
+        return self.merged.origin(path) in self.own_files
+
+    def subspan(self, path: Path, part: TextSpan) -> Span:
+        """Return the span of a part of the CEL at `path`."""
+        node = self.merged.node(path)
+        if isinstance(node, ScalarNode):
+            return node.subspan(part.start, part.end)
+        return self.merged.span_of(path)
 
 
 class Finding(NamedTuple):

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from policyguard.cli import main
 from policyguard.lint import NothingToLintError, UnknownCodeError, lint_paths
-from policyguard.lint.catalog import ALIASES
-from policyguard.lint.codes import expand_codes
+from policyguard.lint.catalog import ALIASES, expand_codes
 from policyguard.lint.config import read_config
 
 BASE = """policyguard: 1

@@ -1,7 +1,7 @@
 """Each rule of `policyguard lint` has a page, a policy that it fails and one that it does not.
 
 `tests/cases/lint/rules/RULE/` holds `failing.yaml`, the report that it must give in `failing.txt`,
-and `clean.yaml`, of which no rule may say anything. To pin reports anew, run with
+and `clean.yaml`, about which no rule may report anything. To pin reports anew, run with
 `POLICYGUARD_PIN=1` and read the difference. Where there is a `fixed.yaml`, `failing.yaml` becomes
 that by its fixes.
 """
@@ -55,7 +55,7 @@ def test_the_failing_policy_is_reported_as_pinned(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_of_the_clean_policy_nobody_says_anything(name, monkeypatch):
+def test_the_clean_policy_has_no_findings(name, monkeypatch):
     monkeypatch.chdir(CASES / name)
     assert render_text(lint_paths([Path("clean.yaml")]).diagnostics) == ""
 
@@ -72,10 +72,10 @@ def test_the_fix_is_the_pinned_one(name, tmp_path, monkeypatch):
     for file in Path().glob("*.yaml"):
         shutil.copy(file, tmp_path)
     target = tmp_path / "failing.yaml"
-    done = fix([target], select=[rule_code(rule)])
-    assert done.fixed
-    assert done.files == (target,)
+    fixed = fix([target], select=[rule_code(rule)])
+    assert fixed.fixed
+    assert fixed.files == (target,)
     if os.environ.get("POLICYGUARD_PIN"):
         Path("fixed.yaml").write_text(target.read_text("utf-8"), "utf-8")
     assert target.read_text("utf-8") == Path("fixed.yaml").read_text("utf-8")
-    assert not any(found.edits for found in done.result.diagnostics)
+    assert not any(found.edits for found in fixed.result.diagnostics)

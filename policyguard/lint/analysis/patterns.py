@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from policyguard.cel.syntax.ast import Call, Constant, Expr, iter_children
 from policyguard.engines.regex import Regex
 from policyguard.engines.yaml_tree import Path, ScalarNode
-from policyguard.lint.context import LintContext
+from policyguard.lint.rule import LintContext
 from policyguard.model.diagnostic import Span
 from policyguard.model.entry import TextExamples
 
@@ -40,20 +40,16 @@ def find_patterns(context: LintContext) -> Iterator[Pattern]:
 
 
 def _all_patterns(context: LintContext) -> Iterator[Pattern]:
-    policy, merged = context.policy, context.merged
-    for index, signature in enumerate(policy.signatures):
+    policy = context.policy
+    for index, one in enumerate(policy.signatures):
         path: Path = ("signatures", index)
-        examples = signature.examples
-        yield _pattern(context, "signature", signature.pattern, path, (*path, "pattern"), examples)
-    for name, pattern in policy.patterns.items():
+        yield _pattern(context, "signature", one.pattern, path, "pattern", one.examples)
+    for name, named in policy.patterns.items():
         path = ("patterns", name)
-        text_path = (*path, "match") if merged.has((*path, "match")) else path
-        yield _pattern(context, "pattern", pattern.match, path, text_path, pattern.examples)
+        yield _pattern(context, "pattern", named.match, path, "match", named.examples)
     for index, envelope in enumerate(policy.outcomes.envelope):
         path = ("outcomes", "envelope", index)
-        yield _pattern(
-            context, "envelope", envelope.pattern, path, (*path, "pattern"), _NO_EXAMPLES
-        )
+        yield _pattern(context, "envelope", envelope.pattern, path, "pattern", _NO_EXAMPLES)
     for path, tree in context.cel_trees.items():
         for constant in _matches_arguments(tree):
             span = context.subspan(path, constant.span)
@@ -65,12 +61,13 @@ def _pattern(
     kind: Literal["signature", "pattern", "envelope"],
     text: str,
     path: Path,
-    text_path: Path,
+    key: str,
     examples: TextExamples,
 ) -> Pattern:
+    text_path = (*path, key) if context.merged.has((*path, key)) else path
     node = context.merged.node(text_path)
-    found = node if isinstance(node, ScalarNode) else None
-    return Pattern(kind, text, path, context.merged.span_of(text_path), examples, found)
+    scalar = node if isinstance(node, ScalarNode) else None
+    return Pattern(kind, text, path, context.merged.span_of(text_path), examples, scalar)
 
 
 def _matches_arguments(node: Expr) -> Iterator[Constant]:

@@ -10,7 +10,7 @@ from policyguard.compiler.build.expressions import reads_field
 from policyguard.compiler.build.selectors import compile_glob
 from policyguard.engines.yaml_tree import MappingNode, ScalarNode
 from policyguard.engines.yaml_tree import Node as YamlNode
-from policyguard.lint.context import LintContext
+from policyguard.lint.rule import LintContext
 from policyguard.model.limits import FailuresLimit
 
 

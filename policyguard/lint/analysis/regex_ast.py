@@ -95,7 +95,7 @@ class Repetition(RegexNode):
 
 
 def parse_regex(pattern: str) -> RegexNode:
-    """Parse a valid RE2 pattern. Raise `UnreadError`."""
+    """Parse a valid RE2 pattern. Raise `UnsupportedRegexError`."""
     parser = _Parser(pattern)
     tree = parser.alternation(frozenset(), 0)
     if parser.position < len(pattern):
@@ -233,9 +233,8 @@ class _Parser:
     ) -> CharacterSet:
         if "i" in self.flags:
             characters |= {case for one in characters for case in (one.lower(), one.upper())}
-            has_non_ascii = has_non_ascii or bool(
-                characters & {"k", "s"}
-            )  # K (Kelvin) and ſ fold to them
+            # K (Kelvin) and ſ fold to `k` and `s`.
+            has_non_ascii = has_non_ascii or not characters.isdisjoint("ks")
         return CharacterSet(start, self.position, characters, has_non_ascii=has_non_ascii)
 
     def _member(self) -> tuple[frozenset[str], bool]:

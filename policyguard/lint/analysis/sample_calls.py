@@ -8,7 +8,7 @@ from typing import Any
 from policyguard.compiler.build.selectors import compile_selector
 from policyguard.compiler.check.examples import prepare_example
 from policyguard.evaluator.activation import Activation
-from policyguard.lint.context import LintContext
+from policyguard.lint.rule import LintContext
 from policyguard.model.entry import Example, Selector
 from policyguard.model.errors import ArgumentsError
 

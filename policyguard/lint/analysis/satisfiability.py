@@ -160,7 +160,7 @@ def _atom(node: Expr, holds: bool) -> Conjunction:
 
 
 def _implied(node: Expr) -> tuple[Predicate, ...]:
-    """Return predicates that alconjunctions hold: a size is never negative."""
+    """Return predicates that always hold: a size is never negative."""
     return (Predicate(">=", 0),) if isinstance(node, Call) and node.name == "size" else ()
 
 

@@ -33,8 +33,7 @@ from policyguard.lint.analysis.satisfiability import (
     is_unsatisfiable,
     value_name,
 )
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.policy import Rule
 
 _NO_SPAN = TextSpan(0, 0)
@@ -66,19 +65,12 @@ def _report(context: LintContext, path: Path, placeholder: Placeholder, reason: 
 
 
 def _absence_reason(context: LintContext, rule: Rule, field: str) -> str | None:
-    """Return reason a value is absent when the rule matches, or None if it may be present."""
+    """Return why a value is absent when the rule matches, or None if it may be present."""
     root, *fields = field.split(".")
     if root != "call" or len(fields) < 2 or fields[0] != "args":
         return None
-    has_argument = Has(
-        _NO_SPAN,
-        Select(
-            _NO_SPAN,
-            Select(_NO_SPAN, Identifier(_NO_SPAN, "call"), "args", _NO_SPAN),
-            fields[1],
-            _NO_SPAN,
-        ),
-    )
+    args = Select(_NO_SPAN, Identifier(_NO_SPAN, "call"), "args", _NO_SPAN)
+    has_argument = Has(_NO_SPAN, Select(_NO_SPAN, args, fields[1], _NO_SPAN))
     assumptions: Conjunction = {value_name(has_argument): (Predicate("among", (True,)),)}
     for key, holds in (("when", True), ("unless", False)):
         tree = context.cel_trees.get(("rules", rule.id, key))

@@ -20,8 +20,7 @@ from collections.abc import Iterator
 from policyguard.lint.analysis.patterns import compile_regex, find_patterns
 from policyguard.lint.analysis.regex_ast import literals
 from policyguard.lint.analysis.required_literals import literal_alternatives
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 
 _NUMBER = re.compile(r"[0-9]+")
 

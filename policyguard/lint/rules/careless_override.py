@@ -30,8 +30,7 @@ from policyguard.engines.yaml_tree import (
 )
 from policyguard.lint.analysis.patterns import compile_regex
 from policyguard.lint.analysis.yaml_entries import entry_id
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 
 _SELECTORS = ("tools", "servers", "classes", "agents")

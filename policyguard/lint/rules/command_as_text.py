@@ -23,8 +23,7 @@ from collections.abc import Iterator
 from policyguard.cel.syntax.ast import Binary, Call, Constant, Expr, iter_children
 from policyguard.compiler.load import schema
 from policyguard.lint.analysis.satisfiability import value_name
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 
 _TEXT_FUNCTIONS = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "split"})
@@ -43,13 +42,10 @@ def check(context: LintContext) -> Iterator[Finding]:
             found = next(_text_comparisons(tree, commands), None) if tree is not None else None
             if found is None or rule.effect < Effect.ASK:
                 continue
-            message = (
-                "this compares a shell command as text; the command can be written in other ways"
-            )
+            consequence = "; the command can be written in other ways"
             if key == "unless":
-                message = (
-                    "this compares a shell command as text: anything after the match is exempt too"
-                )
+                consequence = ": anything after the match is exempt too"
+            message = f"this compares a shell command as text{consequence}"
             yield Finding(context.subspan(path, found.span), message, _hint())
 
 

@@ -22,8 +22,7 @@ from pathlib import PurePath
 from policyguard.compiler.load.loader import load_layers
 from policyguard.compiler.provenance import collect_provenance
 from policyguard.engines.yaml_tree import ScalarNode, SequenceNode
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.report.policy.annotated import AnnotatedValue
 
 _MAX_NAMED = 6

@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from policyguard.cel.syntax.ast import Expr, Logic
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.satisfiability import is_unsatisfiable
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 
 _SETTINGS = frozenset({"state_changing", "failed_when"})
 """Keys where a constant is a legitimate setting."""

@@ -22,8 +22,7 @@ import re
 from collections.abc import Iterator
 
 from policyguard.lint.analysis.patterns import Pattern, find_patterns
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 
 _ESCAPE = re.compile(r"\\(\\?)(.?)", re.DOTALL)
 _CLASSES = frozenset("bBdDwWsS")

@@ -18,8 +18,7 @@ import re
 from collections.abc import Iterator
 
 from policyguard.engines.yaml_tree import Path, ScalarNode
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import Edit
 
 _ESCAPE = re.compile(r'\\(?:[nt"]|u[0-9a-fA-F]{4})')

@@ -24,8 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.compiler.build.entry_paths import level_path
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 from policyguard.model.limits import FailuresLimit, RepeatLimit
 

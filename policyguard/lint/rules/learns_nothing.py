@@ -25,8 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.compiler.build.entry_paths import learn_sections
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.policy import Blame, Learn, Policy, Signature
 
 _HINT = "add signatures with a `blame`, or `extends: [core]`, which has many"

@@ -19,8 +19,7 @@ from collections.abc import Iterator
 
 from policyguard.lint.analysis.patterns import Pattern, compile_regex, find_patterns
 from policyguard.lint.analysis.regex_ast import UnsupportedRegexError, literals, parse_regex
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 
 _UNLIKE_TEXTS = ("a", "0 9", "  ", "!?", "ünï", "Error: x")
 """Unlike texts that no useful pattern matches all of."""

@@ -22,8 +22,7 @@ from policyguard.compiler.build.selectors import compile_selector
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.analysis.satisfiability import Conjunction, Predicate, is_unsatisfiable
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 from policyguard.model.entry import SelectiveEntry
 

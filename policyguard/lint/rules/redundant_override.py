@@ -21,8 +21,7 @@ from policyguard.compiler.load.layer_validation import find_span
 from policyguard.compiler.merge.merger import is_merged_by_key
 from policyguard.engines.yaml_tree import MappingNode, Node, Path, SequenceNode, to_plain
 from policyguard.lint.analysis.yaml_entries import entry_id, removal_edits
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 
 _DESCRIPTIVE_KEYS = frozenset({"policyguard", "name", "description", "owner", "extends", "disable"})
 """Keys that describe the file itself."""

@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
-from policyguard.model.limits import LimitLevel
+from policyguard.model.limits import Limit, LimitLevel
 from policyguard.model.policy import Policy
 
 
@@ -52,18 +51,9 @@ def _refuses(policy: Policy) -> bool:
 
 
 def _level_refuses(level: LimitLevel) -> bool:
-    limits = (
-        level.repeat,
-        level.cycle,
-        level.no_progress,
-        level.failures,
-        level.refusals,
-        level.outage,
-        level.polling,
-    )
+    limits = (getattr(level, kind) for kind in level.__struct_fields__)
     return level.timeout not in (None, "none") or any(
-        not isinstance(limit, str)
-        and limit is not None
+        isinstance(limit, Limit)
         and limit.mode != "observe"
         and (limit.effect >= Effect.ASK or limit.ask_at is not None or limit.halt_at is not None)
         for limit in limits

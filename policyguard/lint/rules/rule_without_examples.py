@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 
 

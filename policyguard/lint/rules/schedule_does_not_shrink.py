@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from policyguard.engines.yaml_tree import Path
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 
 
 def check(context: LintContext) -> Iterator[Finding]:

@@ -21,8 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice, permutations
 
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 from policyguard.model.entry import SELECTOR_KEYS
 from policyguard.model.limits import Budget

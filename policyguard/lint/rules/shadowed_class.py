@@ -24,8 +24,7 @@ from itertools import islice
 from policyguard.compiler.build.selectors import compile_glob, split_words
 from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.analysis.satisfiability import value_name
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.policy import ClassEntry
 
 _MAX_EARLIER = 500
@@ -40,12 +39,11 @@ def check(context: LintContext) -> Iterator[Finding]:
         for other_index, other in islice(enumerate(classes), max(0, index - _MAX_EARLIER), index):
             same_condition = conditions[other_index] in ("", conditions[index])
             if same_condition and _shadows(other, entry):
-                shadowing = (
-                    f"`{other.class_}`" if other.class_ != entry.class_ else "an earlier entry"
-                )
+                is_same = other.class_ == entry.class_
+                shadowing = "an earlier entry" if is_same else f"`{other.class_}`"
+                hint = None if is_same else "move this entry before it"
                 message = f"no call can get this class: {shadowing} matches all its calls first"
                 path = ("classify", "classes", index, "class")
-                hint = "move this entry before it" if other.class_ != entry.class_ else None
                 yield Finding(context.merged.span_of(path), message, hint)
                 break
 

@@ -28,8 +28,7 @@ from itertools import product
 from policyguard.engines.regex import RegexSet
 from policyguard.lint.analysis.patterns import compile_regex
 from policyguard.lint.analysis.required_literals import RequiredLiteral, required_literals
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 from policyguard.model.policy import Signature
 

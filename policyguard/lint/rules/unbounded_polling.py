@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.compiler.build.entry_paths import level_path
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 from policyguard.model.entry import Selector
 from policyguard.model.limits import Budget, PollingLimit

@@ -25,8 +25,7 @@ from policyguard.engines.yaml_tree import Path
 from policyguard.evaluator.activation import Activation
 from policyguard.lint.analysis.sample_calls import argumentless_activation
 from policyguard.lint.analysis.satisfiability import value_name
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.errors import ExpressionError
@@ -60,13 +59,12 @@ def check(context: LintContext) -> Iterator[Finding]:
         except ExpressionError as error:
             absent = _ABSENT.search(str(error))
             argument = f"call.args.{absent[1]}" if absent else ""
-            node = next(
-                (read for read in _argument_reads(tree) if value_name(read) == argument), None
-            )
-            if node is not None:
-                message = f"`{argument}` may be absent; then {consequence}"
-                hint = f"test `has({argument})` first, or name the tools that have it"
-                yield Finding(context.subspan(path, node.span), message, hint)
+            for read in _argument_reads(tree):
+                if value_name(read) == argument:
+                    message = f"`{argument}` may be absent; then {consequence}"
+                    hint = f"test `has({argument})` first, or name the tools that have it"
+                    yield Finding(context.subspan(path, read.span), message, hint)
+                    break
 
 
 def _expressions(context: LintContext) -> Iterator[_Expression]:

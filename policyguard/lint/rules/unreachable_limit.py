@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from policyguard.compiler.build.entry_paths import level_path
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 from policyguard.model.limits import (
     Budget,
@@ -60,9 +59,7 @@ def check(context: LintContext) -> Iterator[Finding]:
 
 
 def _has_thresholds(limit: _Limit) -> bool:
-    return any(
-        threshold is not None for threshold in (limit.advise_at, limit.ask_at, limit.halt_at)
-    )
+    return (limit.advise_at, limit.ask_at, limit.halt_at) != (None, None, None)
 
 
 def _refusing_limits(limits: LimitLevel) -> Iterator[_RefusingLimit]:

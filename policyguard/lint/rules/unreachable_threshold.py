@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from policyguard.compiler.build.entry_paths import level_path
 from policyguard.engines.yaml_tree import Path
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.effect import Effect
 from policyguard.model.limits import Budget, LimitLevel, PollingLimit
 

@@ -25,8 +25,7 @@ from policyguard.lint.analysis.references import (
     string_constants,
     substituted_names,
 )
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 
 
 def check(context: LintContext) -> Iterator[Finding]:

@@ -22,8 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.lint.analysis.references import uses_signatures
-from policyguard.lint.context import LintContext
-from policyguard.lint.rule import Finding
+from policyguard.lint.rule import Finding, LintContext
 
 
 def check(context: LintContext) -> Iterator[Finding]:

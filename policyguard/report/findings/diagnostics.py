@@ -1,6 +1,6 @@
 """Diagnostics as text with carets, and as JSON.
 
-A policy's text is untrusted: unprintable characters are escaped, and carets are indexd by the
+A policy's text is untrusted: unprintable characters are escaped, and carets are placed by
 displayed width.
 """
 

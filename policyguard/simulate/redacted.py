@@ -1,4 +1,4 @@
-"""Redacted journals: placeholders for redacted data, and what cannot be decided without it.
+"""Replays of redacted journals: placeholders for data, and which entries can be decided.
 
 Fingerprints replace arguments and results, so the replay still knows which of them are the same (as
 the recording policy saw it). Limits and most budgets work; entries that read arguments do not.
@@ -7,12 +7,31 @@ the recording policy saw it). Limits and most budgets work; entries that read ar
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.build.entry_paths import Path
+from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.evaluator.activation import Activation
+from policyguard.evaluator.plan import Plan
 from policyguard.journal.redaction import FINGERPRINT_MARK
+from policyguard.model.entry import SelectiveEntry
+from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Admitted, Completed, Refused
+from policyguard.model.limits import Limit, RepeatLimit
+from policyguard.model.policy import Policy
+
+_KEPT_FIELDS = ("tool", "server", "class", "agent", "session", "batch", "tags", "hints")
+"""Fields of `call` that a journal always keeps."""
+_ARGUMENT_SELECTORS = ("commands", "paths", "hosts", "finds")
+"""Selectors that read the arguments."""
+_HISTORY_FIELDS = ("call.previous", "session.progress")
+"""Fields that depend on the arguments of earlier calls, like the counts of `session` by class."""
 
 RESULT_FIELDS = ("text", "error", "chars", "signature", "meta", "changed")
 """Fields of `outcome` that are unknown if results are redacted."""
@@ -22,6 +41,206 @@ _REDACTED_TEXT = re.compile(
 """A redacted text: a fingerprint, its size, or nothing."""
 _HEX_TO_LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 """Error normalization masks hashes and numbers, but not letters."""
+
+
+class Applicability(NamedTuple):
+    """The entries that may apply to a call, and what is known about them.
+
+    `applicable` entries may apply, `undecidable` ones among them cannot be decided, and
+    `uncertain_counts` are entries whose counts are unknown after the call. `plans` are the possible
+    plans of the call, several if its class depends on redacted arguments.
+    """
+
+    applicable: frozenset[str]
+    undecidable: frozenset[str]
+    uncertain_counts: frozenset[str]
+    knows_state_change: bool
+    plans: tuple[Plan, ...]
+
+
+class PartialEvaluator:
+    """An evaluator of calls with redacted data.
+
+    `observe_only` are the policy's entries in observe mode, `result_readers` those that read
+    results.
+    """
+
+    def __init__(self, compiled: CompiledPolicy) -> None:
+        self._evaluator = compiled.evaluator
+        self._policy = compiled.policy
+        reads = dict(_entry_reads(compiled.policy, compiled.expressions))
+        redacted = {entry for entry, fields in reads.items() if not _reads_kept_fields(fields)}
+        self._undecidable = frozenset(redacted.union(_entries_selecting_args(compiled.policy)))
+        self._class_readers = _entries_reading(reads, ("call.class",))
+        self._history_readers = _entries_reading(reads, _HISTORY_FIELDS)
+        self._learns_from_args = any(
+            entry.ban == "target"
+            or any((entry.parameters, entry.key, entry.scope_key, entry.count_by))
+            for entry in compiled.learning.values()
+        )
+        self._learns_by_class = any(entry.ban == "class" for entry in compiled.learning.values())
+        self.results = RedactedResults(compiled)
+        self.observe_only = frozenset(_observed_entries(compiled.policy))
+        self.result_readers = _entries_reading(
+            reads, tuple(f"outcome.{name}" for name in RESULT_FIELDS)
+        )
+        max_plans = compiled.policy.bounds.plans
+        self._plans = lru_cache(max_plans)(self._find_plans)
+        self._applicable = lru_cache(max_plans)(self._find_applicable)
+
+    def assess(self, event: Admitted | Refused, agent: str) -> Applicability:
+        """Return which entries may apply to a call, and which of them can be decided."""
+        plans = self._plans(event.tool, event.server, agent)
+        applicable, undecidable = self._applicable(plans, identified=bool(event.fingerprint))
+        if event.args is not None:
+            return Applicability(
+                applicable, frozenset(), frozenset(), knows_state_change=True, plans=plans
+            )
+        counting = frozenset(entry for entry in undecidable if not entry.startswith("rules/"))
+        changes = {self._changes_state(plan, event, agent) for plan in plans}
+        return Applicability(
+            applicable,
+            undecidable,
+            counting | self._history_readers,
+            knows_state_change=len(changes) == 1 and None not in changes,
+            plans=plans,
+        )
+
+    def _find_plans(self, tool: str, server: str, agent: str) -> tuple[Plan, ...]:
+        """Return a plan for each class that a call of the tool may have."""
+        options = self._evaluator.candidates(tool, server).options
+        classes = [name for name, _ in options]
+        if not options or options[-1][1] is not None:
+            classes.append("")
+        return tuple(
+            self._evaluator.plan(tool, server, agent, name) for name in dict.fromkeys(classes)
+        )
+
+    def _find_applicable(
+        self, plans: tuple[Plan, ...], *, identified: bool
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the entries that may apply, and those among them that need the arguments.
+
+        `identified`: the call has a fingerprint.
+        """
+        by_plan = [_plan_entries(plan) for plan in plans]
+        applicable = frozenset[str]().union(*by_plan)
+        undecidable = self._undecidable & applicable
+        if len(plans) > 1:  # the class depends on the arguments
+            undecidable |= applicable.difference(applicable.intersection(*by_plan))
+            undecidable |= self._class_readers & applicable
+        if not identified:
+            undecidable |= {entry for entry in applicable if entry.startswith("limits/")}
+        if self._policy.learn is not None:
+            applicable |= {"learn"}
+            by_class = self._learns_by_class and len(plans) > 1
+            if self._learns_from_args or by_class or not identified:
+                undecidable |= {"learn"}
+        if self._policy.radius:
+            applicable |= {"radius"}
+            undecidable |= {"radius"}
+        return applicable, undecidable
+
+    def _changes_state(self, plan: Plan, event: Admitted | Refused, agent: str) -> bool | None:
+        """Return whether the call may change state, None if that depends on redacted data."""
+        if isinstance(plan.state_changing, bool):
+            return plan.state_changing
+        call: Any = SimpleNamespace(
+            tool=event.tool,
+            server=event.server,
+            class_=plan.class_,
+            session=SimpleNamespace(agent=agent, id=event.session),
+            batch=event.batch,
+            hints=event.hints,
+        )
+        activation = Activation(call, self._evaluator.activation_context, None)
+        activation.session, activation.tags, activation.now = {}, {}, None
+        try:
+            return plan.state_changing(activation) is not False
+        except ExpressionError:
+            return None
+
+
+def violation_entry(violation: str) -> str:
+    """Return the entry, or section of the policy, that a violation belongs to."""
+    kind = violation.partition("/")[0]
+    if kind == "limits":  # violations of `polling` name one of its two parts
+        return violation.removesuffix("/cooldown").removesuffix("/unchanged")
+    return {"constraints": "learn", "radius": "radius"}.get(kind, violation)
+
+
+def _plan_entries(plan: Plan) -> frozenset[str]:
+    """Return the ids of a plan's entries."""
+    ids = {entry.id for group in (plan.limits, plan.budgets, plan.rules) for entry in group}
+    return frozenset(ids if plan.refusals is None else {*ids, plan.refusals.id})
+
+
+def _entry_reads(policy: Policy, expressions: Expressions) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the id of each entry, and the fields it reads."""
+    for rule in policy.rules:
+        # Messages do not count: they show arguments, but decide nothing.
+        yield f"rules/{rule.id}", _union_reads(expressions, ("rules", rule.id), ("when", "unless"))
+    for budget in policy.budgets:
+        path = ("budgets", budget.id)
+        keys = [("per", number + 1) for number in range(len(budget.per.keys))]
+        reads = _union_reads(expressions, path, ("when", "sum"))
+        yield (
+            f"budgets/{budget.id}",
+            reads.union(*(expressions.reads(*path, *key) for key in keys)),
+        )
+    for level in policy.limits:
+        reads = expressions.reads("limits", *level.split(":", 1), "repeat", "key")
+        yield f"limits/{level}/repeat", reads
+
+
+def _entries_reading(reads: dict[str, frozenset[str]], fields: tuple[str, ...]) -> frozenset[str]:
+    """Return the entries that read one of these fields."""
+    return frozenset(
+        entry for entry, read in reads.items() if any(reads_field(read, field) for field in fields)
+    )
+
+
+def _union_reads(expressions: Expressions, path: Path, fields: tuple[str, ...]) -> frozenset[str]:
+    return frozenset[str]().union(*(expressions.reads(*path, field) for field in fields))
+
+
+def _entries_selecting_args(policy: Policy) -> Iterator[str]:
+    """Yield the ids of entries that read arguments without an expression."""
+    for kind, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+        yield from (f"{kind}/{entry.id}" for entry in entries if _selects_args(entry))
+    for level, limits in policy.limits.items():
+        if isinstance(limits.repeat, RepeatLimit) and limits.repeat.same == "target":
+            yield f"limits/{level}/repeat"
+
+
+def _observed_entries(policy: Policy) -> Iterator[str]:
+    for rule in policy.rules:
+        if rule.mode == "observe":
+            yield f"rules/{rule.id}"
+    for budget in policy.budgets:
+        if budget.mode == "observe":
+            yield f"budgets/{budget.id}"
+    for level, limits in policy.limits.items():
+        for kind in limits.__struct_fields__:
+            limit = getattr(limits, kind)
+            if isinstance(limit, Limit) and (limit.mode or limits.mode) == "observe":
+                yield f"limits/{level}/{kind}"
+
+
+def _reads_kept_fields(reads: frozenset[str]) -> bool:
+    """Return whether a journal keeps everything read; marks may come from arguments."""
+    kept = {f"call.{name}" for name in _KEPT_FIELDS}
+    for read in reads:
+        variable, *fields = read.split(".")
+        if variable == "mark" or (
+            variable == "call" and (not fields or f"call.{fields[0]}" not in kept)
+        ):
+            return False
+    return True
+
+
+def _selects_args(entry: SelectiveEntry) -> bool:
+    return any(getattr(entry, selector) is not None for selector in _ARGUMENT_SELECTORS)
 
 
 class RedactedResults:

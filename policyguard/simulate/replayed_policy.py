@@ -7,12 +7,14 @@ from functools import cached_property
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.build.entry_paths import learn_id
 from policyguard.guard.replay import ReplayGuard
 from policyguard.model.event import Started
 from policyguard.report.replay.figures import PolicyFigures
-from policyguard.simulate.partial_evaluation import PartialEvaluator
+from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.simulate.session_replay import SessionReplay
-from policyguard.simulate.shared_entries import find_shared_entries
+
+_ISOLATED_SCOPES = frozenset({"turn", "session"})
 
 
 class ReplayedPolicy:
@@ -59,3 +61,22 @@ class ReplayedPolicy:
 
     def _get_partial_evaluator(self) -> PartialEvaluator:
         return self._partial_evaluator
+
+
+def find_shared_entries(compiled: CompiledPolicy) -> tuple[str, ...]:
+    """Return the ids of entries through which one session's calls affect another's.
+
+    These are budgets and learning with a scope of agent, user, project or global. Without any,
+    each session can be replayed on its own, together with its sub-agents.
+    """
+    budgets = [
+        f"budgets/{budget.id}"
+        for budget in compiled.policy.budgets
+        if budget.per.scope not in _ISOLATED_SCOPES
+    ]
+    learned = [
+        learn_id(entry.name)
+        for entry in compiled.learning.values()
+        if entry.scope not in _ISOLATED_SCOPES
+    ]
+    return (*budgets, *learned)

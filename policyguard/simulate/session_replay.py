@@ -13,8 +13,12 @@ from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Closed, Completed, Event, Refused, Spent, Started
 from policyguard.model.outcome import Outcome
 from policyguard.report.replay.figures import ReplayEffect
-from policyguard.simulate.partial_evaluation import Applicability, PartialEvaluator, violation_entry
-from policyguard.simulate.redacted import with_placeholder_args
+from policyguard.simulate.redacted import (
+    Applicability,
+    PartialEvaluator,
+    violation_entry,
+    with_placeholder_args,
+)
 
 
 class ReplayDecision(NamedTuple):

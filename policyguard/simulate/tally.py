@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -25,16 +27,18 @@ from policyguard.report.replay.figures import (
 )
 from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.policy_tally import PolicyTally
-from policyguard.simulate.proportions import share
+from policyguard.simulate.policy_tally import PolicyTally, share
 from policyguard.simulate.run import ChangedDecision, Run
-from policyguard.simulate.top_n import TopN
 from policyguard.simulate.unfired import find_unfired
 
 _MAX_SKIPS = 100
 """Skipped items that a report names, the first ones."""
 _MAX_UNMATCHED = 20
 """Kinds of unmatched errors that a report shows."""
+
+_T = TypeVar("_T")
+_RankKey = tuple[int, ...]
+"""Lower keys rank higher."""
 
 
 class ReportSize(msgspec.Struct, frozen=True):
@@ -247,3 +251,37 @@ def _rank(run: Run) -> int:
     if refused:
         return 2
     return 3 if run.replay.unknown else 4
+
+
+class TopN(Generic[_T]):
+    """The `max_items` items with the lowest keys, in whatever order they are offered."""
+
+    def __init__(self, max_items: int) -> None:
+        self._max_items = max_items
+        # The top of the heap is the highest key, the next to drop. The number breaks ties, so that
+        # items are never compared.
+        self._heap: list[tuple[_RankKey, int, Any]] = []
+        self._offered = 0
+        self.left_out = 0
+
+    def offer(self, key: _RankKey, make: Callable[[], _T]) -> None:
+        """Keep the item that `make` returns, if its key is among the lowest so far."""
+        negated = tuple(-part for part in key)
+        self._offered += 1
+        if len(self._heap) < self._max_items:
+            heapq.heappush(self._heap, (negated, -self._offered, make()))
+            return
+        self.left_out += 1
+        if self._heap and negated > self._heap[0][0]:
+            heapq.heapreplace(self._heap, (negated, -self._offered, make()))
+
+    def merge(self, other: TopN[_T]) -> None:
+        """Merge the items of another, as if all had been offered to this one."""
+        for negated, _, item in sorted(other._heap, key=lambda entry: entry[:2], reverse=True):
+            self.offer(tuple(-part for part in negated), lambda item=item: item)  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        self.left_out += other.left_out
+
+    def items(self) -> Iterator[tuple[_RankKey, _T]]:
+        """Return the kept items with their keys, lowest first."""
+        for negated, _, item in sorted(self._heap, key=lambda entry: entry[:2], reverse=True):
+            yield tuple(-part for part in negated), item

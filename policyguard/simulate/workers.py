@@ -25,7 +25,7 @@ from policyguard.simulate.job import (
     run_job,
 )
 from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.shared_entries import find_shared_entries
+from policyguard.simulate.replayed_policy import find_shared_entries
 from policyguard.simulate.tally import Tally
 from policyguard.traces import Reader
 from policyguard.traces.formats.native import FORMAT

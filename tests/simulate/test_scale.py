@@ -29,7 +29,7 @@ from policyguard.simulate.job import (
     run_job,
 )
 from policyguard.simulate.line_shard import LineShard
-from policyguard.simulate.top_n import TopN
+from policyguard.simulate.tally import TopN
 from policyguard.simulate.workers import find_sequential_entries, run_parallel
 from policyguard.traces import Reader
 from tests.simulate.recording import NO_SECRETS, failed, lines, policy, read, write

@@ -13,7 +13,7 @@ from policyguard.model.event import Admitted, TurnStarted
 from policyguard.report.replay.figures import UnmatchedFigures
 from policyguard.simulate.error_kinds import MAX_KINDS, ReadOrder
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.partial_evaluation import PartialEvaluator
+from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.simulate.replay import runs
 from policyguard.simulate.run import Run
 from policyguard.traces import Reader, TraceFile

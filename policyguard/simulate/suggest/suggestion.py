@@ -24,13 +24,11 @@ from policyguard.report.suggest.figures import (
     Suggestion,
 )
 from policyguard.simulate.labels import Labels
-from policyguard.simulate.proportions import share
+from policyguard.simulate.policy_tally import share
 from policyguard.simulate.replay import load
-from policyguard.simulate.shared_entries import find_shared_entries
-from policyguard.simulate.suggest.binomial import needed_trials
+from policyguard.simulate.replayed_policy import find_shared_entries
 from policyguard.simulate.suggest.candidate_path import Combination, ExploredSpace, build_path
-from policyguard.simulate.suggest.certification import certify
-from policyguard.simulate.suggest.holdout import split_runs
+from policyguard.simulate.suggest.certification import certify, needed_trials, split_runs
 from policyguard.simulate.suggest.override_layer import (
     compile_layer,
     relative_extends,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.simulate.suggest.binomial import needed_trials, tail, upper_bound
+from policyguard.simulate.suggest.certification import needed_trials, tail, upper_bound
 
 
 @given(st.integers(0, 60), st.integers(1, 60), st.fractions(0, 1, max_denominator=1000))

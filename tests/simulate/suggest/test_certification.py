@@ -12,10 +12,8 @@ import random
 
 import pytest
 
-from policyguard.simulate.suggest.binomial import needed_trials
 from policyguard.simulate.suggest.candidate_path import ExploredSpace, build_path
-from policyguard.simulate.suggest.certification import certify
-from policyguard.simulate.suggest.holdout import split_runs
+from policyguard.simulate.suggest.certification import certify, needed_trials, split_runs
 
 THRESHOLDS = (6, 5, 4, 3, 2, 8, 12)
 """The first is the policy's own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policyguard.simulate.suggest.holdout import split_runs
+from policyguard.simulate.suggest.certification import split_runs
 
 NAMES = st.lists(st.text(max_size=5), max_size=80)
 

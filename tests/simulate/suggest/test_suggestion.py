@@ -15,7 +15,7 @@ from policyguard.lint import lint_paths
 from policyguard.report.suggest.figures import Suggestion
 from policyguard.report.suggest.rendering import render_signatures, render_yaml
 from policyguard.simulate.suggest import Request, SuggestError, suggest
-from policyguard.simulate.suggest.holdout import split_runs
+from policyguard.simulate.suggest.certification import split_runs
 from tests.simulate.recording import failed, lines, policy, read, write
 
 ONE_LIMIT = "limits: {default: {repeat: {max: 4, window: all, same: call}}}"

@@ -9,8 +9,7 @@ import click
 from policyguard.cli.console import usage_error
 from policyguard.report.policy_tests.junit import render_junit
 from policyguard.report.policy_tests.rendering import render_json, render_text
-from policyguard.testing.discovery import find_tests
-from policyguard.testing.errors import NothingToTestError
+from policyguard.testing.discovery import NothingToTestError, find_tests
 from policyguard.testing.runner import run_files
 
 RENDER = {"text": render_text, "json": render_json, "junit": render_junit}

@@ -13,6 +13,10 @@ POLICIES = Path("policies")
 """The folder to search first by default."""
 
 
+class NothingToTestError(Exception):
+    """No tests file was found; the message says where."""
+
+
 def find_tests(paths: Sequence[Path]) -> list[Path]:
     """Return the tests files at these paths, each once; a file that is named may have any name.
 
@@ -22,7 +26,7 @@ def find_tests(paths: Sequence[Path]) -> list[Path]:
     if not paths:
         found = list(_find_below(POLICIES)) or list(_find_below(Path()))
         if not found:
-            raise _nothing_to_test(
+            raise NothingToTestError(
                 "no tests.yaml or *.tests.yaml below policies/ or the current folder; pass a path"
             )
         return found
@@ -30,7 +34,7 @@ def find_tests(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         found = list(_find_at(path))
         if not found:
-            raise _nothing_to_test(
+            raise NothingToTestError(
                 f"no tests.yaml or *.tests.yaml in `{path}`"
                 if path.is_dir()
                 else f"no such file: `{path}`"
@@ -84,9 +88,3 @@ def _searchable_folders(parent: Path, folders: Iterable[str]) -> Iterator[str]:
         installed = name == "node_modules" or (parent / name / "pyvenv.cfg").exists()
         if not name.startswith(".") and not installed:
             yield name
-
-
-def _nothing_to_test(message: str) -> Exception:
-    from policyguard.testing.errors import NothingToTestError  # the model, which the plugin spares
-
-    return NothingToTestError(message)

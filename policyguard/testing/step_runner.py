@@ -13,12 +13,27 @@ from policyguard.guard.replay import ReplayGuard
 from policyguard.model.decision import Decision
 from policyguard.model.effect import Effect
 from policyguard.report.policy_tests.results import Failure, Mismatch
-from policyguard.testing.clock import Clock, parse_nanoseconds
 from policyguard.testing.coverage import CoverageRecorder
-from policyguard.testing.decision_check import compare_decision
-from policyguard.testing.formatting import format_call, format_value
-from policyguard.testing.result_check import compare_result, record_result
-from policyguard.testing.suite import MAIN_SESSION, Approval, SessionSpec, Step, Suite, Test
+from policyguard.testing.expectations import (
+    compare_decision,
+    compare_result,
+    format_call,
+    format_value,
+    record_result,
+)
+from policyguard.testing.suite import (
+    MAIN_SESSION,
+    Approval,
+    SessionSpec,
+    Step,
+    Suite,
+    Test,
+    parse_instant,
+    parse_nanoseconds,
+)
+
+_DEFAULT_START = 1_772_798_400 * 10**9
+"""The default start of a test: Friday, 6 March 2026, 12:00 UTC, within usual working hours."""
 
 
 def run_steps(suite: Suite, test: Test, coverage: CoverageRecorder) -> Failure | None:
@@ -52,6 +67,18 @@ class _StepFailed(Exception):  # noqa: N818 - a control flow signal
         self.key = key
 
 
+class _Clock:
+    """A clock that a test sets."""
+
+    def __init__(self, at: str | None) -> None:
+        start = None if at is None else parse_instant(at)
+        self.now = _DEFAULT_START if start is None else start
+
+    def __call__(self) -> int:
+        """Return the current time."""
+        return self.now
+
+
 class _StepRunner:
     """The state of a running test.
 
@@ -62,7 +89,7 @@ class _StepRunner:
         self._suite = suite
         self._test = test
         self._coverage = coverage
-        self._clock = Clock(test.session.at)
+        self._clock = _Clock(test.session.at)
         self._guard = ReplayGuard(suite.compiled, clock=self._clock)
         self._sessions: dict[str, Session] = {}
         self._last_decision: Decision | None = None
@@ -135,7 +162,7 @@ class _StepRunner:
     def _run_call(self, session: Session, step: Step) -> None:
         decision = self._last_decision = self._check(session, step)
         self._coverage.record_decision(decision, self._guard)
-        mismatches = tuple(compare_decision(decision, step.expected, self._coverage.ids))
+        mismatches = tuple(compare_decision(decision, step, self._coverage.ids))
         if mismatches:
             raise _StepFailed(
                 _mismatch_path(step, mismatches[0]), *mismatches, decision=decision, session=session
@@ -209,16 +236,9 @@ class _StepRunner:
 
 def _mismatch_path(step: Step, mismatch: Mismatch) -> Path:
     """Return the path of the expectation, or of the call if there is none."""
-    key = {"effect": "expect", "internal": "call"}.get(mismatch.aspect, mismatch.aspect)
-    expectations = {
-        "expect": step.expect,
-        "by": step.by,
-        "says": step.says,
-        "would": step.would,
-        "timeout": step.timeout,
-        "structured": step.structured,
-    }
-    return (*step.path, key if expectations.get(key) is not None else "call")
+    if getattr(step, mismatch.aspect, None) is None:
+        return (*step.path, "call")
+    return (*step.path, "expect" if mismatch.aspect == "effect" else mismatch.aspect)
 
 
 def _describe_step(step: Step, total: int, time: int = 0) -> str:

@@ -1,22 +1,31 @@
 """The types of a tests file, with the names of `schemas/policy-tests.schema.json`.
 
-Durations and times are text, as in the file.
+Durations and times are text, as in the file; the functions convert them to nanoseconds or seconds.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path as FilePath
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from policyguard.compiler import CompiledPolicy
+from policyguard.compiler.load import scalars
 from policyguard.compiler.load.layer_validation import find_span
 from policyguard.engines.yaml_tree import Node, Path
+from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.model.decision import Decision
 from policyguard.model.diagnostic import Span
 from policyguard.model.effect import Effect
 from policyguard.report.policy_tests.results import Failure, Mismatch
-from policyguard.testing.formatting import format_state
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TESTS_FOLDER = "tests"
+"""The name of a folder that holds tests, next to what they test."""
 
 MAIN_SESSION = "main"
 """The name of a test's own session."""
@@ -83,8 +92,8 @@ class ExpectedDecision(_Struct, frozen=True, kw_only=True):
     structured: dict[str, Any] = {}
 
 
-class Step(_Struct, frozen=True, kw_only=True):
-    """One step, with its `path` in the file.
+class Step(ExpectedDecision, frozen=True, kw_only=True):
+    """One step with its expectations, and its `path` in the file.
 
     A call with `as_` keeps running until a later step `returns` this name.
     """
@@ -103,12 +112,7 @@ class Step(_Struct, frozen=True, kw_only=True):
     hints: dict[str, bool] | None = None
     tags: dict[str, Any] | None = None
     estimate: dict[str, float] | None = None
-    expect: Effect | None = None
-    by: str | None = None
-    says: str | None = None
-    would: str | None = None
-    timeout: str | None = None
-    structured: dict[str, Any] = {}
+    effect: Effect | None = msgspec.field(name="expect", default=None)
     returns: str | None = None
     result: CallResult = CallResult()
     running: bool = False
@@ -119,18 +123,6 @@ class Step(_Struct, frozen=True, kw_only=True):
     advice: str | None = None
     progress: str | None = None
     state: dict[str, Any] = {}
-
-    @property
-    def expected(self) -> ExpectedDecision:
-        """The expected decision."""
-        return ExpectedDecision(
-            effect=self.expect,
-            by=self.by,
-            says=self.says,
-            would=self.would,
-            timeout=self.timeout,
-            structured=self.structured,
-        )
 
     @property
     def granted(self) -> tuple[str, float | None]:
@@ -203,5 +195,54 @@ class Suite(NamedTuple):
             step=step,
             mismatches=mismatches,
             decision=decision,
-            state=format_state(state or {}),
+            state=_format_state(state or {}),
         )
+
+
+def resolve_reference(file: str, name: str) -> FilePath:
+    """Return the file that `name` refers to in the tests file `file`.
+
+    It is relative to the tests file's folder, or to the parent of a folder called `tests` that has
+    no such file.
+    """
+    folder = FilePath(file).parent
+    in_folder = _join(folder, name)
+    in_parent = _join(folder.parent if folder.name else FilePath(".."), name)
+    folder_name = folder.name or FilePath.cwd().name
+    if folder_name == _TESTS_FOLDER and not in_folder.exists() and in_parent.exists():
+        return in_parent
+    return in_folder
+
+
+def _join(folder: FilePath, name: str) -> FilePath:
+    return FilePath(os.path.normpath(os.path.join(folder, name)))  # noqa: PTH118 - pathlib keeps `..`
+
+
+def _format_state(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Format a session's state for a reader: times with their unit, without the obvious."""
+    shown = {**fields}
+    if shown.get("progress") == PROGRESSING:
+        del shown["progress"]
+    if "elapsed" in shown:
+        shown["elapsed"] = f"{shown['elapsed'] / 1e9:g}s" if shown["elapsed"] else ""
+    return shown
+
+
+def parse_instant(text: str) -> int | None:
+    """Parse an RFC 3339 time that fits the schema; None if there is no such day."""
+    try:
+        return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1) * 1000
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_nanoseconds(text: str) -> int:
+    """Parse a duration that fits the schema."""
+    found = scalars.parse_duration(text)
+    assert found is not None  # noqa: S101 - the schema's pattern is the same
+    return found
+
+
+def parse_seconds(value: float | str | None) -> float | None:
+    """Convert a duration, as text or a number of seconds, to seconds."""
+    return parse_nanoseconds(value) / 1e9 if isinstance(value, str) else value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,13 +16,26 @@ from policyguard.compiler.load.layer_validation import diagnose, find_span
 from policyguard.engines.source import MAX_FILE_BYTES, Source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import MappingNode as Tree
-from policyguard.engines.yaml_tree import Node, ScalarNode, descend, to_plain
-from policyguard.model.diagnostic import Diagnostic
+from policyguard.engines.yaml_tree import (
+    Node,
+    ScalarNode,
+    SequenceNode,
+    descend,
+    to_plain,
+)
+from policyguard.model.diagnostic import Diagnostic, Span
 from policyguard.testing import schema
-from policyguard.testing.nonfinite_numbers import allow_nonfinite
-from policyguard.testing.referenced_files import resolve_reference
-from policyguard.testing.suite import ExpectedCall, SessionSpec, Step, Suite, Test
+from policyguard.testing.suite import (
+    ExpectedCall,
+    SessionSpec,
+    Step,
+    Suite,
+    Test,
+    resolve_reference,
+)
 from policyguard.testing.suite_validation import validate
+
+_NONFINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
 class ReadResult(NamedTuple):
@@ -52,7 +67,7 @@ def parse_file(file: str | Path) -> tuple[Node | None, list[Diagnostic]]:
     parsed = parse(data, name)
     if parsed.root is None:
         return None, parsed.diagnostics
-    return allow_nonfinite(parsed.root, parsed.diagnostics)
+    return _allow_nonfinite(parsed.root, parsed.diagnostics)
 
 
 def build_suite(root: Node) -> ReadResult:
@@ -180,3 +195,30 @@ def _validate_grants(
                 message = f"budget `{name}` has no `extend`; give an amount"
                 hint = f"write `[{name}, 1]`"
                 yield root.source.diagnostic("schema/missing-key", message, span, hint=hint)
+
+
+def _allow_nonfinite(root: Node, diagnostics: list[Diagnostic]) -> tuple[Node, list[Diagnostic]]:
+    """Convert NaN and infinity in the tests of a file, and drop the diagnostics about them.
+
+    Policies forbid them, but a tool may report such a score, and a model send such an argument.
+    """
+    if not isinstance(root, Tree):
+        return root, diagnostics
+    spans: set[Span] = set()
+    tree = root.with_entries(
+        (key, _convert(value, spans) if key.text == "tests" else value)
+        for key, value in root.entries
+    )
+    kept = [one for one in diagnostics if one.code != "yaml/number" or one.span not in spans]
+    return tree, kept
+
+
+def _convert(node: Node, spans: set[Span]) -> Node:
+    if isinstance(node, Tree):
+        return node.with_entries((key, _convert(value, spans)) for key, value in node.entries)
+    if isinstance(node, SequenceNode):
+        return node.with_items(_convert(item, spans) for item in node.items)
+    if node.style or not _NONFINITE.fullmatch(node.text):
+        return node
+    spans.add(node.span)
+    return replace(node, value=float(node.text.replace(".", "", 1)))

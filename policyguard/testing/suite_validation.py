@@ -11,9 +11,7 @@ from policyguard.engines.yaml_tree import Node, descend
 from policyguard.engines.yaml_tree import Path as TreePath
 from policyguard.model.diagnostic import Diagnostic, did_you_mean
 from policyguard.model.effect import Effect
-from policyguard.testing.clock import parse_instant
-from policyguard.testing.referenced_files import resolve_reference
-from policyguard.testing.suite import MAIN_SESSION, Step, Test
+from policyguard.testing.suite import MAIN_SESSION, Step, Test, parse_instant, resolve_reference
 
 _RESULT_KEYS = ("outcome", "text", "advice")
 """Keys with expectations of a call that has returned."""
@@ -58,11 +56,11 @@ def _validate_step(root: Node, test: Test, step: Step) -> Iterator[Diagnostic]:
         hint = did_you_mean(step.in_, known) or f"add it to the test's `sessions`: {step.in_}: {{}}"
         message = f"this test has no session `{step.in_}`"
         yield _diagnostic(root, "schema/value", message, (*step.path, "in"), hint=hint)
-    if step.expect is not None and step.expect >= Effect.ASK:
+    if step.effect is not None and step.effect >= Effect.ASK:
         for key in ("result", "running", "as", "release", *_RESULT_KEYS):
             path = (*step.path, key)
             if not descend(root, path)[1]:
-                message = f"a call answered with `{step.expect}` has no `{key}`"
+                message = f"a call answered with `{step.effect}` has no `{key}`"
                 hint = "remove it: the call does not run"
                 yield _diagnostic(root, "schema/conflict", message, path, hint=hint, key=True)
     if step.call is None and step.returns is None:

@@ -13,10 +13,8 @@ from policyguard.model.event import Admitted, Approved, Closed, Event, Refused, 
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Failure, Mismatch
 from policyguard.testing.coverage import CoverageRecorder
-from policyguard.testing.decision_check import compare_decision
-from policyguard.testing.formatting import format_call
-from policyguard.testing.referenced_files import resolve_reference
-from policyguard.testing.suite import ExpectedCall, ExpectedDecision, Suite, Test
+from policyguard.testing.expectations import compare_decision, format_call
+from policyguard.testing.suite import ExpectedCall, ExpectedDecision, Suite, Test, resolve_reference
 from policyguard.traces import Reader, Skipped, TraceFile
 
 _OWN_FORMAT = "policyguard"

@@ -1,17 +1,27 @@
-"""The comparison of a decision with what a test expects."""
+"""The comparison of decisions and results with what a test expects."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
+from policyguard.engines.yaml_tree import Path
+from policyguard.guard import Session
 from policyguard.model.decision import Decision, Violation
 from policyguard.model.diagnostic import did_you_mean
+from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Mismatch
-from policyguard.testing.clock import parse_nanoseconds
-from policyguard.testing.formatting import format_value
-from policyguard.testing.suite import ExpectedDecision
+from policyguard.testing.suite import (
+    CallResult,
+    ExpectedDecision,
+    Step,
+    parse_nanoseconds,
+    parse_seconds,
+)
 
 _LEARNED = "constraints"
 """Matches any learned constraint, whose id depends on a keyed fingerprint."""
@@ -96,3 +106,59 @@ def _hint(part: str, known_ids: Iterable[str]) -> str:
     parts = [id_.split("/", count)[-1] for id_ in ids for count in range(id_.count("/") + 1)]
     hint = did_you_mean(part, parts)
     return f" ({hint})" if hint else ""
+
+
+def record_result(session: Session, decision: Decision, result: CallResult) -> Recorded:
+    """Record the result of a call."""
+    error = result.error
+    if error is None and result.ok is False:
+        error = result.text
+    return session.record(
+        decision,
+        result=result.text if result.mcp is None else result.mcp,
+        error=error,
+        exit_code=result.exit_code,
+        status=result.status,
+        retry_after=parse_seconds(result.retry_after),
+        blame=result.blame,
+        duration=parse_seconds(result.duration),
+        tokens=result.tokens,
+        cost=result.cost,
+        score=result.score,
+        meta=result.meta,
+    )
+
+
+def compare_result(recorded: Recorded, step: Step) -> Iterator[tuple[Path, Mismatch]]:
+    """Yield every difference between a result and what is expected, with its path in the step."""
+    for name, expected in step.outcome.items():
+        found = getattr(recorded.outcome, name)
+        if found != expected:
+            yield ("outcome", name), _mismatch(name, format_value(expected), format_value(found))
+    if step.text is not None:
+        text = msgspec.structs.replace(recorded, advice="").text
+        if text != step.text:
+            yield ("text",), _mismatch("text", format_value(step.text), format_value(text))
+    if step.advice is not None:
+        advice = recorded.advice
+        if step.advice not in advice or (advice and not step.advice):
+            wanted = f"with `{step.advice}`" if step.advice else "none"
+            yield (
+                ("advice",),
+                _mismatch("advice", wanted, format_value(advice) if advice else "none"),
+            )
+
+
+def _mismatch(what: str, wanted: str, found: str) -> Mismatch:
+    return Mismatch(what, f"{what} {wanted}", f"{what} {found}")
+
+
+def format_call(call: Mapping[str, Mapping[str, Any] | str]) -> str:
+    """Format a call as in a test: `read_file {"path": "a"}`."""
+    ((tool, args),) = call.items()
+    return f"{tool} {json.dumps(args, ensure_ascii=False)}"
+
+
+def format_value(value: Any) -> str:
+    """Format a value as in a test; text in backticks."""
+    return f"`{value}`" if isinstance(value, str) else json.dumps(value)

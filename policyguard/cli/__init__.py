@@ -22,8 +22,8 @@ _COMMANDS = (
     "test",
     "traces",
 )
-_ALIASES = ("verify",)
-"""Old names of commands that have moved: `verify` is `journal verify`. Not listed."""
+_ALIASES = {"verify": "journal"}
+"""Commands that have moved, and their modules: `verify` is `journal verify`. Not listed."""
 
 
 class _Commands(click.Group):
@@ -43,7 +43,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in (*_COMMANDS, *_ALIASES):
             return None
-        names = vars(import_module(f"policyguard.cli.{cmd_name}")).values()
+        names = vars(import_module(f"policyguard.cli.{_ALIASES.get(cmd_name, cmd_name)}")).values()
         commands = (value for value in names if isinstance(value, click.Command))
         return next(command for command in commands if command.name == cmd_name)
 

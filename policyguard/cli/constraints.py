@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from policyguard.cli.console import usage_error
+from policyguard.cli.options import path_option
 from policyguard.journal.folder import file_name
 from policyguard.report.constraints import render_constraint, render_constraints, render_observation
 from policyguard.report.escape import for_json, for_terminal, json_document
@@ -27,12 +28,11 @@ def _set_store(context: click.Context, _: click.Parameter, store: Path | None) -
     context.obj = store or context.obj or default_store_path()
 
 
-_store_option = click.option(
+_store_option = path_option(
     "--store",
-    type=click.Path(path_type=Path),
     callback=_set_store,
     expose_value=False,
-    help="The store's file.  [default: the user's own]",
+    help_="The store's file.  [default: the user's own]",
 )
 """An option of the group and of each command: it may come before the command or after it."""
 

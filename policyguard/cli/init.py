@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from policyguard.cli.console import policy_error, status, usage_error
+from policyguard.cli.options import OUTPUT
 from policyguard.compiler import compile_policy
 from policyguard.compiler.load.loader import load_layers
 from policyguard.compiler.provenance import collect_provenance
@@ -19,8 +20,7 @@ from policyguard.report.policy.starter_policy import render_starter_policy
 @click.command()
 @click.argument("pack", default="core")
 @click.option(
-    "-o",
-    "--output",
+    *OUTPUT,
     metavar="FILE",
     default="policyguard.yaml",
     show_default=True,

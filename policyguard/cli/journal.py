@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
 from policyguard.cli.console import usage_error
+from policyguard.cli.options import OUTPUT, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
-from policyguard.cli.verify import verify_command
+from policyguard.journal.chain import read_key
+from policyguard.journal.errors import JournalError
+from policyguard.journal.findings import UNPROVEN
 from policyguard.journal.show import format_line, format_session, read_lines
-from policyguard.journal.verify import anchor_lines
+from policyguard.journal.verify import VerifyResult, anchor_lines, read_anchors, verify
+from policyguard.report.escape import for_terminal, json_document
 from policyguard.store.errors import StoreError
-from policyguard.store.paths import default_store_path
+from policyguard.store.paths import default_store_path, journal_folder, resolve_store_path
 from policyguard.store.sqlite.store import SqliteStore
 
 _POLL_S = 0.2
@@ -23,9 +28,6 @@ _POLL_S = 0.2
 @click.group()
 def journal() -> None:
     """Show and verify journals, and export their anchors."""
-
-
-journal.add_command(verify_command)
 
 
 @journal.command()
@@ -56,16 +58,9 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
 
 
 @journal.command()
-@click.option(
-    "--store", type=click.Path(path_type=Path), help="The store's file.  [default: the user's own]"
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    default=STDOUT,
-    metavar="FILE",
-    help="The file to write.  [default: standard output]",
+@path_option("--store", help_="The store's file.  [default: the user's own]")
+@path_option(
+    *OUTPUT, default=STDOUT, metavar="FILE", help_="The file to write.  [default: standard output]"
 )
 def anchors(store: Path | None, output: Path) -> None:
     """Write the anchors, one per line. Keep them where agents and their users cannot write.
@@ -80,3 +75,71 @@ def anchors(store: Path | None, output: Path) -> None:
                 file.write(f"{line}\n".encode())
     except StoreError as error:
         usage_error(error)
+
+
+@journal.command("verify")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@path_option(
+    "--store", help_="The store with the anchors.  [default: the user's own, if it exists]"
+)
+@path_option("--anchor", help_="A file of exported anchors (policyguard journal anchors).")
+@path_option("--key", help_="The file with the key of the journals.")
+@click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
+@click.pass_context
+def verify_command(
+    context: click.Context,
+    paths: tuple[Path, ...],
+    store: Path | None,
+    anchor: Path | None,
+    key: Path | None,
+    output_format: str,
+) -> None:
+    """Verify that no journal line was altered, added or removed.
+
+    PATHS are files and folders, by default the journals beside the store. In a folder, missing
+    files are found too. Exit codes: 0 (nothing was altered); 1 (something was altered, or that is
+    unknown); 2 (misuse, or no journal was found).
+    """
+    try:
+        store_path = resolve_store_path(store or default_store_path())
+        named_paths = paths or (journal_folder(store_path),)
+        has_store = store is not None or store_path.exists()  # the user's own need not exist
+        anchors = SqliteStore(store_path, caps=None, read_only=True).anchors if has_store else None
+        result = verify(
+            named_paths,
+            anchors=anchors,
+            exported=read_anchors(anchor) if anchor is not None else (),
+            key=read_key(key) if key is not None else None,
+        )
+    except (JournalError, StoreError, OSError) as error:
+        usage_error(error)
+    if not result.files and not result.findings:  # nothing read is not the same as nothing altered
+        named = ", ".join(map(str, named_paths))
+        usage_error(
+            f"{named}: no journals found; pass a journal, a folder of journals, or the store"
+        )
+    if output_format == "json":
+        click.echo(json_document(msgspec.to_builtins(result.findings)))
+    else:
+        for finding in result.findings:
+            location = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
+            click.echo(f"{finding.severity}[{finding.code}]: {for_terminal(finding.message)}")
+            click.echo(f"  --> {for_terminal(location)}")
+            click.echo(f"   = help: {finding.help}")
+    click.echo(_summary(result, has_anchors=anchors is not None or anchor is not None), err=True)
+    context.exit(1 if result.has_failed else 0)
+
+
+def _summary(result: VerifyResult, *, has_anchors: bool) -> str:
+    files = f"{result.files} journal{'' if result.files == 1 else 's'}"
+    lines = f"{result.lines} line{'' if result.lines == 1 else 's'}"
+    errors = {one.code for one in result.findings if one.severity == "error"}
+    conclusion = "nothing was altered"
+    if errors:
+        is_proven = not errors.issubset(UNPROVEN)
+        conclusion = (
+            "something was altered" if is_proven else "unknown whether something was altered"
+        )
+    if not has_anchors:
+        conclusion += "; a cut tail or a missing file is only found with a store or --anchor"
+    return f"{files}, {lines}: {conclusion}"

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from policyguard.cli.console import policy_error, usage_error
+from policyguard.cli.options import path_option
 from policyguard.lint import LintResult, NothingToLintError, UnknownCodeError, fix, lint_paths
 from policyguard.lint.catalog import PAGES
 from policyguard.lint.config import Config, ConfigError, find_config, read_config
 from policyguard.report.escape import for_terminal
-from policyguard.report.findings.findings import Findings
+from policyguard.report.findings.diagnostics import Findings
 from policyguard.report.findings.formats import FORMATS
 
 
@@ -33,10 +34,9 @@ from policyguard.report.findings.formats import FORMATS
     help="Ignore these codes (overrides --select), except load errors.",
 )
 @click.option("--fix", "apply_fixes", is_flag=True, help="Fix what can be fixed safely.")
-@click.option(
+@path_option(
     "--config",
-    type=click.Path(path_type=Path),
-    help="The settings file.  [default: .policyguard.toml, or [tool.policyguard.lint] in "
+    help_="The settings file.  [default: .policyguard.toml, or [tool.policyguard.lint] in "
     "pyproject.toml, here or in a parent folder of the repository]",
 )
 @click.pass_context

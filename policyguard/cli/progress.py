@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -19,23 +19,15 @@ def track_progress(files: Sequence[Path]) -> Iterator[ProgressCallback]:
 
     At a terminal there is a progress bar. The second interrupt ends the process at once.
     """
-    with _catch_interrupt() as interrupted:
-        if not sys.stderr.isatty():
+    bar = _progress_bar(files) if sys.stderr.isatty() else nullcontext(lambda done, events: None)
+    with _catch_interrupt() as interrupted, bar as show_progress:
 
-            def on_progress(done: int, events: int) -> None:
-                if interrupted.is_set():
-                    raise StoppedError
+        def on_progress(done: int, events: int) -> None:
+            show_progress(done, events)
+            if interrupted.is_set():
+                raise StoppedError
 
-            yield on_progress
-        else:
-            with _progress_bar(files) as bar:
-
-                def on_progress(done: int, events: int) -> None:
-                    bar(done, events)
-                    if interrupted.is_set():
-                        raise StoppedError
-
-                yield on_progress
+        yield on_progress
 
 
 @contextmanager

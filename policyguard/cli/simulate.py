@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from policyguard.cli.console import EXIT_INTERRUPTED, policy_error, status, usage_error, use_color
+from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
 from policyguard.cli.output import check_output, write
 from policyguard.cli.progress import track_progress
-from policyguard.cli.replay_options import labels_option, policy_option
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.findings.diagnostics import render_text as render_diagnostics
 from policyguard.report.replay.figures import Figures
@@ -53,12 +53,8 @@ _EXIT_GATE_FAILED = 1
     "'baseline.newly_refused.succeeded > 0'. Repeatable.",
 )
 @click.option("--format", "output_format", type=click.Choice(list(RENDERERS)), default="text")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The report file. [default: standard output]",
+@path_option(
+    *OUTPUT, dir_okay=False, metavar="FILE", help_="The report file. [default: standard output]"
 )
 @click.option(
     "--workers",

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from policyguard.cli.console import EXIT_INTERRUPTED, policy_error, status, usage_error, use_color
+from policyguard.cli.options import OUTPUT, labels_option, path_option, policy_option
 from policyguard.cli.output import check_output, write
-from policyguard.cli.replay_options import labels_option, policy_option
 from policyguard.model.diagnostic import PolicyError
 from policyguard.report.style import COLOURED
 from policyguard.report.suggest.figures import Suggestion
@@ -63,18 +63,17 @@ _FRACTION = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
     help="Seed of the exploration/held-out split.",
 )
 @click.option("--format", "output_format", type=click.Choice(list(_FORMATS)), default="text")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+@path_option(
+    *OUTPUT,
+    dir_okay=False,
     metavar="FILE",
-    help="Write the overrides to this file, as a layer over the policy.",
+    help_="Write the overrides to this file, as a layer over the policy.",
 )
-@click.option(
+@path_option(
     "--signatures",
-    type=click.Path(dir_okay=False, path_type=Path),
+    dir_okay=False,
     metavar="FILE",
-    help="Write the signatures to this file, as another layer.",
+    help_="Write the signatures to this file, as another layer.",
 )
 @click.pass_context
 def suggest(

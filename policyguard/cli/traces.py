@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from policyguard.cli.console import status, usage_error
+from policyguard.cli.options import OUTPUT, path_option
 from policyguard.cli.output import STDOUT, check_output, open_output
 from policyguard.journal.format import encode
 from policyguard.report.escape import for_json
@@ -17,7 +18,7 @@ from policyguard.traces.convert import RenamedSession, convert_traces
 from policyguard.traces.importers import IMPORTERS
 from policyguard.traces.interleaving import InterleavedFiles
 from policyguard.traces.session_trees import find_session_trees
-from policyguard.traces.stats import collect_stats as counted
+from policyguard.traces.stats import collect_stats
 from policyguard.traces.stats_text import render_text
 
 
@@ -38,7 +39,7 @@ def stats(paths: tuple[str, ...], output_format: str) -> None:
 
     Exit codes: 0; 2 (none of the files is a trace).
     """
-    figures = counted(_read_files(_expand(paths)))
+    figures = collect_stats(_read_files(_expand(paths)))
     if output_format == "json":
         click.echo(for_json(msgspec.json.encode(figures).decode()))
     else:
@@ -49,13 +50,11 @@ def stats(paths: tuple[str, ...], output_format: str) -> None:
 
 @traces.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
+@path_option(
+    *OUTPUT,
     required=True,
     metavar="FILE",
-    help="The event file to write; - for standard output.",
+    help_="The event file to write; - for standard output.",
 )
 @click.pass_context
 def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> None:
@@ -104,9 +103,9 @@ def _read_files(paths: list[Path]) -> Iterator[TraceFile]:
 def _read_merged(files: list[Path]) -> Iterator[TraceFile]:
     """Yield the traces of files, those of one session tree merged."""
     reader = Reader()
-    for family in find_session_trees(files):
-        first, *others = family.indices
+    for tree in find_session_trees(files):
+        first, *others = tree.indices
         if others:
-            yield TraceFile(files[first], None, iter(InterleavedFiles(reader, files, family)))
+            yield TraceFile(files[first], None, iter(InterleavedFiles(reader, files, tree)))
         else:
             yield from reader.iter_files(files[first])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from policyguard.cli import main
 from policyguard.model.diagnostic import Diagnostic, Edit, Span
 from policyguard.report.escape import for_github, for_github_property
-from policyguard.report.findings.findings import Findings
+from policyguard.report.findings.diagnostics import Findings
 from policyguard.report.findings.formats import FORMATS
 
 AWFUL = """\

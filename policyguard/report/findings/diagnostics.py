@@ -7,8 +7,8 @@ displayed width.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from policyguard.model.diagnostic import Diagnostic, Span
 
@@ -131,3 +131,17 @@ def _width(cell: str) -> int:
     if unicodedata.combining(cell):
         return 0
     return 2 if unicodedata.east_asian_width(cell) in "WF" else 1
+
+
+class Findings(NamedTuple):
+    """The sorted findings in the checked files (by display name).
+
+    `ignored` are the ignored findings with their reasons. `pages` explain the codes. `broken` are
+    the files that do not load, whether because of their own errors or of an inherited file's.
+    """
+
+    files: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    ignored: tuple[tuple[Diagnostic, str], ...]
+    pages: Mapping[str, str]
+    broken: frozenset[str] = frozenset()

@@ -1,15 +1,45 @@
-"""The formats of `policyguard lint`, by name."""
+"""The formats of `policyguard lint`, by name, and GitHub Actions commands among them.
+
+A command annotates a pull request; each finding is one line. Line breaks and separators in
+untrusted text are percent-encoded, so that they cannot start another command or property.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from policyguard.report.escape import json_document
-from policyguard.report.findings.diagnostics import render_json, render_text
-from policyguard.report.findings.findings import Findings
-from policyguard.report.findings.github import render_github
+from policyguard.model.diagnostic import Diagnostic
+from policyguard.report.escape import for_github, for_github_property, json_document
+from policyguard.report.findings.diagnostics import Findings, render_json, render_text
 from policyguard.report.findings.junit import render_junit
 from policyguard.report.findings.sarif import render_sarif
+
+_COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
+
+
+def render_github(findings: Findings) -> str:
+    """Render one command per finding; empty for none."""
+    return "\n".join(map(_annotation, findings.diagnostics))
+
+
+def _annotation(found: Diagnostic) -> str:
+    properties = ",".join(
+        f"{name}={for_github_property(str(value))}" for name, value in _properties(found)
+    )
+    text = found.message if found.help is None else f"{found.message}\nhelp: {found.help}"
+    return f"::{_COMMANDS[found.severity]} {properties}::{for_github(text)}"
+
+
+def _properties(found: Diagnostic) -> Iterator[tuple[str, str | int]]:
+    span = found.span
+    yield "file", span.file
+    yield "line", span.line
+    yield "endLine", span.end_line
+    if span.line == span.end_line:  # columns of several lines are refused
+        yield "col", span.column
+        yield "endColumn", span.end_column
+    yield "title", found.code
+
 
 FORMATS: dict[str, Callable[[Findings], str]] = {
     "text": lambda findings: render_text(findings.diagnostics),

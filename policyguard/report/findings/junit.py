@@ -11,8 +11,7 @@ from itertools import groupby
 
 from policyguard.model.diagnostic import Diagnostic
 from policyguard.report.escape import for_xml
-from policyguard.report.findings.diagnostics import render_text
-from policyguard.report.findings.findings import Findings
+from policyguard.report.findings.diagnostics import Findings, render_text
 from policyguard.report.junit import render_document, set_counts, set_totals
 
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from policyguard.model.diagnostic import Diagnostic, Span
 from policyguard.report.escape import json_document
-from policyguard.report.findings.findings import Findings
+from policyguard.report.findings.diagnostics import Findings
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}

@@ -154,8 +154,8 @@ def _to_cel_type(type_info: inspect.Type) -> Type:
             return enum_of("value", frozenset(map(str, type_info.values)))
         case inspect.UnionType():
             # A value that is not there is null, and comparing null is an error at run time.
-            (given,) = (one for one in type_info.types if not isinstance(one, inspect.NoneType))
-            return _to_cel_type(given)
+            (present,) = (one for one in type_info.types if not isinstance(one, inspect.NoneType))
+            return _to_cel_type(present)
         case inspect.ListType():
             return list_of(_to_cel_type(type_info.item_type))
         case inspect.TupleType():

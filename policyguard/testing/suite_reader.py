@@ -113,10 +113,10 @@ def _compile(
     if not PACK_NAME.fullmatch(policy.text):
         name = resolve_reference(policy.source.file, policy.text)
     compiled, found = check_policy(name, environ=environ)
-    return compiled, [_place_at_reference(diagnostic, str(name), policy) for diagnostic in found]
+    return compiled, [_move_to_reference(diagnostic, str(name), policy) for diagnostic in found]
 
 
-def _place_at_reference(found: Diagnostic, name: str, policy: ScalarNode) -> Diagnostic:
+def _move_to_reference(found: Diagnostic, name: str, policy: ScalarNode) -> Diagnostic:
     """Place the diagnostic of an unreadable file at the reference to it."""
     if found.span.file != name or any(found.lines) or not found.code.startswith("load/"):
         return found

@@ -39,14 +39,14 @@ def is_input_file(output: Path, files: Iterable[Path]) -> bool:
 def _expand_path(path: Path) -> Iterator[Path]:
     # os.path.isdir returns False for a path in a locked folder, where Path.is_dir raises.
     if os.path.isdir(path):  # noqa: PTH112  see above
-        yield from _walk_folder(path)
+        yield from _expand_folder(path)
     elif os.path.lexists(path):
         yield path
     else:
         yield from _expand_glob(path)
 
 
-def _walk_folder(folder: Path) -> Iterator[Path]:
+def _expand_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder's own files before those of its folders: a session before its sub-agents."""
     errors: list[OSError] = []
     for parent, folders, names in os.walk(folder, onerror=errors.append):

@@ -92,7 +92,7 @@ def test_the_report_can_go_to_a_file(runner: Path) -> None:
     assert '"ruleId": "schema/unknown-key"' in Path("out.sarif").read_text()
 
 
-def test_what_it_is_given_is_never_run(runner: Path) -> None:
+def test_inputs_are_never_run(runner: Path) -> None:
     Path("policyguard.yaml").write_text(GOOD)
     for text in (
         "$(touch hacked)",
@@ -107,7 +107,7 @@ def test_what_it_is_given_is_never_run(runner: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_installs_what_it_lies_in(runner: Path) -> None:
+def test_it_installs_its_own_repository(runner: Path) -> None:
     project = runner / "project"
     project.mkdir()
     for name in ("policyguard", "policies", "schemas"):

@@ -94,9 +94,9 @@ def test_the_difference_that_it_shows_is_the_one_that_is_printed(
 
 @pytest.mark.parametrize("document", [CI, EDITORS], ids=["ci", "editors"])
 def test_every_command_exists_with_its_options(document: str) -> None:
-    told = re.findall(r"[`$] ?policyguard ([a-z]+(?: [a-z]+)?)((?: --?[a-z]+)*)", document)
-    assert told
-    for names, options in told:
+    commands = re.findall(r"[`$] ?policyguard ([a-z]+(?: [a-z]+)?)((?: --?[a-z]+)*)", document)
+    assert commands
+    for names, options in commands:
         command = main
         for name in names.split():
             if isinstance(command, Group):

@@ -89,27 +89,27 @@ def test_pre_commit_installs_the_hooks_and_runs_them(tmp_path: Path) -> None:
         ran = subprocess.run(command, cwd=user, env=environ, capture_output=True, text=True)
         return ran.returncode, ran.stdout + ran.stderr
 
-    code, told = hooks("--all-files")
-    assert code == 0, told
-    assert told.count("Passed") == 2
+    code, output = hooks("--all-files")
+    assert code == 0, output
+    assert output.count("Passed") == 2
 
     (user / "policyguard.yaml").write_text(GOOD.replace("core", "coer"))
     git("add", "-A", cwd=user)
-    code, told = hooks()
+    code, output = hooks()
     assert code == 1
-    assert "error[load/not-found]" in told
-    assert "did you mean `core`?" in told
+    assert "error[load/not-found]" in output
+    assert "did you mean `core`?" in output
 
     (user / "policyguard.yaml").write_text(GOOD)
     (user / "tests.yaml").write_text(TESTS.replace("path: x}}", "path: x}}, expect: block"))
     git("add", "-A", cwd=user)
-    code, told = hooks()
+    code, output = hooks()
     assert code == 1
-    assert "expected" in told
+    assert "expected" in output
 
     (user / "tests.yaml").write_text(TESTS)
     (user / "notes.txt").write_text("nothing of ours")
     git("add", "-A", cwd=user)
-    code, told = hooks()
+    code, output = hooks()
     assert code == 0
-    assert told.count("Skipped") == 2
+    assert output.count("Skipped") == 2

@@ -74,6 +74,6 @@ def test_a_reader_that_has_read_enough_ends_a_command_in_silence(
     )
     assert run.stdout is not None
     run.stdout.close()
-    _, said = run.communicate(timeout=60)
-    assert said == b""
+    _, errors = run.communicate(timeout=60)
+    assert errors == b""
     assert run.returncode == 1

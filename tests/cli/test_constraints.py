@@ -27,11 +27,11 @@ learn: {corroborate: 1, scope: project, parameters: {wrong: {of: [size], directi
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     (tmp_path / "policy.yaml").write_text(POLICY)
-    place = tmp_path / "state" / "store.db"
-    session = Guard.load(tmp_path / "policy.yaml", store=place).session("s", project="shop")
+    path = tmp_path / "state" / "store.db"
+    session = Guard.load(tmp_path / "policy.yaml", store=path).session("s", project="shop")
     session.record(session.check("build", {"n": 1}), error="wrong \x1b[2J way")
     session.record(session.check("train", {"size": 5}), error="wrong size")
-    return place
+    return path
 
 
 def _run(store: Path, *args: str, input: str | None = None) -> Result:  # noqa: A002 - click's name
@@ -61,13 +61,13 @@ def test_list_and_show(store: Path) -> None:
     )
 
 
-def test_the_server_stands_beside_the_tool(tmp_path: Path) -> None:
+def test_the_server_is_shown_beside_the_tool(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY.replace("learn: {", "learn: {ban: tool, "))
-    place = tmp_path / "store.db"
-    session = Guard.load(tmp_path / "policy.yaml", store=place).session("s", project="shop")
+    path = tmp_path / "store.db"
+    session = Guard.load(tmp_path / "policy.yaml", store=path).session("s", project="shop")
     session.record(session.check("build", {}, server="far\x1b"), error="wrong way")
     session.record(session.check("train", {"size": 5}, server="near"), error="wrong size")
-    listed = _run(place, "list").stdout
+    listed = _run(path, "list").stdout
     assert "tool build on far�" in listed
     assert "a region of parameters of train on near" in listed
 
@@ -85,10 +85,10 @@ def test_the_store_may_be_named_before_the_command_or_after_it(store: Path) -> N
 
 
 def test_explain_tells_which_calls_taught_it(store: Path) -> None:
-    told = _run(store, "explain", _ids(store)["train"]).stdout
-    assert "s/c2" in told
-    assert "agent failure" in told
-    assert "train" in told
+    output = _run(store, "explain", _ids(store)["train"]).stdout
+    assert "s/c2" in output
+    assert "agent failure" in output
+    assert "train" in output
     for journal in (store.parent / "journal").iterdir():
         journal.unlink()
     assert "not in the journal" in _run(store, "explain", _ids(store)["train"]).stdout
@@ -141,7 +141,7 @@ HOSTILE = "\x1b[31m\u009b\u202e\u2028\n::error::x"
 
 def test_nothing_of_a_constraint_reaches_the_terminal_raw(tmp_path: Path) -> None:
     """Whoever can write the store, or an export, chooses each of its texts."""
-    place = tmp_path / "state" / "store.db"
+    path = tmp_path / "state" / "store.db"
     texts = dict.fromkeys(("id", "learn", "tool", "signature", "label", "error"), HOSTILE)
     one = Constraint(
         **texts,
@@ -152,12 +152,12 @@ def test_nothing_of_a_constraint_reaches_the_terminal_raw(tmp_path: Path) -> Non
         taught_by=(f"s/{HOSTILE}",),
         points=({HOSTILE: HOSTILE},),
     )
-    kept = SqliteStore(place, caps=Caps(constraints=10, evidence=10, anchors=10))
+    kept = SqliteStore(path, caps=Caps(constraints=10, evidence=10, anchors=10))
     constraint_records.import_constraints(kept, [one])
     kept.close()
     of_one = [[command, HOSTILE] for command in ("show", "explain", "revoke")]
     for args in (["list"], ["export"], *of_one):
-        result = _run(place, *args)
+        result = _run(path, *args)
         assert result.exit_code == 0
         for line in result.stdout.removesuffix("\n").split("\n"):
             assert line.isprintable()

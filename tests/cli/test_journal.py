@@ -19,7 +19,7 @@ from policyguard.model.policy import RedactionMode
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps
 
-TELL = Fingerprinter(b"k", ignore=(), fold=(), tolerance={}, depth=20, size=10_000)
+FINGERPRINTER = Fingerprinter(b"k", ignore=(), fold=(), tolerance={}, depth=20, size=10_000)
 AT = 1_755_500_000_123_000_000
 RUN: tuple[Event, ...] = (
     Started("run-7", AT, agent="coder"),
@@ -35,7 +35,7 @@ def journal(folder: Path, kept: RedactionMode = "keep") -> Journal:
     return Journal(
         folder / "journal",
         anchors,
-        redactions=Redaction(args=kept, results=kept, fingerprinter=TELL).by_event_type,
+        redactions=Redaction(args=kept, results=kept, fingerprinter=FINGERPRINTER).by_event_type,
         sync=False,
         max_field_bytes=10_000,
         max_open_files=4,
@@ -72,7 +72,7 @@ def test_show_prints_what_was_hashed_as_it_stands(tmp_path: Path) -> None:
     assert "ls" not in shown
 
 
-def test_show_says_what_is_no_event(tmp_path: Path) -> None:
+def test_show_marks_lines_that_are_no_events(tmp_path: Path) -> None:
     file = tmp_path / "odd.jsonl"
     file.write_bytes(
         b'[1]\n\xff\x1b\n{"event":["x"],"session":7,"at":1e400}\n'
@@ -120,7 +120,7 @@ def test_anchors_of_no_store_are_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kept", "judged"), [("keep", 2), ("mask", 1), ("hash", 1), ("drop", 1)])
-def test_simulate_replays_a_journal(tmp_path: Path, kept: RedactionMode, judged: int) -> None:
+def test_simulate_replays_a_journal(tmp_path: Path, kept: RedactionMode, decided: int) -> None:
     """What was not kept is unknown, and the report says so: never "no match".
 
     Of the first call the fingerprint was kept, and `core` asks no more of it; of the second not.
@@ -132,6 +132,6 @@ def test_simulate_replays_a_journal(tmp_path: Path, kept: RedactionMode, judged:
     report = json.loads(result.stdout)
     assert report["traces"]["formats"] == {"policyguard": 1}
     assert report["traces"]["calls"] == 2
-    assert sum(report["effects"].values()) == judged
-    assert report["traces"]["unknown"] == 2 - judged
+    assert sum(report["effects"].values()) == decided
+    assert report["traces"]["unknown"] == 2 - decided
     assert report["traces"]["hidden"]["args"] == (0 if kept == "keep" else 2)

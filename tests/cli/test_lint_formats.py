@@ -99,9 +99,9 @@ def test_a_sarif_result_points_at_its_rule_and_place(awful: str) -> None:
     assert {codes[result["ruleIndex"]] for result in one["results"]} == results.keys()
     wrong = results["cel/undeclared-reference"]
     assert wrong["level"] == "error"
-    place = wrong["locations"][0]["physicalLocation"]
-    assert unquote(place["artifactLocation"]["uri"]) == awful
-    region = place["region"]
+    location = wrong["locations"][0]["physicalLocation"]
+    assert unquote(location["artifactLocation"]["uri"]) == awful
+    region = location["region"]
     line = AWFUL.splitlines()[region["startLine"] - 1]
     assert line[region["startColumn"] - 1 : region["endColumn"] - 1] == "cal"
 
@@ -123,7 +123,7 @@ def test_what_is_ignored_is_a_suppressed_result(tmp_path: Path) -> None:
     assert (junit.get("failures"), junit.get("skipped"), junit.get("tests")) == ("0", "1", "1")
 
 
-def test_a_fix_is_told_as_edits() -> None:
+def test_a_fix_is_rendered_as_edits() -> None:
     edit = Edit(Span("a.yaml", 2, 3, 2, 5), "new")
     (one,) = json.loads(FORMATS["sarif"](findings(found(edits=(edit,)))))["runs"]
     (fix,) = one["results"][0]["fixes"]
@@ -141,9 +141,9 @@ def test_a_fix_is_told_as_edits() -> None:
 def test_a_policy_cannot_put_links_or_placeholders_into_a_sarif_message() -> None:
     text = "see [here](http://e.org) {0}"
     (one,) = json.loads(FORMATS["sarif"](findings(found(message=text))))["runs"]
-    said = one["results"][0]["message"]["text"]
-    assert "](" not in said.replace("\\](", "")
-    assert said.endswith("{{0}}")
+    message = one["results"][0]["message"]["text"]
+    assert "](" not in message.replace("\\](", "")
+    assert message.endswith("{{0}}")
 
 
 @pytest.mark.parametrize(
@@ -160,9 +160,9 @@ def test_a_policy_cannot_put_links_or_placeholders_into_a_sarif_message() -> Non
 )
 def test_files_are_uris(name: str, uri: str) -> None:
     (one,) = json.loads(FORMATS["sarif"](findings(found(span=Span(name, 1, 1, 1, 1)))))["runs"]
-    place = one["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
-    assert place["uri"] == uri
-    assert ("uriBaseId" in place) is (urlparse(uri).scheme == "")
+    location = one["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert location["uri"] == uri
+    assert ("uriBaseId" in location) is (urlparse(uri).scheme == "")
 
 
 def test_github_annotations_are_one_command_a_finding(awful: str) -> None:
@@ -178,8 +178,8 @@ def test_github_annotations_are_one_command_a_finding(awful: str) -> None:
 
 
 def test_columns_of_several_lines_are_left_out() -> None:
-    told = FORMATS["github"](findings(found(span=Span("a.yaml", 1, 3, 2, 4))))
-    assert told == "::warning file=a.yaml,line=1,endLine=2,title=lint/x::m"
+    output = FORMATS["github"](findings(found(span=Span("a.yaml", 1, 3, 2, 4))))
+    assert output == "::warning file=a.yaml,line=1,endLine=2,title=lint/x::m"
     assert FORMATS["github"](findings(found(severity="info"))).startswith("::notice ")
 
 
@@ -240,10 +240,10 @@ def test_junit_passes_no_file_that_does_not_load(
 
 
 def test_every_format_holds_control_characters_and_markup() -> None:
-    told = findings(found(message="\x1b]0;x\x07 <b>&amp;</b> \ud800 ]]>", help="\x00"))
+    output = findings(found(message="\x1b]0;x\x07 <b>&amp;</b> \ud800 ]]>", help="\x00"))
     for name, render in FORMATS.items():
-        text = render(told)
+        text = render(output)
         assert "\x1b" not in text, name
         assert "\x00" not in text, name
         text.encode()
-    parsed(FORMATS["junit"](told))
+    parsed(FORMATS["junit"](output))

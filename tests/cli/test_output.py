@@ -44,8 +44,8 @@ def test_a_full_standard_output_is_named_and_2(command: str) -> None:
     args = [sys.executable, "-m", "policyguard", *command.split()]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(args, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    said = "policyguard: standard output cannot be written: No space left on device\n"
-    assert (done.returncode, done.stderr) == (2, said)
+    message = "policyguard: standard output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, message)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -53,9 +53,9 @@ def test_a_pipe_is_written_into_and_stays_one(command: str, tmp_path: Path) -> N
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     held = os.open(pipe, os.O_RDWR)  # the reader ends when this is closed, whatever is written
-    told: list[str] = []
+    received: list[str] = []
     with pipe.open(encoding="utf-8") as end:
-        reader = threading.Thread(target=lambda: told.append(end.read()), daemon=True)
+        reader = threading.Thread(target=lambda: received.append(end.read()), daemon=True)
         reader.start()
         result = run(command, pipe)
         os.close(held)
@@ -63,7 +63,7 @@ def test_a_pipe_is_written_into_and_stays_one(command: str, tmp_path: Path) -> N
     assert result.exit_code == 0
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert run(command, tmp_path / "file").exit_code == 0
-    assert told == [(tmp_path / "file").read_text("utf-8")]
+    assert received == [(tmp_path / "file").read_text("utf-8")]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes and replaces devices")

@@ -97,21 +97,21 @@ def test_each_value_is_shown_with_its_layer_and_line() -> None:
 
 @pytest.mark.usefixtures("layers")
 def test_what_does_not_hold_any_more_is_shown_on_demand() -> None:
-    told = run("show", "top.yaml", "--overridden").stdout
-    assert "# was {max: 3} in base.yaml:7" in told
-    assert "# was {id: teapot, pattern: teapot} in base.yaml:9" in told
-    assert '# was {tools: [git_push], when: "true", message: do not push} in base.yaml:11' in told
-    assert "# was base in base.yaml:2" in told
-    assert "# top.yaml:4 disables rules/no-mail: this agent mails" in told
-    assert "# was [a.example" not in told
-    without = [line for line in told.splitlines() if not line.lstrip().startswith("# ")]
+    output = run("show", "top.yaml", "--overridden").stdout
+    assert "# was {max: 3} in base.yaml:7" in output
+    assert "# was {id: teapot, pattern: teapot} in base.yaml:9" in output
+    assert '# was {tools: [git_push], when: "true", message: do not push} in base.yaml:11' in output
+    assert "# was base in base.yaml:2" in output
+    assert "# top.yaml:4 disables rules/no-mail: this agent mails" in output
+    assert "# was [a.example" not in output
+    without = [line for line in output.splitlines() if not line.lstrip().startswith("# ")]
     assert "\n".join(without) + "\n" == run("show", "top.yaml").stdout
 
 
 @pytest.mark.usefixtures("layers")
 def test_json_has_every_scalar_with_its_place() -> None:
-    told = json.loads(run("show", "top.yaml", "--format", "json", "--overridden").stdout)
-    settings = {tuple(one["path"]): one for one in told["settings"]}
+    output = json.loads(run("show", "top.yaml", "--format", "json", "--overridden").stdout)
+    settings = {tuple(one["path"]): one for one in output["settings"]}
     assert settings["limits", "default", "repeat", "window"] == {
         "path": ["limits", "default", "repeat", "window"],
         "value": 20,
@@ -120,9 +120,9 @@ def test_json_has_every_scalar_with_its_place() -> None:
     }
     assert settings["lists", "hosts", 2]["file"] == "top.yaml"
     assert settings["rules", "no-push", "when"]["value"] == "call.args.force\n|| call.args.all\n"
-    before = {tuple(one["path"]): one for one in told["overridden"]}
+    before = {tuple(one["path"]): one for one in output["overridden"]}
     assert before["limits", "default", "repeat"]["value"] == {"max": 3}
-    assert told["disabled"] == [
+    assert output["disabled"] == [
         {"id": "rules/no-mail", "reason": "this agent mails", "file": "top.yaml", "line": 4}
     ]
     assert "overridden" not in json.loads(run("show", "top.yaml", "--format", "json").stdout)
@@ -130,9 +130,9 @@ def test_json_has_every_scalar_with_its_place() -> None:
 
 @pytest.mark.usefixtures("layers")
 def test_a_param_is_what_the_environment_makes_it() -> None:
-    told = run("show", "top.yaml", env={"MOST": "7"}).stdout
-    assert "(7 now, from MOST or the default)" in told
-    assert "most: {calls: 7}" in told
+    output = run("show", "top.yaml", env={"MOST": "7"}).stdout
+    assert "(7 now, from MOST or the default)" in output
+    assert "most: {calls: 7}" in output
 
 
 @pytest.mark.parametrize("pack", ["core", *PACKS])
@@ -160,7 +160,7 @@ def test_every_place_is_right_and_the_text_is_the_same_policy(
             assert one["value"] in line or "$" in line
 
 
-def test_a_broken_policy_is_2_and_says_why(tmp_path: Path) -> None:
+def test_a_broken_policy_exits_with_2_and_the_reason(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("policyguard: 1\n")
     for args in (["show", tmp_path / "bad.yaml"], ["diff", "core", tmp_path / "bad.yaml"]):
         result = run(*args)
@@ -178,8 +178,8 @@ def test_a_terminal_is_not_moved_by_what_is_shown() -> None:
     )
     Path("y.yaml").write_text("policyguard: 1\nname: y\nextends: [core]\n")
     for args in (["show", "x.yaml"], ["diff", "y.yaml", "x.yaml"]):
-        told = run(*args).stdout
-        assert all(letter.isprintable() or letter == "\n" for letter in told)
+        output = run(*args).stdout
+        assert all(letter.isprintable() or letter == "\n" for letter in output)
     Path("z.yaml").write_text(run("show", "x.yaml").stdout)
     assert run("diff", "x.yaml", "z.yaml").exit_code == 0
 
@@ -192,8 +192,8 @@ def test_a_difference_has_its_place_and_direction_in_each_format() -> None:
     assert (
         '- rules/no-mail\n    {tools: [send], when: "true"}  (looser, base.yaml:12)' in text.stdout
     )
-    told = json.loads(run("diff", "base.yaml", "top.yaml", "--format", "json").stdout)
-    (one,) = (one for one in told if one["field"] == "max")
+    output = json.loads(run("diff", "base.yaml", "top.yaml", "--format", "json").stdout)
+    (one,) = (one for one in output if one["field"] == "max")
     assert one == {
         "entry": "limits/default/repeat",
         "what": "changed",

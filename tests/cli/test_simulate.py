@@ -130,7 +130,7 @@ def test_broken_labels_are_named(tmp_path: Path, lines: str, says: str) -> None:
     assert says.format(path=labels) in result.stderr
 
 
-def test_labels_that_say_the_same_are_taken_once(tmp_path: Path) -> None:
+def test_repeated_labels_count_once(tmp_path: Path) -> None:
     labels = tmp_path / "labels.jsonl"
     labels.write_text(
         '{"session": "forgetful-reader", "success": true}\n'
@@ -259,7 +259,7 @@ def test_sessions_and_timelines_are_as_many_as_asked_for() -> None:
     assert report["refused"]["count"] == 2
 
 
-def test_workers_that_have_nothing_to_share_say_so(tmp_path: Path) -> None:
+def test_workers_that_cannot_share_sessions_are_reported(tmp_path: Path) -> None:
     policy = tmp_path / "p.yaml"
     policy.write_text("policyguard: 1\nname: p\nbudgets: {all: {calls: 9, per: project}}\n")
     result = _run(DEMO / "trace.jsonl", "--policy", policy, "--workers", "2")

@@ -42,7 +42,7 @@ def base(tmp_path: Path) -> Path:
     return policy(tmp_path / "base.yaml", ONE_LIMIT)
 
 
-def test_it_says_what_it_proposes_and_what_that_promises(trace: Path, base: Path) -> None:
+def test_the_report_states_the_proposal_and_its_guarantee(trace: Path, base: Path) -> None:
     result = _run(trace, "--policy", base, "--max-harm", "0.05")
     assert result.exit_code == 0, result.stderr
     text = " ".join(result.stdout.split())
@@ -81,7 +81,7 @@ def test_a_guarantee_can_be_asked_for_at_another_confidence(trace: Path, base: P
     assert "with probability at least 95 % over the draw of runs like these, at most 7.5 %" in text
 
 
-def test_too_few_runs_end_with_1_and_say_what_it_takes(trace: Path, base: Path) -> None:
+def test_too_few_runs_exit_with_1_and_the_number_needed(trace: Path, base: Path) -> None:
     result = _run(trace, "--policy", base, "--max-harm", "0.01")
     assert result.exit_code == 1
     text = " ".join(result.stdout.split())
@@ -124,25 +124,25 @@ def test_yaml_is_nothing_but_the_layer(trace: Path, base: Path, tmp_path: Path) 
 
 def test_json_has_all_of_it(trace: Path, base: Path) -> None:
     result = _run(trace, "--policy", base, "--max-harm", "0.05", "--format", "json")
-    told: dict[str, Any] = json.loads(result.stdout)
-    assert told["guaranteed"] is True
-    assert (told["max_harm"], told["confidence"], told["needed"]) == (0.05, 0.9, 45)
-    assert told["held_out"] == {"succeeded": 50, "failed": 10}
-    (chosen,) = [one for one in told["candidates"] if one["chosen"]]
+    report: dict[str, Any] = json.loads(result.stdout)
+    assert report["guaranteed"] is True
+    assert (report["max_harm"], report["confidence"], report["needed"]) == (0.05, 0.9, 45)
+    assert report["held_out"] == {"succeeded": 50, "failed": 10}
+    (chosen,) = [one for one in report["candidates"] if one["chosen"]]
     assert chosen["held_out"]["catch"]["count"] == 10
-    assert told["curve"][0]["harm"]["count"] == 0
-    assert {point["entry"] for point in told["sweep"]} >= {"limits/default/repeat"}
-    assert told["signatures"][0]["examples"] == ["quux is frobbed today"]
+    assert report["curve"][0]["harm"]["count"] == 0
+    assert {point["entry"] for point in report["sweep"]} >= {"limits/default/repeat"}
+    assert report["signatures"][0]["examples"] == ["quux is frobbed today"]
 
 
-def test_labels_go_before_what_recordings_say(trace: Path, base: Path, tmp_path: Path) -> None:
+def test_labels_override_recorded_outcomes(trace: Path, base: Path, tmp_path: Path) -> None:
     labels = tmp_path / "labels.jsonl"
     labels.write_text("".join(f'{{"session": "b{n}", "success": true}}\n' for n in range(20)))
     result = _run(
         trace, "--policy", base, "--labels", labels, "--max-harm", "0.05", "--format", "json"
     )
-    told = json.loads(result.stdout)
-    assert told["held_out"] == {"succeeded": 60, "failed": 0}
+    report = json.loads(result.stdout)
+    assert report["held_out"] == {"succeeded": 60, "failed": 0}
     assert result.exit_code == 0  # the policy as it stands
 
 
@@ -167,7 +167,7 @@ def test_misuse_ends_with_2(trace: Path, options: list[str], says: str) -> None:
     assert result.stdout == ""
 
 
-def test_runs_that_say_nothing_end_with_2(tmp_path: Path) -> None:
+def test_runs_without_outcomes_exit_with_2(tmp_path: Path) -> None:
     unknown = write(tmp_path / "u.jsonl", lines("s", [read("/a")]))
     result = _run(unknown, "--max-harm", "0.1")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -219,18 +219,18 @@ def test_what_reaches_beyond_a_session_is_named(trace: Path, tmp_path: Path) -> 
     assert "the guarantee does not hold strictly" in text
 
 
-def test_real_recordings_are_told_honestly(tmp_path: Path) -> None:
+def test_real_recordings_give_no_false_guarantee(tmp_path: Path) -> None:
     if not TRACES.is_dir():
         pytest.skip("no recorded traces: set POLICYGUARD_TRACES")
     options = (TRACES / "tau2", "--labels", TRACES / "labels.jsonl")
     output = tmp_path / "o.yaml"
     result = _run(*options, "--max-harm", "0.1", "--format", "json", "-o", output)
-    told = json.loads(result.stdout)
-    assert told["held_out"]["succeeded"] + told["explored"]["succeeded"] == 30
-    assert told["held_out"]["failed"] + told["explored"]["failed"] == 20
-    assert told["held_out"]["succeeded"] == told["needed"] == 22
-    assert told["guaranteed"] is (result.exit_code == 0)
-    assert told["guaranteed"] is any(one["certified"] for one in told["candidates"])
+    report = json.loads(result.stdout)
+    assert report["held_out"]["succeeded"] + report["explored"]["succeeded"] == 30
+    assert report["held_out"]["failed"] + report["explored"]["failed"] == 20
+    assert report["held_out"]["succeeded"] == report["needed"] == 22
+    assert report["guaranteed"] is (result.exit_code == 0)
+    assert report["guaranteed"] is any(one["certified"] for one in report["candidates"])
     assert lint_paths([output]).diagnostics == []
     few = json.loads(_run(*options, "--max-harm", "0.01", "--format", "json").stdout)
     assert (few["guaranteed"], few["needed"]) == (False, 230)

@@ -241,8 +241,8 @@ def test_links_in_a_circle_are_passed_over_with_a_word(tmp_path: Path) -> None:
     circle = tmp_path / "circle.jsonl"
     circle.symlink_to(circle)
     (tmp_path / "trace.jsonl").write_bytes(DEMO.read_bytes())
-    told = "circle.jsonl: cannot be read: Too many levels of symbolic links"
-    assert told in run("stats", tmp_path).output
+    kinds = "circle.jsonl: cannot be read: Too many levels of symbolic links"
+    assert kinds in run("stats", tmp_path).output
     for command in ("simulate", "suggest --max-harm 0.1", "traces convert"):
         given = [*command.split(), str(tmp_path), "-o"]
         result = CliRunner().invoke(main, [*given, str(tmp_path / "out")], catch_exceptions=False)
@@ -266,6 +266,6 @@ def test_sub_agents_are_put_among_their_parents_under_the_names_these_have(tmp_p
     ]  # fmt: skip
     assert [event.at for event in starts] == [START] * 4
     # At the same time what a sub-agent does goes before what its parent does.
-    told = [(event.session, type(event)) for event in events(out)]
-    second = [place for place, one in enumerate(told) if one == ("main", Admitted)][1]
-    assert told.index(("child", Closed)) < second
+    kinds = [(event.session, type(event)) for event in events(out)]
+    second = [index for index, one in enumerate(kinds) if one == ("main", Admitted)][1]
+    assert kinds.index(("child", Closed)) < second

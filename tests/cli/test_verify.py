@@ -106,7 +106,7 @@ def test_journals_that_are_gone_with_their_folder_are_missing(state: Path) -> No
     assert "jurnal: does not exist" in _run(state / "jurnal").stderr
 
 
-def test_without_a_store_it_says_what_it_cannot_find(state: Path) -> None:
+def test_without_a_store_the_limits_of_verification_are_stated(state: Path) -> None:
     for file in state.glob("store.db*"):
         file.unlink()
     result = _run()
@@ -123,7 +123,7 @@ def test_another_store_is_named(state: Path, tmp_path: Path) -> None:
     assert "error[journal/cut-tail]: has 2 lines, but 3 were anchored" in result.stdout
 
 
-def test_the_journals_of_a_named_store_stand_beside_it(state: Path, tmp_path: Path) -> None:
+def test_the_journals_of_a_named_store_are_beside_it(state: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "other")
     edit(file)
     result = _run("--store", tmp_path / "other" / "store.db")

@@ -193,7 +193,7 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("old", "new", "where", "direction"), OTHER, ids=range(len(OTHER)))
-def test_what_means_something_else_is_told_with_its_direction(
+def test_a_changed_meaning_is_reported_with_its_direction(
     old: str, new: str, where: str, direction: str, tmp_path: Path
 ) -> None:
     assert POLICY.count(old) == 1
@@ -281,10 +281,10 @@ def test_a_change_is_found_among_others(number: int, tmp_path: Path) -> None:
     if text.count(other) != 1 or where.split()[0] == other_where.split()[0]:
         pytest.skip("the two are one place")
     found = changes(POLICY, text.replace(other, other_new), tmp_path)
-    told = {f"{one.entry} {one.field}".strip(): one.direction for one in found}
-    assert told.keys() == {where, other_where}
+    directions = {f"{one.entry} {one.field}".strip(): one.direction for one in found}
+    assert directions.keys() == {where, other_where}
     if not {where, other_where} & {"limits/default/failures"}:
-        assert told[where] == direction
+        assert directions[where] == direction
 
 
 # What the policy says in its one more section, what it says instead, and what is told of it.
@@ -371,18 +371,18 @@ MORE = [
 
 
 @pytest.mark.parametrize(("old", "new", "wanted"), MORE, ids=range(len(MORE)))
-def test_a_direction_is_said_only_where_it_holds_for_every_call(
+def test_a_direction_is_reported_only_if_it_holds_for_every_call(
     old: str, new: str, wanted: dict[str, str], tmp_path: Path
 ) -> None:
     head = "policyguard: 1\nname: x\nclassify: {targets: [path]}\n"
     for texts, opposite in (((old, new), False), ((new, old), True)):
         found = changes(f"{head}{texts[0]}\n", f"{head}{texts[1]}\n", tmp_path)
         turned = {"tighter": "looser", "looser": "tighter", "": ""}
-        told = {
+        directions = {
             f"{one.entry} {one.field}".strip(): turned[one.direction] if opposite else one.direction
             for one in found
         }
-        assert told == wanted
+        assert directions == wanted
 
 
 PARAMS = """\
@@ -442,13 +442,13 @@ def test_what_the_environment_may_change_is_more_than_what_it_is_now(
     found = {f"{one.entry} {one.field}".strip(): one for one in diff_policies(before, after)}
     assert found.keys() == wanted.keys()
     if not environ:
-        told = {name: (one.old, one.new, one.direction) for name, one in found.items()}
-        assert told == wanted
+        directions = {name: (one.old, one.new, one.direction) for name, one in found.items()}
+        assert directions == wanted
     back = {f"{one.entry} {one.field}".strip() for one in diff_policies(after, before)}
     assert back == wanted.keys()
 
 
-def test_what_reads_the_same_param_is_told_by_what_it_is_now(tmp_path: Path) -> None:
+def test_values_from_the_same_param_are_compared_by_their_current_values(tmp_path: Path) -> None:
     old = PARAMS.replace("calls: 5", "calls: $most")
     new = old.replace("most: {default: 5", "most: {default: 9")
     found = {one.entry: one for one in changes(old, new, tmp_path)}

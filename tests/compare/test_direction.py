@@ -109,7 +109,7 @@ def entry(chance: random.Random, fields: dict[str, list[Any]], few: float = 0.25
     }
 
 
-def drawn(chance: random.Random) -> dict[tuple[str, ...], Any]:
+def random_entries(chance: random.Random) -> dict[tuple[str, ...], Any]:
     """Some entries, by the way to them."""
     made: dict[tuple[str, ...], Any] = {}
     for kind in chance.sample(sorted(KINDS), 2):
@@ -151,35 +151,35 @@ def changed(chance: random.Random, old: dict[tuple[str, ...], Any]) -> dict[tupl
     new = dict(old)
     fields = {"budgets": BUDGET, "rules": RULE, "learn": LEARN, "radius": RADIUS}
     if not old or chance.random() < 0.3:
-        fresh = drawn(chance)
-        place = chance.choice(sorted({*old, *fresh, ("learn",)}))
-        if place in old:
-            del new[place]
+        fresh = random_entries(chance)
+        path = chance.choice(sorted({*old, *fresh, ("learn",)}))
+        if path in old:
+            del new[path]
         else:
-            new[place] = fresh.get(place, {})
+            new[path] = fresh.get(path, {})
         return new
-    place = chance.choice(sorted(old))
-    known = {**KINDS[place[-1]], **COMMON} if place[0] == "limits" else fields[place[0]]
-    if old[place] == "none":
-        new[place] = limit(chance, place[-1])
+    path = chance.choice(sorted(old))
+    known = {**KINDS[path[-1]], **COMMON} if path[0] == "limits" else fields[path[0]]
+    if old[path] == "none":
+        new[path] = limit(chance, path[-1])
         return new
     key = chance.choice(sorted(known))
-    value = dict(old[place])
+    value = dict(old[path])
     if value.pop(key, None) is None or key in NEEDED or chance.random() < 0.7:
         value[key] = chance.choice(known[key])
-    new[place] = value
+    new[path] = value
     return new
 
 
 def written(entries: dict[tuple[str, ...], Any]) -> str:
     """The policy of these entries."""
     document: dict[str, Any] = dict(HEAD)
-    for place, value in entries.items():
+    for path, value in entries.items():
         below = document
-        for step in place[:-1]:
+        for step in path[:-1]:
             below[step] = dict(below.get(step, {}))
             below = below[step]
-        below[place[-1]] = value
+        below[path[-1]] = value
     return json.dumps(document)
 
 
@@ -228,7 +228,7 @@ class Side:
             self.sessions[call["session"]].turn()
         return self.sessions[call["session"]].check(call["tool"], call["args"], at=at)
 
-    def tell(self, call: dict[str, Any], decision: Decision, at: int) -> None:
+    def record(self, call: dict[str, Any], decision: Decision, at: int) -> None:
         self.open.append((call["session"], decision, call["outcome"]))
         if not call["later"]:
             for session, one, outcome in self.open:
@@ -247,8 +247,8 @@ def first_apart(old: CompiledPolicy, new: CompiledPolicy, chance: random.Random)
         heights = [max(one.effect, Effect.ADVISE) for one in (was, now)]
         if heights[0] != heights[1]:
             return "tighter" if heights[1] > heights[0] else "looser"
-        before.tell(call, was, at)
-        after.tell(call, now, at)
+        before.record(call, was, at)
+        after.record(call, now, at)
     return ""
 
 
@@ -256,15 +256,15 @@ def first_apart(old: CompiledPolicy, new: CompiledPolicy, chance: random.Random)
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.integers(min_value=0, max_value=2**32))
-def test_no_call_goes_the_other_way(tmp_path: Path, seed: int) -> None:
+def test_no_call_contradicts_the_direction(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - no secret
-    before = drawn(chance)
+    before = random_entries(chance)
     after = changed(chance, before)
     old, new = (compiled(written(one), tmp_path / "policy.yaml") for one in (before, after))
     if old is None or new is None or banning(before) or banning(after):
         return
-    said = {one.direction for one in diff_policies(old, new)}
-    if len(said) != 1 or "" in said:
+    directions = {one.direction for one in diff_policies(old, new)}
+    if len(directions) != 1 or "" in directions:
         return
     for _ in range(20):
-        assert first_apart(old, new, chance) in {"", *said}, (before, after)
+        assert first_apart(old, new, chance) in {"", *directions}, (before, after)

@@ -121,17 +121,17 @@ AROUND = ("", "a", "A", "1", "_", " ", "-", "\n")
 @settings(max_examples=400, deadline=None)
 @example([r"\bb|_b", "b"], [])  # found behind each of what is tried, and not behind a letter
 @given(_after(), st.lists(TEXT, max_size=4))
-def test_a_signature_that_is_said_to_be_shadowed_is_never_told(patterns, texts):
+def test_a_signature_reported_as_shadowed_never_matches(patterns, texts):
     regexes = [_compiled(pattern) for pattern in patterns]
     lines = "".join(f"  - {{id: s{i}, pattern: {_quoted(p)}}}\n" for i, p in enumerate(patterns))
     for line in _found(f"signatures:\n{lines}", "lint/shadowed-signature"):
-        place = line - 1
-        seen = [one.text for one in required_literals(patterns[place])]
+        index = line - 1
+        seen = [one.text for one in required_literals(patterns[index])]
         seen += [text.swapcase() for text in seen]
         tried = [a + text + b for text in seen for a in AROUND for b in AROUND]
         for text in (*texts, *tried):
-            if regexes[place].search(text):
-                assert any(regex.search(text) for regex in regexes[:place])
+            if regexes[index].search(text):
+                assert any(regex.search(text) for regex in regexes[:index])
 
 
 # Conditions on a few values.
@@ -164,7 +164,7 @@ VALUES = (0, 1, 2, 2.5, 3, 4, "", "a", "ab", "b", "ba", True, False, None)
 @example("x >= 2 && x <= 2")
 @example("!(x > 2) && !(x < 2.0)")
 @given(CONDITION)
-def test_a_condition_that_is_said_never_to_hold_never_does(source):
+def test_a_condition_reported_as_never_true_never_is(source):
     tree = parse(source, lambda *_: None)
     assert tree is not None
     program = cel.compile(source, {"x": "dyn", "y": "dyn"}, check=False)
@@ -195,7 +195,7 @@ NAMES = ("get", "get_a", "set_a", "run", "get_b", "run_a", "other", "runGet_a")
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(ENTRY, min_size=2, max_size=4))
-def test_a_class_that_is_said_to_be_shadowed_is_never_given(entries):
+def test_a_class_reported_as_shadowed_is_never_assigned(entries):
     lines = "".join(
         f"    - {{class: c{i}, {', '.join(f'{k}: {_yaml(v)}' for k, v in entry.items())}}}\n"
         for i, entry in enumerate(entries)
@@ -204,13 +204,13 @@ def test_a_class_that_is_said_to_be_shadowed_is_never_given(entries):
     shadowed = _found(text, "lint/shadowed-class")
     with _policy(text) as file:
         compiled = compile_policy(file)
-    met = set()
+    seen_classes = set()
     for tool, args in itertools.product(NAMES, ({}, {"x": 1}, {"y": 1}, {"x": 1, "y": 1})):
         _, attempt = prepare_example(
             compiled.policy, Example(tool=tool, args=args), compiled.evaluator
         )
-        met.add(attempt.class_)
-    assert met.isdisjoint(f"c{line - 2}" for line in shadowed)
+        seen_classes.add(attempt.class_)
+    assert seen_classes.isdisjoint(f"c{line - 2}" for line in shadowed)
 
 
 def _yaml(value: Any) -> str:
@@ -238,8 +238,8 @@ def _way(text: str, calls: list[tuple[str, str, bool]], turns: frozenset[int]) -
         guard = Guard.load(file, clock=itertools.count(1, 10**9).__next__)
     session = guard.session("s")
     effects = []
-    for place, (tool, result, ok) in enumerate(calls):
-        if place in turns:
+    for index, (tool, result, ok) in enumerate(calls):
+        if index in turns:
             session.turn()
         decision = session.check(tool, {})
         effects.append(decision.effect.value)
@@ -281,7 +281,7 @@ LONGER_THAN_THE_WINDOW = ["repeat: {max: 2, window: 4, same: call}", "cycle: {ma
     st.lists(CALLS, min_size=1, max_size=1),
     TURNS,
 )
-def test_a_limit_that_is_said_never_to_refuse_never_does(limits, budget, ways, turns):
+def test_a_limit_reported_as_unreachable_never_refuses(limits, budget, ways, turns):
     def text(kinds: list[str]) -> str:
         lines = "limits:\n  default:\n" + "".join(f"    {kind}\n" for kind in kinds)
         if budget is None:
@@ -290,7 +290,7 @@ def test_a_limit_that_is_said_never_to_refuse_never_does(limits, budget, ways, t
         return lines + f"budgets: {{b: {{calls: {calls}, per: {per}, effect: {effect}}}}}\n"
 
     for line in _found(text(limits), "lint/unreachable-limit"):
-        rest = [kind for place, kind in enumerate(limits) if place != line - 2]
+        rest = [kind for index, kind in enumerate(limits) if index != line - 2]
         for calls, turn in itertools.product((*ways, *STUCK), (turns, frozenset(range(0, 40, 5)))):
             assert _way(text(limits), calls, turn) == _way(text(rest), calls, turn)
 
@@ -312,14 +312,14 @@ BUDGET = st.tuples(
     st.lists(CALLS, min_size=2, max_size=2),
     TURNS,
 )
-def test_a_budget_that_is_said_never_to_be_used_up_never_is(kind, pair, least, more, ways, turns):
+def test_a_budget_reported_as_shadowed_is_never_used_up(kind, pair, least, more, ways, turns):
     lines = []
-    for place, (per, within, about, effect) in enumerate(pair):
-        limit = least + place * more
+    for index, (per, within, about, effect) in enumerate(pair):
+        limit = least + index * more
         rest = "".join(f", {part}" for part in (within, about) if part)
-        lines.append(f"  b{place}: {{{kind}: {limit}, per: {per}, effect: {effect}{rest}}}\n")
+        lines.append(f"  b{index}: {{{kind}: {limit}, per: {per}, effect: {effect}{rest}}}\n")
     for line in _found("budgets:\n" + "".join(lines), "lint/shadowed-budget"):
-        rest = "".join(one for place, one in enumerate(lines) if place != line - 1)
+        rest = "".join(one for index, one in enumerate(lines) if index != line - 1)
         for calls in (*ways, [("a", "x", True)] * 20):
             whole = _way("budgets:\n" + "".join(lines), calls, turns)
             assert whole == _way("budgets:\n" + rest, calls, turns)
@@ -340,25 +340,27 @@ BLAMES = st.one_of(st.none(), st.lists(TEACHES, min_size=1, max_size=2, unique=T
     st.booleans(),
     BLAMES,
 )
-def test_nothing_is_learned_where_that_is_said_and_only_there(signatures, rule, learns, blame):
+def test_nothing_is_learned_exactly_where_that_is_reported(signatures, rule, learns, blame):
     lines = ["signatures:"] if signatures else []
-    for place, (on, blamed, overrides, own) in enumerate(signatures):
-        said = f", learn: {{{_listed(own)}}}" if overrides else ""
-        lines.append(f"  - {{id: s{place}, pattern: err{place}, on: {on}, blame: {blamed}{said}}}")
+    for index, (on, blamed, overrides, own) in enumerate(signatures):
+        reported = f", learn: {{{_listed(own)}}}" if overrides else ""
+        lines.append(
+            f"  - {{id: s{index}, pattern: err{index}, on: {on}, blame: {blamed}{reported}}}"
+        )
     if rule:
         when = 'outcome.signature == "s0"' if signatures else "true"
         lines.append(f"blame: [{{id: r, when: '{when}', blame: {rule}}}]")
     if learns:
         lines.append(f"learn: {{{_listed(blame)}}}")
     text = "".join(f"{line}\n" for line in lines)
-    said = _found(text, "lint/learns-nothing")
-    taught = {place for place in range(3) if _refuses_the_third(text, f"err{place}")}
-    if learns and len(lines) - 1 in said:
+    reported = _found(text, "lint/learns-nothing")
+    taught = {index for index in range(3) if _refuses_the_third(text, f"err{index}")}
+    if learns and len(lines) - 1 in reported:
         assert not taught
     elif learns:
         assert taught or rule
-    wrong = {place for place, (on, *_) in enumerate(signatures) if on == "error"}
-    assert not taught & wrong & {line - 1 for line in said}
+    wrong = {index for index, (on, *_) in enumerate(signatures) if on == "error"}
+    assert not taught & wrong & {line - 1 for line in reported}
 
 
 def _listed(blame: list[str] | None) -> str:

@@ -163,7 +163,7 @@ def test_paths_are_seen_from_the_file() -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_stands_in_the_file_is_read_or_refused(text: str) -> None:
+def test_any_content_of_the_file_is_read_or_rejected(text: str) -> None:
     source, values, wrong = parse(text.encode("utf-8", "surrogatepass"), "x.toml")
     assert (values is None) is bool(wrong)
     span = find_span(source, "a", "b", "c")

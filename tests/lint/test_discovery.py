@@ -112,7 +112,7 @@ def test_what_does_not_look_like_a_policy_is_not_parsed(
         ("run: {policy: core, tests: []}\n", False),
     ],
 )
-def test_tests_are_told_by_their_two_keys(text: str, ours: bool, tmp_path: Path) -> None:
+def test_tests_are_recognized_by_their_two_keys(text: str, ours: bool, tmp_path: Path) -> None:
     file = tmp_path / "tests.yaml"
     file.write_text(text)
     assert has_tests_keys(file) is ours

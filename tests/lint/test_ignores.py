@@ -72,7 +72,7 @@ def test_other_comments_are_left_alone(tmp_path):
     assert _codes(_lint(tmp_path, quoted)) == []
 
 
-def test_an_unknown_code_is_said_and_the_closest_named(tmp_path):
+def test_an_unknown_code_is_reported_with_the_closest(tmp_path):
     text = f"policyguard: 1\nname: x # policyguard: ignore[lint/bare-numbr] why\n{LIMITED}"
     (found,) = _lint(tmp_path, text).diagnostics
     assert found.code == "lint/unknown-code"

@@ -36,7 +36,7 @@ def _folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_part_is_judged_with_the_one_policy_that_it_is_a_part_of(folder):
+def test_an_included_file_is_linted_with_its_only_policy(folder):
     unused = [("lint/unused-class", "base.yaml", 3), ("lint/unused-definition", "base.yaml", 4)]
     assert _codes(folder) == unused
     # By itself it is a policy like any other.
@@ -62,7 +62,7 @@ def test_what_one_policy_does_not_use_the_other_may(folder):
     assert _codes(folder) == []
 
 
-def test_a_part_is_still_judged_by_itself(folder):
+def test_an_included_file_is_also_linted_alone(folder):
     (folder / "base.yaml").write_text(BASE + "limits: {tools: {get: {polling: {cooldown: 1s}}}}\n")
     (folder / "two.yaml").write_text(USES.replace("payment", "look_up").replace("uses", "two"))
     assert _codes(folder) == [("lint/unbounded-polling", "base.yaml", 5)]
@@ -73,7 +73,7 @@ def test_a_pack_is_not_reported_to_who_extends_it(tmp_path):
     assert _codes(tmp_path) == []
 
 
-def test_an_override_is_told_where_it_stands(tmp_path):
+def test_an_override_is_reported_at_its_position(tmp_path):
     text = "policyguard: 1\nname: x\nextends: [core]\nsignatures:\n  - {id: any, pattern: '.'}\n"
     (tmp_path / "mine.yaml").write_text(text)
     found = _codes(tmp_path, select=["lint"])
@@ -102,7 +102,7 @@ def test_an_unknown_code_is_refused(folder):
         lint_paths([folder], ignore=["nonsense"])
 
 
-def test_nothing_to_lint_says_so(tmp_path, monkeypatch):
+def test_nothing_to_lint_is_an_error(tmp_path, monkeypatch):
     with pytest.raises(NothingToLintError, match="no policy in"):
         lint_paths([tmp_path])
     with pytest.raises(NothingToLintError, match="no such file"):
@@ -136,7 +136,7 @@ def test_a_former_code_selects_and_ignores(tmp_path, code):
 
 
 @pytest.mark.parametrize("code", ALIASES)
-def test_each_former_code_stands_for_a_current_one(tmp_path, code):
+def test_each_former_code_has_a_current_one(tmp_path, code):
     (tmp_path / "pyproject.toml").write_text(f"[tool.policyguard.lint]\nignore = ['{code}']\n")
     assert read_config(tmp_path / "pyproject.toml").ignore == (code,)
     assert expand_codes([code]) == {ALIASES[code]}

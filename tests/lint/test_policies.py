@@ -47,7 +47,7 @@ def test_each_pack_is_clean_by_itself(file):
     not EXAMPLES.is_dir(), reason=f"no example policies in {EXAMPLES} (POLICYGUARD_EXAMPLES)"
 )
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda f: f.stem)
-def test_nothing_wrong_is_said_of_the_examples(file):
+def test_examples_have_no_findings(file):
     for found in lint_paths([file], select=["lint"]).diagnostics:
         if found.code.startswith("lint/"):
             slug = found.code.removeprefix("lint/")

@@ -87,7 +87,7 @@ def _part(page: str, id_: str) -> str:
         ),
     ],
 )
-def test_the_first_sentences_say_what_would_have_broken_and_how_sure_that_is(
+def test_the_first_sentences_state_harm_and_confidence(
     harm: Harm, kind: str, says: list[str]
 ) -> None:
     assessment = assess_harm(harm)
@@ -110,25 +110,28 @@ def test_shares_come_with_their_intervals_now_and_before(plain: Figures) -> None
     assert "passed --fail-on harm.rate > 0.9 with harm.rate = 0.5" in summary
 
 
-def test_a_share_says_of_how_many_it_is_not_known(plain: Figures) -> None:
-    told = msgspec.structs.replace(plain, undecided=Share(9, 20))
-    told.harm, told.catch = Harm(9, 1, 0.5, (0.1, 0.9), 7), Catch(10, 0, 0.0, (0.0, 0.6), unknown=8)
-    summary = _part(render_html(told), "summary")
+def test_a_share_names_the_number_of_undetermined_runs(plain: Figures) -> None:
+    changed = msgspec.structs.replace(plain, undecided=Share(9, 20))
+    changed.harm, changed.catch = (
+        Harm(9, 1, 0.5, (0.1, 0.9), 7),
+        Catch(10, 0, 0.0, (0.0, 0.6), unknown=8),
+    )
+    summary = _part(render_html(changed), "summary")
     for more, of in ((7, "1 of 2 succ"), (8, "0 of 2 failed"), (9, "5 of 6 sessions")):
         assert re.search(rf"{of}[^0-9]*{more} more undetermined", summary)
     assert "came after the first refusal" not in summary
 
 
-def test_entries_stand_beside_what_they_did_before_those_that_are_silent_now_too(
+def test_entries_are_listed_with_their_earlier_hits_even_if_they_no_longer_fire(
     plain: Figures,
 ) -> None:
     rows = _parsed(render_html(plain)).findall(".//*[@id='rules']//tbody/tr")
-    told = {_text(row[0]): [_text(cell) for cell in row[1:]] for row in rows}
-    assert told["rules/no-secrets"] == [
+    changed = {_text(row[0]): [_text(cell) for cell in row[1:]] for row in rows}
+    assert changed["rules/no-secrets"] == [
         *("block", "2", "0", "2", "1", "1", "2"),
         "33.3% 9.7% to 70.0%",
     ]
-    assert told["rules/no-sending"] == ["block", "0", "2", "0", "0", "0", "0", "0.0%"]
+    assert changed["rules/no-sending"] == ["block", "0", "2", "0", "0", "0", "0", "0.0%"]
     assert plain.baseline is not None
     was = [RuleFigures("rules/no-secrets", "block", 17, 3), RuleFigures("rules/stop", "ask", 5, 4)]
     baseline = msgspec.structs.replace(plain.baseline, rules=was)
@@ -141,20 +144,20 @@ def test_entries_stand_beside_what_they_did_before_those_that_are_silent_now_too
 def test_an_entry_that_only_observes_and_an_expression_that_failed_are_named(
     plain: Figures,
 ) -> None:
-    told = msgspec.structs.replace(plain, rules=[RuleFigures("r", "block", 1, observed=True)])
-    told.eval_errors = [EvalErrorFigures("f", "no such key", 3)]
-    rules = _part(render_html(told), "rules")
+    changed = msgspec.structs.replace(plain, rules=[RuleFigures("r", "block", 1, observed=True)])
+    changed.eval_errors = [EvalErrorFigures("f", "no such key", 3)]
+    rules = _part(render_html(changed), "rules")
     assert "r (observed: refuses nothing)" in rules
     assert "f: 3 times: no such key" in rules
 
 
 def test_sessions_that_succeeded_are_apart_from_those_that_failed(plain: Figures) -> None:
     sessions = _parsed(render_html(plain)).find(".//*[@id='sessions']")
-    told = {
+    changed = {
         table.get("aria-label"): [_text(row[0]) for row in table.findall("./tbody/tr")]
         for table in sessions.findall(".//table")
     }
-    assert told == {
+    assert changed == {
         "Refused although they succeeded: 2 sessions": [
             "harmed plain in runs.jsonl",
             "released in runs.jsonl",
@@ -193,13 +196,13 @@ def test_a_timeline_divides_what_is_certain_from_what_is_counterfactual(plain: F
     assert "rules/no-secrets: not /secret plain baseline: allow Counterfactual" in harmed
 
 
-def test_a_long_session_says_how_many_calls_are_not_shown(plain: Figures) -> None:
+def test_a_long_session_counts_the_calls_left_out(plain: Figures) -> None:
     long = _part(render_html(plain), "session-3")
     assert "… 50 calls left out" in long
     assert "… 51 more calls" in long
 
 
-def test_what_is_left_out_is_said(tmp_path: Path) -> None:
+def test_left_out_items_are_counted(tmp_path: Path) -> None:
     page = render_html(figures(tmp_path, keep=ReportSize(sessions=2, timelines=1)))
     assert "Listed here: 2 of 6 sessions" in _part(page, "sessions")
     assert "4 sessions more: --sessions lists more; all are counted" in _part(page, "sessions")
@@ -210,15 +213,15 @@ def test_errors_that_no_signature_knows_come_with_tool_and_place(plain: Figures)
     coverage = _part(render_html(plain), "coverage")
     assert "Matched by a signature: 0 of 2: 0.0% (95 % interval" in coverage
     assert "no such file or directory: /x 1 50.0% run caught in runs.jsonl" in coverage
-    told = msgspec.structs.replace(plain)
-    told.signatures = msgspec.structs.replace(
+    changed = msgspec.structs.replace(plain)
+    changed.signatures = msgspec.structs.replace(
         plain.signatures,
         matched=Share(1, 40, 0.025, (0.0, 0.1)),
         redacted=7,
         kinds=30,
         unmatched=[UnmatchedFigures(" ", 30, "t", "s", "f")],
     )
-    coverage = _part(render_html(told), "coverage")
+    coverage = _part(render_html(changed), "coverage")
     assert "7 more errors without text" in coverage
     assert "an empty text 30 75.0%" in coverage
     assert "29 kinds more" in coverage
@@ -238,13 +241,13 @@ def test_without_a_baseline_nothing_is_compared(tmp_path: Path) -> None:
     assert "baseline:" not in page
 
 
-def test_what_was_not_kept_or_not_read_is_said(plain: Figures) -> None:
-    told = msgspec.structs.replace(plain, partial=True)
+def test_redacted_and_skipped_parts_are_reported(plain: Figures) -> None:
+    changed = msgspec.structs.replace(plain, partial=True)
     call = CallFigures(0, "c", "bash", "unknown", "failed (inferred)", at=2**62, error="e")
     run = RunFigures("s", "f", "own", calls=3, unknown=1, timeline=[call])
     far = msgspec.structs.replace(call, at=2**80)
-    told.sessions = [run, msgspec.structs.replace(run, id="t", timeline=[far])]
-    page = render_html(told)
+    changed.sessions = [run, msgspec.structs.replace(run, id="t", timeline=[far])]
+    page = render_html(changed)
     assert "Interrupted: this report is incomplete." in _part(page, "summary")
     assert "Undetermined: 2 sessions" in _part(page, "sessions")
     session = _part(page, "session-1")
@@ -316,7 +319,7 @@ def test_the_same_figures_give_the_same_page(plain: Figures) -> None:
     assert render_html(plain) == render_html(plain)
 
 
-def test_texts_and_elements_stand_in_the_order_given() -> None:
+def test_texts_and_elements_keep_their_order() -> None:
     made = element("p", "a", None, "b", element("b", "c"), "d", None, "e", title="t", lang=None)
     assert document(made) == '<!DOCTYPE html>\n<p title="t">ab<b>c</b>de</p>\n'
 
@@ -351,7 +354,7 @@ def test_the_page_does_not_grow_with_the_texts_in_a_recording(tmp_path: Path) ->
     assert len(page) < len(usual) + 10_000
 
 
-def _spoiled(told: Figures, evil: str) -> Figures:
+def _spoiled(changed: Figures, evil: str) -> Figures:
     """The same with `evil` behind every text that is not ours."""
 
     def spoil(value: Any, key: str = "") -> Any:
@@ -361,7 +364,7 @@ def _spoiled(told: Figures, evil: str) -> Figures:
             return [spoil(item, key) for item in value]
         return value + evil if isinstance(value, str) and key in FOREIGN else value
 
-    return msgspec.convert(spoil(msgspec.to_builtins(told)), Figures)
+    return msgspec.convert(spoil(msgspec.to_builtins(changed)), Figures)
 
 
 def _shape(page: str) -> list[tuple[str, dict[str, str]]]:

@@ -98,14 +98,14 @@ def _unfold(page: Page) -> None:
 
 def _received(server: socket.socket) -> bytes:
     """What was sent there. For a frame, Chromium connects before it looks whether it may."""
-    told = b""
+    received = b""
     with contextlib.suppress(TimeoutError):
         while True:
             connection, _ = server.accept()
             connection.settimeout(0.5)
             with connection, contextlib.suppress(TimeoutError):
-                told += connection.recv(1000)
-    return told
+                received += connection.recv(1000)
+    return received
 
 
 def _comes_true(page: Page, expression: str) -> bool:
@@ -187,8 +187,8 @@ def test_it_follows_the_reader_s_colours(
     brightness = {}
     for scheme, width in (("light", 1100), ("dark", 360)):
         page = _open(chromium, pages["plain"], width=width, color_scheme=scheme).page
-        told = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
-        brightness[scheme] = sum(map(int, told))
+        received = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+        brightness[scheme] = sum(map(int, received))
         page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)
     assert brightness["light"] > 600
     assert brightness["dark"] < 150
@@ -230,11 +230,11 @@ def test_motion_is_left_out_where_the_reader_wants_none(
     chromium: Browser, pages: dict[str, Path]
 ) -> None:
     behaviour = "getComputedStyle(document.documentElement).scrollBehavior"
-    told = {
+    received = {
         wish: _open(chromium, pages["plain"], reduced_motion=wish).page.evaluate(behaviour)
         for wish in ("no-preference", "reduce")
     }
-    assert told == {"no-preference": "smooth", "reduce": "auto"}
+    assert received == {"no-preference": "smooth", "reduce": "auto"}
 
 
 def test_paper_shows_what_the_screen_folds_away(chromium: Browser, pages: dict[str, Path]) -> None:

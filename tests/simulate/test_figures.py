@@ -54,7 +54,7 @@ def test_a_recorded_refusal_that_is_now_allowed_is_a_divergence(tmp_path: Path) 
     assert [call.counterfactual for call in run.timeline] == [False, False, True]
 
 
-def test_nobody_answers_in_a_replay(tmp_path: Path) -> None:
+def test_a_replay_has_no_approver(tmp_path: Path) -> None:
     text = "rules: {careful: {tools: [read], when: 'true', effect: ask}}"
     fingerprint, _, _ = load(policy(tmp_path / "policy.yaml", text)).fingerprinter.fingerprint_call(
         "read", "", {}
@@ -78,8 +78,8 @@ def test_a_long_timeline_keeps_its_first_calls_and_those_around_the_divergence(
     figures = _replayed(
         write(tmp_path / "t.jsonl", lines("s", [read(path) for path in paths])), NO_SECRETS
     )
-    places = [call.index for call in figures.sessions[0].timeline]
-    assert places == [*range(10), *range(280, 330)]
+    indices = [call.index for call in figures.sessions[0].timeline]
+    assert indices == [*range(10), *range(280, 330)]
 
 
 def test_inferred_unknown_and_untimed_are_counted_separately(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ rules:
     lacks, has = figures.sessions
     assert (lacks.unknown, lacks.refused, lacks.first_rule) == (1, 1, "rules/there")
     assert (has.unknown, has.refused) == (0, 1)
-    faults = {fault.id: fault.error for fault in figures.eval_errors}
-    assert "tag `plan` is required" in faults["tags"]
+    error_by_id = {one.id: one.error for one in figures.eval_errors}
+    assert "tag `plan` is required" in error_by_id["tags"]
 
 
 def test_an_entry_in_observe_mode_refuses_nothing_and_is_counted(tmp_path: Path) -> None:

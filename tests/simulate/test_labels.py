@@ -32,13 +32,13 @@ def contradict(one: Label, other: Label) -> bool:
 @given(st.lists(_LABELS, max_size=8))
 def test_labels_conflict_if_they_may_match_the_same_session(labels: list[Label]) -> None:
     with TemporaryDirectory() as folder:
-        place = Path(folder) / "labels.jsonl"
+        labels_file = Path(folder) / "labels.jsonl"
         fields = ("session", "file", "success")
-        place.write_text(
+        labels_file.write_text(
             "".join(json.dumps({f: getattr(one, f) for f in fields}) + "\n" for one in labels)
         )
         try:
-            assert len(Labels.read(place)) == len(set(labels))
+            assert len(Labels.read(labels_file)) == len(set(labels))
         except LabelError as error:
             later, earlier = map(int, re.findall(r"labels\.jsonl:(\d+)", str(error)))
             assert earlier < later
@@ -48,11 +48,11 @@ def test_labels_conflict_if_they_may_match_the_same_session(labels: list[Label])
 
 
 def test_the_cost_of_a_long_path_is_linear(tmp_path: Path) -> None:
-    place = tmp_path / "labels.jsonl"
+    labels_file = tmp_path / "labels.jsonl"
     path = "/".join("ab" * 3_000)
-    place.write_text(json.dumps({"session": "s", "file": path, "success": True}) + "\n")
+    labels_file.write_text(json.dumps({"session": "s", "file": path, "success": True}) + "\n")
     tracemalloc.start()
-    assert len(Labels.read(place)) == 1
+    assert len(Labels.read(labels_file)) == 1
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 200 * len(path)

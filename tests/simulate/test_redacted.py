@@ -51,7 +51,7 @@ def _journal(folder: Path, kept: str, text: str, calls: list[Call]) -> Path:
     return file
 
 
-def _told(trace: Path, text: str, *, observe: bool = False) -> list[CallFigures]:
+def _timeline(trace: Path, text: str, *, observe: bool = False) -> list[CallFigures]:
     compiled = load(policy(trace.parent / "policy.yaml", text))
     replay = Replay(compiled, observe=observe, labels=None, report_size=ReportSize(timelines=1))
     replay.add(Reader().read(trace))
@@ -64,7 +64,7 @@ def _both(
 ) -> tuple[list[str], list[str]]:
     """The decision on each call: with all data, and with none."""
     known, hidden = (
-        _told(_journal(folder / kept, kept, recording, calls), text, observe=observe)
+        _timeline(_journal(folder / kept, kept, recording, calls), text, observe=observe)
         for kept in ("keep", "hash")
     )
     return [call.effect for call in known], [call.effect for call in hidden]
@@ -244,8 +244,8 @@ def test_certain_decisions_are_true(
     known_trace, hidden_trace = (
         _journal(folder / kept, kept, recorded, calls) for kept in ("keep", "hash")
     )
-    known = _told(known_trace, text, observe=observe)
-    hidden = _told(hidden_trace, text, observe=observe)
+    known = _timeline(known_trace, text, observe=observe)
+    hidden = _timeline(hidden_trace, text, observe=observe)
     for there, here in zip(known, hidden, strict=True):
         if here.effect != "unknown":
             assert _refused(here) is _refused(there), (there, here)

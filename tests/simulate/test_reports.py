@@ -99,7 +99,7 @@ def test_a_bar_shows_its_share(share: float, plain: str) -> None:
     assert letters.strip() == "" if share == 0 else letters[0] != " "
 
 
-def test_a_partial_report_says_how_much_was_read(tmp_path: Path) -> None:
+def test_a_partial_report_states_how_much_was_read(tmp_path: Path) -> None:
     figures = _figures(tmp_path)
     figures.partial, figures.traces.named_files = True, 9
     assert "PARTIAL: interrupted after 26 events in 1 of 9 files" in render_text(figures)

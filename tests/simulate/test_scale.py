@@ -235,7 +235,7 @@ def test_parts_of_a_replay_add_up_to_the_whole(
         whole = run_job(job, loaded, _ignore_progress)
         parts = [
             ReplayWorker(
-                job, loaded, LineShard(n, workers), lambda place: True, _ignore_progress
+                job, loaded, LineShard(n, workers), lambda index: True, _ignore_progress
             ).run()[0]
             for n in range(workers)
         ]
@@ -362,7 +362,7 @@ def test_an_interrupt_gives_the_partial_report_and_130(tmp_path: Path) -> None:
 def _reads(fd: Path, trace: Path) -> bool:
     """Whether a process is well inside the trace, beyond the part that format detection reads."""
     try:
-        place = fd.parents[1].joinpath("fdinfo", fd.name).read_text().split()[1]
-        return fd.readlink() == trace and int(place) > 500_000
+        index = fd.parents[1].joinpath("fdinfo", fd.name).read_text().split()[1]
+        return fd.readlink() == trace and int(index) > 500_000
     except OSError:
         return False

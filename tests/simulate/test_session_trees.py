@@ -224,11 +224,11 @@ def test_it_is_the_same_in_one_file_as_in_many(
         ("one", [[event for session in sessions for event in session]]),
         ("many", sessions),
     ):
-        place = folder / name / "t"
-        place.mkdir(parents=True)
+        subfolder = folder / name / "t"
+        subfolder.mkdir(parents=True)
         for file, events in zip(files, parts, strict=False):
             ordered = sorted(events, key=lambda event: event["at"])
-            write(place / f"{file}.jsonl", map(json.dumps, ordered))
+            write(subfolder / f"{file}.jsonl", map(json.dumps, ordered))
         runs = _figures(folder / name, TEXT).sessions
         found.append({run.id: (run.refused, run.first_refusal, run.first_rule) for run in runs})
     assert found[0] == found[1]

@@ -55,8 +55,10 @@ def test_own_entries_that_never_fired_are_grouped_by_reason(tmp_path: Path, work
 
 
 def test_each_has_its_position(tmp_path: Path) -> None:
-    places = {one.id: one.line for one in _figures(tmp_path).unfired if one.file.endswith("p.yaml")}
-    assert places["rules/misspelt"] == 2 + POLICY.splitlines().index(
+    line_by_id = {
+        one.id: one.line for one in _figures(tmp_path).unfired if one.file.endswith("p.yaml")
+    }
+    assert line_by_id["rules/misspelt"] == 2 + POLICY.splitlines().index(
         "  misspelt: {tools: [raed, 'wrte*']}"
     ) + 1  # fmt: skip
 

@@ -128,7 +128,7 @@ def test_json(tmp_path: Path) -> None:
     assert {"id", "file", "line", "hits"} == set(coverage["entries"][0])
 
 
-def test_a_refusal_that_was_not_expected_is_told_in_json(tmp_path: Path) -> None:
+def test_an_unexpected_refusal_is_reported_in_json(tmp_path: Path) -> None:
     steps = [{"call": {"bash": {"cmd": "rm"}}, "expect": "allow"}]
     result = _run(write(tmp_path, [{"name": "x", "steps": steps}]), "--format", "json")
     (failure,) = json.loads(result.stdout)["files"][0]["tests"][0]["failures"]

@@ -150,7 +150,7 @@ def test_all_that_core_limits_is_reached_by_its_tests() -> None:
     assert len(found.entries) > 20
 
 
-def test_what_says_whose_fault_a_failure_was(tmp_path: Path) -> None:
+def test_entries_that_assign_blame(tmp_path: Path) -> None:
     """Of several the first that holds; not where the host says whose fault it was."""
     policy = {
         "blame": [

@@ -239,7 +239,7 @@ FAILING: dict[str, tuple[list[dict[str, Any]], tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize("name", PASSING)
-def test_met_expectations_pass(tmp_path: Path, name: str) -> None:
+def test_fulfilled_expectations_pass(tmp_path: Path, name: str) -> None:
     assert found(tmp_path, *PASSING[name]) == []
 
 
@@ -319,9 +319,9 @@ def test_the_clock_starts_where_the_test_says(tmp_path: Path) -> None:
 
 def test_an_internal_error_is_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(session: Session, tool: str, args: Any, **rest: Any) -> Decision:
-        fault = EvalError("internal", "KeyError: x")
+        error = EvalError("internal", "KeyError: x")
         return Decision(
-            id="c", session="main", tool=tool, effect=Effect.BLOCK, allowed=False, errors=(fault,)
+            id="c", session="main", tool=tool, effect=Effect.BLOCK, allowed=False, errors=(error,)
         )
 
     monkeypatch.setattr(Session, "check", check)

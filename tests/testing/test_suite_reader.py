@@ -65,7 +65,7 @@ def test_the_first_mistake(tmp_path: Path, text: str, code: str, line: int, mess
     assert found.message.startswith(message)
 
 
-def test_a_file_that_cannot_be_read_is_said_to_be_so(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     assert only(tmp_path / "none.yaml")[0] == "load/unreadable"
     assert only(tmp_path)[0] == "load/unreadable"
 
@@ -75,7 +75,7 @@ def test_a_budget_that_is_not_there(tmp_path: Path) -> None:
     assert only(file)[2] == "no budget `mials` in the policy"
 
 
-def test_the_policys_mistakes_stand_in_the_policy(tmp_path: Path) -> None:
+def test_policy_errors_are_located_in_the_policy(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("policyguard: 1\nname: p\nrulse: {}\n")
     suite, (found,) = read_suite(write(tmp_path, [{"name": "a", "steps": STEPS}], policy="p.yaml"))
     assert suite is None
@@ -94,7 +94,7 @@ def test_warnings_keep_nothing_from_running(tmp_path: Path) -> None:
     assert suite.compiled.diagnostics
 
 
-def test_a_policy_inside_may_extend_what_lies_beside(tmp_path: Path) -> None:
+def test_an_inline_policy_may_extend_a_neighbouring_file(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("policyguard: 1\nname: base\nbudgets: {b: {calls: 1}}\n")
     policy = {"extends": ["core", "./base.yaml"]}
     suite, _ = read_suite(write(tmp_path, [{"name": "a", "steps": STEPS}], policy=policy))
@@ -104,7 +104,9 @@ def test_a_policy_inside_may_extend_what_lies_beside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["tests", "other"])
-def test_a_folder_called_tests_lies_in_that_of_the_policy(tmp_path: Path, folder: str) -> None:
+def test_a_folder_called_tests_may_be_inside_the_policys_folder(
+    tmp_path: Path, folder: str
+) -> None:
     (tmp_path / "p.yaml").write_text("policyguard: 1\nname: p\n")
     (tmp_path / folder).mkdir()
     suite, _ = read_suite(

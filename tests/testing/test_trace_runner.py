@@ -41,7 +41,7 @@ def found(folder: Path, **test: Any) -> list[tuple[str, str, str]]:
         {"refused": REFUSED, "expect": [{"call": 1, "in": "b", "effect": "allow"}]},
     ],
 )
-def test_met_expectations_pass(tmp_path: Path, test: dict[str, Any]) -> None:
+def test_fulfilled_expectations_pass(tmp_path: Path, test: dict[str, Any]) -> None:
     assert found(tmp_path, **test) == []
 
 

@@ -71,15 +71,15 @@ def test_compression_does_not_change_a_recording(path: Path, tmp_path: Path) -> 
     plain = contents(Reader().iter_files(path))
     data = path.read_bytes()
     # The folders of a sub-agent's file name its parent.
-    place = "/".join(path.parts[-3:])
-    (tmp_path / place).parent.mkdir(parents=True)
+    relative_path = "/".join(path.parts[-3:])
+    (tmp_path / relative_path).parent.mkdir(parents=True)
     for ending, pack in ALONE.items():
-        copy = tmp_path / (place + ending)
+        copy = tmp_path / (relative_path + ending)
         copy.write_bytes(pack(data))
         assert contents(Reader().iter_files(copy)) == plain, ending
     for ending, pack_together in TOGETHER.items():
         archive = tmp_path / ("runs" + ending)
-        archive.write_bytes(pack_together({place: data, "z/none.txt": b"no"}))
+        archive.write_bytes(pack_together({relative_path: data, "z/none.txt": b"no"}))
         read = contents(Reader().iter_files(archive))
         assert read == [*plain, (None, [("skipped", None, "not JSON")])], ending
 

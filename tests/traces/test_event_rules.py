@@ -110,15 +110,15 @@ def _dumped(value: Any) -> bytes:
 def _swapped(value: Any, rng: random.Random) -> Any:
     """Replace one to five parts of the value, at any depth."""
     for _ in range(rng.randrange(1, 6)):
-        places = list(_places(value))
-        if not places:
+        slots = list(_iter_slots(value))
+        if not slots:
             return rng.choice(ODD)
-        holder, key = rng.choice(places)
+        holder, key = rng.choice(slots)
         holder[key] = json.loads(json.dumps(rng.choice(ODD)))
     return value
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def _iter_slots(value: Any) -> Iterator[tuple[Any, Any]]:
     stack = [value]
     while stack:
         holder = stack.pop()

@@ -223,12 +223,12 @@ def _otel(path: Path) -> list[int]:
     """Count tool spans in any notation."""
     text = re.sub(r"\s+", "", path.read_text(encoding="utf-8"))
     value = r'(?:"type":"string",)?"value":(?:{"stringValue":)?'
-    told = (
+    patterns = (
         rf'"key":"gen_ai.operation.name",{value}"execute_tool"',
         r'"gen_ai.operation.name":"execute_tool"',
         r'"openinference.span.kind":"TOOL"',
     )
-    return [sum(len(re.findall(kind, text)) for kind in told)]
+    return [sum(len(re.findall(kind, text)) for kind in patterns)]
 
 
 def _langfuse(path: Path) -> list[int]:

@@ -89,7 +89,7 @@ def render_json(policy: AnnotatedPolicy, *, overridden: bool) -> str:
     if overridden:
         document["overridden"] = [
             {"path": list(path), **_located(replaced)}
-            for path, node in _walk(policy.sections, ())
+            for path, node in _iter_values(policy.sections, ())
             for replaced in node.overridden
         ]
         document["disabled"] = [
@@ -167,7 +167,7 @@ def _fits_on_line(node: AnnotatedValue) -> bool:
     """Return whether a value fits on one line: a scalar, or a short value from one source line."""
     if not isinstance(node.value, dict | list):
         return True
-    descendants = [child for _, child in _walk(node, ())]
+    descendants = [child for _, child in _iter_values(node, ())]
     if any(child.note or child.overridden for child in descendants):
         return False
     leaves = [child for child in descendants if not isinstance(child.value, dict | list)]
@@ -204,22 +204,22 @@ def _escaped(text: str) -> str:
 def _iter_leaves(
     node: AnnotatedValue, path: tuple[str | int, ...]
 ) -> Iterator[tuple[Any, AnnotatedValue]]:
-    for child_path, child in _walk(node, path):
+    for child_path, child in _iter_values(node, path):
         if not isinstance(child.value, dict | list) or not child.value:
             yield child_path, child
 
 
-def _walk(
+def _iter_values(
     node: AnnotatedValue, path: tuple[str | int, ...]
 ) -> Iterator[tuple[Any, AnnotatedValue]]:
     if path:
         yield path, node
     if isinstance(node.value, dict):
         for key, child in node.value.items():
-            yield from _walk(child, (*path, key))
+            yield from _iter_values(child, (*path, key))
     elif isinstance(node.value, list):
         for index, child in enumerate(node.value):
-            yield from _walk(child, (*path, index))
+            yield from _iter_values(child, (*path, index))
 
 
 def _setting(path: tuple[str | int, ...], node: AnnotatedValue) -> dict[str, Any]:

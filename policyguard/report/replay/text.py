@@ -198,8 +198,8 @@ def _skipped(figures: Figures) -> Iterator[str]:
     yield ""
     yield f"skipped: {traces.skipped}"
     for skip in traces.skips[:MAX_ITEMS]:
-        place = f"{skip.file}:{skip.line}" if skip.line else skip.file
-        yield f"  {for_terminal(place)}: {for_terminal(skip.reason, 160)}"
+        location = f"{skip.file}:{skip.line}" if skip.line else skip.file
+        yield f"  {for_terminal(location)}: {for_terminal(skip.reason, 160)}"
     left = traces.skipped - len(traces.skips[:MAX_ITEMS])
     if left:
         which = "all" if traces.skipped == len(traces.skips) else f"the first {len(traces.skips)}"

@@ -45,7 +45,7 @@ def test_candidates_go_from_the_most_cautious_to_the_most_aggressive(
 
 
 @given(explorations(), st.integers(0, 5))
-def test_the_policy_as_it_stands_is_a_candidate_if_it_harms_few_enough(
+def test_the_current_policy_is_a_candidate_if_it_harms_few_enough(
     explored: ExploredSpace, most: int
 ) -> None:
     base = (0,) * len(explored.masks)

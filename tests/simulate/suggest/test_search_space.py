@@ -41,8 +41,8 @@ def test_the_search_space_of_core_has_its_limits_and_new_budgets() -> None:
 def test_every_setting_compiles_and_lints_clean(tmp_path: Path, pack: str) -> None:
     before = {found.message for found in lint_paths([_written(tmp_path, pack, [])]).diagnostics}
     turned = _axes(pack).values()
-    for place in range(1, max(len(axis.options) for axis in turned)):
-        chosen = [(axis, axis.options[place]) for axis in turned if place < len(axis.options)]
+    for index in range(1, max(len(axis.options) for axis in turned)):
+        chosen = [(axis, axis.options[index]) for axis in turned if index < len(axis.options)]
         for axis, option in chosen:
             assert option.setting != axis.options[0].setting
         # The one for a turn is idle where the one for the session is no larger; see `path`.

@@ -97,7 +97,7 @@ def test_a_budget_comes_from_the_successful_runs(tmp_path: Path) -> None:
     assert suggestion.chosen.held_out.catch.count == suggestion.held_out.failed
 
 
-def test_too_few_runs_give_no_guarantee_and_say_how_many_are_needed(tmp_path: Path) -> None:
+def test_too_few_runs_give_no_guarantee_but_the_number_needed(tmp_path: Path) -> None:
     trace = _runs(tmp_path / "t.jsonl", [2] * 40, [4] * 20)
     suggestion = _suggested(trace, policy(tmp_path / "p.yaml", ONE_LIMIT), max_harm=0.01)
     assert (suggestion.guaranteed, suggestion.needed, suggestion.held_out.succeeded) == (

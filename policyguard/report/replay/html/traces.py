@@ -49,5 +49,5 @@ def _facts(figures: Figures) -> Iterator[tuple[str, str]]:
 
 
 def _skip(skip: SkippedFigures) -> Sequence[Child]:
-    place = skip.file[-400:] + (f":{skip.line}" if skip.line else "")
-    return code(place, 160), untrusted(skip.reason, 240)
+    location = skip.file[-400:] + (f":{skip.line}" if skip.line else "")
+    return code(location, 160), untrusted(skip.reason, 240)

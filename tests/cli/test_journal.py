@@ -119,7 +119,7 @@ def test_anchors_of_no_store_are_2(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("kept", "judged"), [("keep", 2), ("mask", 1), ("hash", 1), ("drop", 1)])
+@pytest.mark.parametrize(("kept", "decided"), [("keep", 2), ("mask", 1), ("hash", 1), ("drop", 1)])
 def test_simulate_replays_a_journal(tmp_path: Path, kept: RedactionMode, decided: int) -> None:
     """What was not kept is unknown, and the report says so: never "no match".
 

@@ -30,6 +30,7 @@ from policyguard.simulate.labels import Labels
 from policyguard.simulate.policy_tally import PolicyTally, share
 from policyguard.simulate.run import ChangedDecision, Run
 from policyguard.simulate.unfired import find_unfired
+from policyguard.traces.stats import add_numbers
 
 _MAX_SKIPS = 100
 """Skipped items that a report names, the first ones."""

@@ -64,8 +64,13 @@ class Guard:
             check_approver(approver)
         if store is not None and not callable(getattr(store, "lock_session", None)):
             raise TypeError(f"`store` is the path of a SQLite file or a store, not {store!r:.40}")
-        if journal_key is not None and store is None:
-            raise ValueError("`journal_key` is for journals, which need a `store`: pass one")
+        key: bytes | None = None
+        if journal_key is not None:
+            if store is None:
+                raise ValueError("`journal_key` is for journals, which need a `store`: pass one")
+            from policyguard.guard.journal_setup import read_journal_key
+
+            key = read_journal_key(journal_key)  # before the store creates any file
         self._fingerprinter = compiled.fingerprinter
         if store is not None:
             self._fingerprinter.rekey(store.fingerprint_key)
@@ -82,11 +87,9 @@ class Guard:
             self._state.learner.use_shared_store()
         self._journal: Journal | None = None
         if store is not None:
-            from policyguard.guard.journal_setup import (
-                open_journal,
-            )  # a guard without a store needs none
+            from policyguard.guard.journal_setup import open_journal  # only a store needs it
 
-            self._journal = open_journal(compiled, store, now, journal_key)
+            self._journal = open_journal(compiled, store, now, key)
         quotas = store.quotas if store is not None else None
         self._shared_budgets = self._state.shared_budgets = open_shared_budgets(
             quotas, self._evaluator, self._state.engine_state.ledger

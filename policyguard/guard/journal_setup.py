@@ -16,7 +16,7 @@ from policyguard.store.paths import journal_folder
 from policyguard.store.protocol import Store
 
 
-def _read_key(file: object) -> bytes:
+def read_journal_key(file: object) -> bytes:
     """Return the key in a file. A key that is passed instead of a path is not shown."""
     if not isinstance(file, (str, Path)):
         kind = type(file).__name__
@@ -25,14 +25,13 @@ def _read_key(file: object) -> bytes:
 
 
 def open_journal(
-    compiled: CompiledPolicy, store: Store, now: int, key_file: str | Path | None
+    compiled: CompiledPolicy, store: Store, now: int, key: bytes | None
 ) -> Journal | None:
     """Open the journal of a policy; None if the policy or the store keeps none.
 
-    `ValueError` if there is none and a `key_file` is given. Journals older than `journal.keep_for`
+    `ValueError` if there is none and a `key` is given. Journals older than `journal.keep_for`
     at `now` (ns) are removed, and those beyond `bounds.journals`.
     """
-    key = _read_key(key_file) if key_file is not None else None
     store_path = getattr(store, "path", None)
     policy = compiled.policy
     settings = policy.journal

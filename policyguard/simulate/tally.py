@@ -23,7 +23,6 @@ from policyguard.report.replay.figures import (
     SkippedFigures,
     TraceFigures,
     UnfiredEntry,
-    add_numbers,
 )
 from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
 from policyguard.simulate.labels import Labels

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from policyguard.model.event import Admitted, Completed, Refused
-from policyguard.report.replay.figures import ErrorFigures, SkippedFigures, add_numbers
+from policyguard.report.replay.figures import ErrorFigures, SkippedFigures
 from policyguard.traces.item import Skipped
 from policyguard.traces.reader import TraceFile
 

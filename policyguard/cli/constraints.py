@@ -89,7 +89,7 @@ def list_command(store: Path, output_format: str, *, revoked: bool) -> None:
 @click.pass_obj
 @_report_errors
 def show_command(store: Path, id_: str, output_format: str) -> None:
-    """Show a constraint: what it bans, in which scope, and which calls it was learned from."""
+    """Show what a constraint bans, where, and how it was learned."""
     stored = _get_constraint(_open_store(store), id_)
     if output_format == "json":
         click.echo(json_document(_to_json(stored)))
@@ -103,7 +103,10 @@ def show_command(store: Path, id_: str, output_format: str) -> None:
 @click.pass_obj
 @_report_errors
 def explain_command(store: Path, id_: str) -> None:
-    """Show the calls that a constraint was learned from, out of the journals beside the store."""
+    """Show the calls that a constraint was learned from.
+
+    They are read from the journals beside the store.
+    """
     opened = _open_store(store)
     stored = _get_constraint(opened, id_)
     click.echo(render_constraint(stored.constraint, stored.state, stored.revoked_by))
@@ -133,7 +136,7 @@ def revoke_command(store: Path, id_: str, by: str | None) -> None:
 @click.pass_obj
 @_report_errors
 def export_command(store: Path) -> None:
-    """Write the active constraints to standard output, one JSON object per line."""
+    """Print the active constraints, one JSON object per line."""
     for line in constraint_records.export_constraints(_open_store(store)):
         click.echo(for_json(line.decode()))
 

@@ -16,7 +16,7 @@ from policyguard.model.diagnostic import did_you_mean
 @click.option("--cel", "source", metavar="EXPR", help="Show the Python that EXPR compiles to.")
 @click.pass_context
 def explain(context: click.Context, code: str | None, source: str | None) -> None:
-    """Explain the CODE of a diagnostic, or (with --cel) a CEL expression.
+    """Explain a diagnostic CODE, or a CEL expression (--cel).
 
     EXPR may use the variables of the policy language, with any fields. Exit codes: 0; 1 (EXPR is
     invalid); 2 (misuse, or an unknown CODE).

@@ -28,7 +28,7 @@ from policyguard.report.policy.starter_policy import render_starter_policy
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(pack: str, output: str, *, force: bool) -> None:
-    """Write a policy that extends PACK, with its settings as comments.
+    """Write a policy that extends PACK, with settings as comments.
 
     Exit codes: 0; 2 (unknown pack, or the file exists).
     """

@@ -34,9 +34,9 @@ def journal() -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--follow", is_flag=True, help="Follow the file as it is written, until interrupted.")
 def show(path: Path, *, follow: bool) -> None:
-    """Show a journal or a trace in policyguard's format, one event per line.
+    """Show a journal, one event per line.
 
-    Times are UTC. Fingerprints, charges and hashes are left out.
+    PATH may also be a trace in policyguard's format. Times are UTC. Fingerprints, charges and hashes are left out.
     """
     shown = ""
     try:

@@ -51,7 +51,7 @@ def lint(
     strict: bool | None,
     apply_fixes: bool,
 ) -> None:
-    """Check policy files for errors that keep them from loading, and for likely mistakes.
+    """Check policy files for errors and likely mistakes.
 
     PATHS are files and folders. The default are the paths in the settings, else policyguard.yaml
     here, else the policies/ folder. Options override the settings.

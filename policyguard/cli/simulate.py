@@ -92,7 +92,7 @@ def simulate(
     sessions: int,
     timelines: int,
 ) -> None:
-    """Replay recorded runs under a policy, and report what it would have stopped and broken.
+    """Replay recorded runs to see what a policy would have stopped.
 
     TRACES are files, folders and globs; formats are detected from content.
 

@@ -88,7 +88,7 @@ def suggest(
     output: Path | None,
     signatures: Path | None,
 ) -> None:
-    """Propose thresholds, windows and budgets from recorded runs, and signatures for errors.
+    """Propose thresholds and signatures from recorded runs.
 
     TRACES are files, folders and globs. Proposals are tested on held-out runs; the report says what
     is guaranteed, or why nothing can be.

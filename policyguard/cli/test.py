@@ -23,7 +23,7 @@ RENDER = {"text": render_text, "json": render_json, "junit": render_junit}
 def test(
     context: click.Context, paths: tuple[Path, ...], output_format: str, *, coverage: bool
 ) -> None:
-    """Run policy tests: calls, their results, and the expected decisions.
+    """Run policy tests: calls and the decisions to expect.
 
     PATHS are test files (tests.yaml, *.tests.yaml) and folders. The default is the policies/
     folder, else the current one. Exit codes: 0 (all passed); 1 (failures); 2 (misuse, a broken

@@ -35,9 +35,9 @@ def traces() -> None:
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--format", "output_format", type=click.Choice(["text", "json"]), default="text")
 def stats(paths: tuple[str, ...], output_format: str) -> None:
-    """Count sessions, calls, results and errors by format and file, and what was skipped.
+    """Count sessions, calls, results, errors and skipped lines.
 
-    Exit codes: 0; 2 (none of the files is a trace).
+    The counts are per format and per file. Exit codes: 0; 2 (none of the files is a trace).
     """
     figures = collect_stats(_read_files(_expand(paths)))
     if output_format == "json":
@@ -58,9 +58,9 @@ def stats(paths: tuple[str, ...], output_format: str) -> None:
 )
 @click.pass_context
 def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> None:
-    """Convert all sessions to events in policyguard's format, which `simulate` reads fastest.
+    """Convert recordings to policyguard's own format.
 
-    A session whose id occurred in an earlier file becomes `id#1`. Sub-agents' events are merged
+    `simulate` reads it fastest. A session whose id occurred in an earlier file becomes `id#1`. Sub-agents' events are merged
     with their parents' by time. Labels with a `file` match only if the output has that name.
 
     Exit codes: 0; 1 (nothing was converted, and no file is written); 2 (misuse).

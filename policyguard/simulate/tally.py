@@ -23,13 +23,13 @@ from policyguard.report.replay.figures import (
     SkippedFigures,
     TraceFigures,
     UnfiredEntry,
-    add_numbers,
 )
 from policyguard.simulate.error_kinds import ErrorKinds, ReadOrder
 from policyguard.simulate.labels import Labels
 from policyguard.simulate.policy_tally import PolicyTally, share
 from policyguard.simulate.run import ChangedDecision, Run
 from policyguard.simulate.unfired import find_unfired
+from policyguard.traces.stats import add_numbers
 
 _MAX_SKIPS = 100
 """Skipped items that a report names, the first ones."""

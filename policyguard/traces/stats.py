@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from policyguard.model.event import Admitted, Completed, Refused
-from policyguard.report.replay.figures import ErrorFigures, SkippedFigures, add_numbers
+from policyguard.report.replay.figures import ErrorFigures, SkippedFigures
 from policyguard.traces.item import Skipped
 from policyguard.traces.reader import TraceFile
 
@@ -153,3 +153,16 @@ def collect_stats(traces: Iterable[TraceFile]) -> Stats:
         format_counter.finish()
         report.formats.append(format_stats)
     return report
+
+
+def add_numbers(target: msgspec.Struct, other: msgspec.Struct) -> None:
+    """Add all numbers that two structs have in common, including nested ones."""
+    for name in set(target.__struct_fields__).intersection(other.__struct_fields__):
+        value, more = getattr(target, name), getattr(other, name)
+        if isinstance(value, msgspec.Struct):
+            add_numbers(value, more)
+        elif isinstance(value, dict):
+            for key, count in more.items():
+                value[key] = value.get(key, 0) + count
+        elif isinstance(value, int):
+            setattr(target, name, value + more)

@@ -38,9 +38,11 @@ class CallFigures(msgspec.Struct, omit_defaults=True):
     """One call in the timeline of a session.
 
     Its index in the session counts from 0; a gap means that calls were left out. `at` is in
-    nanoseconds since 1970 (UTC). `args` (JSON) and `error` are excerpts. `rule` is the entry with
-    the strongest effect, `message` its text. `counterfactual`: under the policy or the baseline, an
-    earlier call of the session ended differently than recorded. `baseline` is its effect.
+    nanoseconds since 1970 (UTC), None if not recorded. `args` (as JSON, None if not recorded) and
+    `error` are excerpts. `rule` is the entry with the strongest effect, `message` its text.
+    `counterfactual`: under the policy or the baseline, an earlier call of the session ended
+    differently than recorded, so the agent might not have made this one. `baseline` is the
+    baseline's effect.
     """
 
     index: int = msgspec.field(name="place")
@@ -126,7 +128,8 @@ class RuleFigures(msgspec.Struct):
 class UnfiredEntry(msgspec.Struct):
     """An own entry of the policy (not a pack's) that never fired.
 
-    The tools it names are listed if these runs have no call of any.
+    The tools it names are listed if these runs have no call of any: the names may be misspelt, or
+    another system's.
     """
 
     id: str
@@ -160,7 +163,12 @@ class SkippedFigures(msgspec.Struct):
 
 
 class RedactedFigures(msgspec.Struct):
-    """Data missing from a redacted journal: calls without arguments, results without text."""
+    """Data missing from a redacted journal.
+
+    `args` counts calls without arguments; what depends on these is unknown. `results` counts
+    results without text; their fingerprints and blame are those that the recording policy
+    determined.
+    """
 
     args: int = 0
     results: int = 0
@@ -180,10 +188,11 @@ class TraceFigures(msgspec.Struct):
     """The input of a replay.
 
     `files` counts the files read, with members of archives; the named ones are counted apart.
-    `untimed` counts calls without a time, `unknown` undetermined ones. `without_calls` counts
-    sessions without calls, which no share includes; `orphans` sub-agents without a running parent,
-    which are replayed alone. `unlabelled` are the sessions with calls but without a known outcome.
-    `skips` lists the first skipped places.
+    `untimed` counts calls without a time, for which time rules are not evaluated; `unknown`
+    undetermined calls. `without_calls` counts sessions without calls, which no share includes;
+    `orphans` sub-agents without a running parent, which are replayed alone. `unlabelled` are the
+    sessions with calls but without a known outcome, which count in neither harm nor catch. `skips`
+    lists the first skipped places.
     """
 
     files: int = 0
@@ -269,9 +278,10 @@ class UnmatchedFigures(msgspec.Struct):
 
 
 class SignatureCoverage(msgspec.Struct):
-    """How many failed results a signature matches; those without text are counted apart.
+    """How many failed results a signature matches.
 
-    `unmatched` are the most frequent of the `kinds` of errors that no signature matches.
+    Results without text are counted apart. `unmatched` are the most
+    frequent of the `kinds` of errors that no signature matches.
     """
 
     matched: Share = msgspec.field(default_factory=Share)
@@ -312,7 +322,10 @@ class DirectionFigures(msgspec.Struct):
 
 
 class BaselineFigures(msgspec.Struct):
-    """The figures of the baseline, which is replayed independently, and what changed since.
+    """The figures of the baseline, and what changed since.
+
+    The two policies are replayed independently: after the first divergence under either one, their
+    differences are counterfactual too.
 
     `earlier` and `later` count sessions in which both policies refuse a call, but a different one
     first; `unknown` counts sessions whose change is undetermined.
@@ -374,16 +387,3 @@ class Figures(msgspec.Struct):
     unfired: list[UnfiredEntry] = msgspec.field(default_factory=list, name="silent")
     partial: bool = False
     elapsed_s: None = None
-
-
-def add_numbers(target: msgspec.Struct, other: msgspec.Struct) -> None:
-    """Add all numbers that two structs have in common, including nested ones."""
-    for name in set(target.__struct_fields__).intersection(other.__struct_fields__):
-        value, more = getattr(target, name), getattr(other, name)
-        if isinstance(value, msgspec.Struct):
-            add_numbers(value, more)
-        elif isinstance(value, dict):
-            for key, count in more.items():
-                value[key] = value.get(key, 0) + count
-        elif isinstance(value, int):
-            setattr(target, name, value + more)

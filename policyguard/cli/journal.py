@@ -36,7 +36,8 @@ def journal() -> None:
 def show(path: Path, *, follow: bool) -> None:
     """Show a journal, one event per line.
 
-    PATH may also be a trace in policyguard's format. Times are UTC. Fingerprints, charges and hashes are left out.
+    PATH may also be a trace in policyguard's format. Times are UTC. Fingerprints, charges and
+    hashes are left out.
     """
     shown = ""
     try:

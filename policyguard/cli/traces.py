@@ -60,8 +60,9 @@ def stats(paths: tuple[str, ...], output_format: str) -> None:
 def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> None:
     """Convert recordings to policyguard's own format.
 
-    `simulate` reads it fastest. A session whose id occurred in an earlier file becomes `id#1`. Sub-agents' events are merged
-    with their parents' by time. Labels with a `file` match only if the output has that name.
+    `simulate` reads it fastest. A session whose id occurred in an earlier file becomes `id#1`.
+    Sub-agents' events are merged with their parents' by time. Labels with a `file` match only if
+    the output has that name.
 
     Exit codes: 0; 1 (nothing was converted, and no file is written); 2 (misuse).
     """

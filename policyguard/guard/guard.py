@@ -23,7 +23,7 @@ from policyguard.guard.listeners import Listener, Listeners
 from policyguard.guard.open_sessions import OpenSessions
 from policyguard.guard.session import Session
 from policyguard.guard.session_lifetime import SessionLifetime
-from policyguard.guard.session_opening import open_session, reopen_session
+from policyguard.guard.session_opening import DeferredSession, open_session, reopen_session
 from policyguard.guard.shared_budgets import open_shared_budgets
 from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
@@ -240,7 +240,7 @@ class Guard:
         opened = self._open_sessions.get(name)
         if self._may_block and opened is None and not self.closed and running_loop() is not None:
             opening = partial(open_session, self, started, parent, checked)
-            return Session._deferred(self, name, opening)
+            return DeferredSession(self, name, opening)
         return open_session(self, started, parent, checked)
 
     def _close_session(self, session: SessionLifetime) -> None:

@@ -200,10 +200,16 @@ class Session(SessionLifetime):
             parsed = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)
             text, failed, pending = parsed.text, failed or parsed.failed, parsed.pending
             host_meta = {**parsed.meta, **host_meta}
+        at = self.guard._clock() if at is None else validate.timestamp("at", at)
         return self._pipeline.complete(
             Completed(
+                # Positional: CPython passes more than 15 values with keywords as a dict.
                 self.id,
-                ok=False if failed else None,
+                at,
+                decision.id
+                if type(decision) is Decision and decision.session == self.id
+                else self._find_call(decision),
+                False if failed else None,
                 text=text,
                 error=error,
                 exit_code=None if exit_code is None else validate.integer("exit_code", exit_code),
@@ -216,10 +222,6 @@ class Session(SessionLifetime):
                 cost=None if cost is None else validate.usage("cost", cost),
                 score=None if score is None else validate.number("score", score),
                 meta=host_meta,
-                at=self.guard._clock() if at is None else validate.timestamp("at", at),
-                call=decision.id
-                if type(decision) is Decision and decision.session == self.id
-                else self._find_call(decision),
                 blame=validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="pending" if pending else "",
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.call_pipeline import CallPipeline
@@ -26,38 +26,15 @@ class SessionLifetime:
     """The part of `Session` that opens, closes, resumes and ends it."""
 
     __slots__ = ("__weakref__", "_opening", "_pipeline", "_state", "guard", "id")
+    _opening: Callable[[], SessionLifetime]  # of a `DeferredSession`
 
     def __init__(self, guard: Guard, state: SessionState, first_number: int = 0) -> None:
         self.guard = guard
         self.id = state.id
         self._state = state
         self._pipeline = CallPipeline(guard, state, first_number)
-        self._opening: Callable[[], SessionLifetime] | None = None
-
-    @classmethod
-    def _deferred(cls, guard: Guard, id_: str, opening: Callable[[], Self]) -> Self:
-        """Return a session that is opened when it is first used."""
-        session = cls.__new__(cls)
-        session.guard, session.id, session._opening = guard, id_, opening
-        return session
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Open a deferred session: `_pipeline` and `_state` are not set before."""
-            if name not in ("_pipeline", "_state") or self._opening is None:
-                raise AttributeError(f"`Session` has no attribute {name!r}")
-            with self.guard._lock:
-                if self._opening is not None:
-                    opened = self._opening()
-                    self._state, self._pipeline = opened._state, opened._pipeline
-                    self._opening = None
-                    self.guard._open_sessions.add(self)
-            return getattr(self, name)
 
     def __repr__(self) -> str:
-        if self._opening is not None:
-            return f"<Session {self.id!r} not open yet>"
         state = " ended" if self._pipeline.ended else " closed" if self.closed else ""
         return f"<Session {self.id!r} calls={self._pipeline.last_number}{state}>"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,6 +16,32 @@ from policyguard.model.event import Admitted, Closed, Refused, Started
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
+
+
+class DeferredSession(Session):
+    """A session that is opened when it is first used, and is a plain `Session` from then on."""
+
+    __slots__ = ()
+
+    def __init__(self, guard: Guard, id_: str, opening: Callable[[], Session]) -> None:
+        self.guard, self.id, self._opening = guard, id_, opening
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id!r} not open yet>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Open the session: `_pipeline` and `_state` are not set before."""
+            if name not in ("_pipeline", "_state"):
+                raise AttributeError(f"`Session` has no attribute {name!r}")
+            with self.guard._lock:
+                if type(self) is DeferredSession:
+                    opened = self._opening()
+                    self._state, self._pipeline = opened._state, opened._pipeline
+                    self.__class__ = Session
+                    self.guard._open_sessions.add(self)
+            return getattr(self, name)
 
 
 def open_session(

@@ -51,10 +51,7 @@ def stats(paths: tuple[str, ...], output_format: str) -> None:
 @traces.command()
 @click.argument("paths", nargs=-1, required=True)
 @path_option(
-    *OUTPUT,
-    required=True,
-    metavar="FILE",
-    help_="The event file to write; - for standard output.",
+    *OUTPUT, required=True, metavar="FILE", help_="The event file to write; - for standard output."
 )
 @click.pass_context
 def convert(context: click.Context, paths: tuple[str, ...], output: Path) -> None:

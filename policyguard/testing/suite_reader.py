@@ -16,13 +16,7 @@ from policyguard.compiler.load.layer_validation import diagnose, find_span
 from policyguard.engines.source import MAX_FILE_BYTES, Source
 from policyguard.engines.yaml_source import parse
 from policyguard.engines.yaml_tree import MappingNode as Tree
-from policyguard.engines.yaml_tree import (
-    Node,
-    ScalarNode,
-    SequenceNode,
-    descend,
-    to_plain,
-)
+from policyguard.engines.yaml_tree import Node, ScalarNode, SequenceNode, descend, to_plain
 from policyguard.model.diagnostic import Diagnostic, Span
 from policyguard.testing import schema
 from policyguard.testing.suite import (

@@ -10,12 +10,7 @@ from policyguard.engines.yaml_tree import Path
 from policyguard.model.diagnostic import Diagnostic, quote_text
 from policyguard.model.effect import Effect
 from policyguard.model.entry import Entry
-from policyguard.model.limits import (
-    CycleLimit,
-    PollingLimit,
-    RefusalsLimit,
-    RepeatLimit,
-)
+from policyguard.model.limits import CycleLimit, PollingLimit, RefusalsLimit, RepeatLimit
 from policyguard.model.policy import Policy
 
 

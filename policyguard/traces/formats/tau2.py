@@ -124,10 +124,7 @@ def _read_message(builder: SessionBuilder, message: dict[str, Any]) -> Iterator[
     at = from_iso(message.get("timestamp"))
     role = message.get("role")
     if role == "assistant":
-        tokens, cost = (
-            count_tokens(message.get("usage")),
-            read_cost(message.get("cost")),
-        )
+        tokens, cost = (count_tokens(message.get("usage")), read_cost(message.get("cost")))
         yield from builder.add_reply(tokens, cost, at)
         yield from builder.add_calls(_parse_calls(message, at))
     elif role == "tool":

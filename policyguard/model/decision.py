@@ -102,7 +102,7 @@ class Decision(msgspec.Struct, frozen=True):
             text += line
             rest -= 1
         if rest:
-            text += f"\n- and {rest} more"
+            text += f"\n- and {rest} more reason{'s' if rest > 1 else ''}"
         named = {violation.id for violation in self.violations}
         left = [
             f"{id_} {format_number(left)}" for id_, left in self.left.items() if id_ not in named
@@ -138,7 +138,7 @@ MAX_MESSAGE_CHARS = 400
 """Characters of a message: a model reads one at every refusal, and pays for it."""
 
 _MAX_NAME_CHARS = 80
-_MORE_CHARS = 16
+_MORE_CHARS = 24
 _ALLOWED_HEADINGS = {
     Effect.ALLOW: "`{tool}` is allowed.",
     Effect.ADVISE: "A note on `{tool}`:",

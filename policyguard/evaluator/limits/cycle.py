@@ -61,12 +61,9 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
             return None
         entries = tracker.entries
         rounds = max(1, min(2, self.min_count), self.min_count - refused_count)
-        length = self._find_length(entries, fingerprint, rounds)
-        if length is None:
+        length, count = self._find_cycle(entries, fingerprint, rounds)
+        if not length:
             return None
-        count = rounds
-        while count < self.max and _is_periodic(entries, length, count + 1):
-            count += 1
         effect = self.effect_for(count, refused_count)
         if effect is None:
             return None
@@ -93,23 +90,31 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 
         Else an agent that skips the refused call could go round as often again.
         """
-        length = self._find_length(tracker.entries, attempt.fingerprint, self.max)
-        if length is not None:
+        length, _ = self._find_cycle(tracker.entries, attempt.fingerprint, self.max)
+        if length:
             fingerprint = attempt.fingerprint
             result = tracker.entries[-length].result_fingerprint
             attempt.window_entry = WindowEntry(fingerprint, fingerprint, result)
             self.admit(tracker, attempt)
 
-    def _find_length(self, entries: list[WindowEntry], fingerprint: str, rounds: int) -> int | None:
-        """Return the length of the cycle that a call would continue after `rounds` rounds."""
+    def _find_cycle(
+        self, entries: list[WindowEntry], fingerprint: str, min_rounds: int
+    ) -> tuple[int, int]:
+        """Return the length and rounds of the cycle that a call would continue; (0, 0) for none.
+
+        It is the cycle with the most rounds (up to `max`), as a shorter one may lie within it.
+        """
+        found = (0, 0)
         for length in range(2, self.longest + 1):
-            if len(entries) < length * rounds:
-                return None
-            if entries[-length].fingerprint == fingerprint and _is_periodic(
-                entries, length, rounds
-            ):
-                return length
-        return None
+            if len(entries) < length * min_rounds:
+                break
+            if entries[-length].fingerprint != fingerprint:
+                continue
+            rounds = max(min_rounds, found[1] + 1)
+            while rounds <= max(self.max, min_rounds) and _is_periodic(entries, length, rounds):
+                found = (length, rounds)
+                rounds += 1
+        return found
 
     def complete(self, tracker: CallSequence, attempt: Attempt, outcome: Outcome) -> None:
         """Count nothing: the entry itself holds its result."""

@@ -73,7 +73,7 @@ class Decision(msgspec.Struct, frozen=True):
         entries = ", ".join(violation.id for violation in self.violations)
         entries = f" ({entries})" if entries else ""
         tool = self.tool[:_MAX_NAME_CHARS]
-        return f"<Decision {self.id or 'preview'} {tool!r}: {self.effect}{entries}>"
+        return f"<Decision {self.id or 'not counted'} {tool!r}: {self.effect}{entries}>"
 
     def __hash__(self) -> int:  # of all fields it cannot be made: `left` has none
         return hash((self.session, self.id))

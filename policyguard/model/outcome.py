@@ -38,6 +38,10 @@ class Outcome(msgspec.Struct, frozen=True):
     error_fingerprint: str = ""
     blamed_by: str = ""
 
+    def __repr__(self) -> str:
+        details = [detail for detail in (self.signature, self.blame, self.error[:80]) if detail]
+        return f"<Outcome {self.state}{': ' if details else ''}{', '.join(details)}>"
+
     @property
     def text(self) -> str:
         """The result's text."""

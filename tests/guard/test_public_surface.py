@@ -83,6 +83,8 @@ def test_reprs_show_the_essentials(tmp_path: Path) -> None:
     assert repr(allowed) == "<Decision c1 'x': allow>"
     assert repr(refused) == "<Decision c2 'no': block (rules/no)>"
     assert repr(recorded) == "<Recorded failure, blame unknown>"
+    assert repr(recorded.outcome).startswith("<Outcome failure: unknown")
+    assert repr(session.preview("x")) == "<Decision not counted 'x': allow>"
     assert repr(session.record(allowed, result="")) == "<Recorded success, not counted>"
     session.close()
     assert repr(session) == "<Session 's' calls=2 closed>"

@@ -211,8 +211,8 @@ class CallPipeline:
             if self.closed or first < number <= last or id_ in self._state.in_flight:
                 return
         if not id_:
-            raise UnknownCallError("`preview` admits nothing: report decisions of `check`")
-        if 0 < number <= first:
+            reason = "`preview` admits nothing: report decisions of `check`"
+        elif 0 < number <= first:
             reason = "it belongs to the session's earlier life, or has been reported in it"
         else:
             reason = "it has been reported, or was never admitted"

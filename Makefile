@@ -29,7 +29,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Figures go to benchmarks/results; docs/performance.md tells what they mean.
+# Figures go to benchmarks/results; docs/performance.md explains them.
 BENCHMARKS := hot_path sections growth memory replay start peers
 
 bench: $(READY)

@@ -53,7 +53,7 @@ def lint(
 ) -> None:
     """Check policy files for errors and likely mistakes.
 
-    PATHS are files and folders. The default are the paths in the settings, else policyguard.yaml
+    PATHS are files and folders. The default is the paths in the settings, else policyguard.yaml
     here, else the policies/ folder. Options override the settings.
 
     Exit codes: 0 (clean, or warnings only); 1 (errors; with --strict anything); 2 (misuse, or

@@ -13,8 +13,8 @@ from policyguard.model.entry import Example
 
 POLICY = """
 policyguard: 1
-name: asked
-params: {most: 10}
+name: prefilter
+params: {max_n: 10}
 lists: {known: [alpha, beta]}
 tags: {stage: {type: string, default: test}}
 classify:
@@ -22,8 +22,8 @@ classify:
     - {class: far, when: has(call.args.host) && call.class == ''}
 rules:
   any: {tools: [always], effect: advise}
-  except: {tools: [always], unless: call.args.n > params.most}
-  high: {when: has(call.args.n) && call.args.n > params.most}
+  except: {tools: [always], unless: call.args.n > params.max_n}
+  high: {when: has(call.args.n) && call.args.n > params.max_n}
   lost: {when: call.args.absent == 1 && call.tool == 'lost'}
   unknown: {when: has(call.args.name) && !(call.args.name in lists.known), unless: call.args.n == 1}
   far: {when: call.class == 'far', mode: observe}

@@ -32,7 +32,7 @@ rules:
   span: {tools: [span], when: "duration(call.args.to) > duration('1s')", mode: observe}
   zone: {tools: [zone], when: "now.getHours(call.args.to) > 1"}
   host: {tools: [host], when: "('http://' + call.args.to).host() == 'x'"}
-  told: {tools: [send], message: "no {call.args.to}, {call.args}", instead: "{call.args.to}?"}
+  values: {tools: [send], message: "no {call.args.to}, {call.args}", instead: "{call.args.to}?"}
 """
 
 

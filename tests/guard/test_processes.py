@@ -24,9 +24,9 @@ session = guard.session(sys.argv[2], project="p")
 print("up", flush=True)
 sys.stdin.readline()
 
-def drain(most, tool="tool"):
+def drain(max_calls, tool="tool"):
     count = 0
-    for number in range(most):
+    for number in range(max_calls):
         decision = session.check(tool, {"n": number})
         count += decision.allowed
         if decision.allowed and number % 2:

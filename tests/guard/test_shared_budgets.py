@@ -141,8 +141,8 @@ def test_approval_extends_the_budget_for_all_guards(tmp_path: Path) -> None:
     )
     one, two = workspace.session("one"), workspace.session("two")
     assert count_allowed(one) == 3
-    asked = one.check("tool", {"n": "more"})
-    assert one.approve(asked, by="ann")
+    decision = one.check("tool", {"n": "more"})
+    assert one.approve(decision, by="ann")
     assert one.check("tool", {"n": "more"}).allowed
     assert count_allowed(two) == 1
 

@@ -80,8 +80,8 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
         assert effect is not None  # noqa: S101 - at least the escalation's own effect
         tools = "these tools have" if self.shared else "this tool has"
         failed = (
-            f"{tools} failed {format_times(self.max)} within {format_duration(self.within)}, "
-            "not by your fault"
+            f"{tools} failed {format_times(self.max)} within {format_duration(self.within)}; "
+            "you did not cause this"
         )
         return Violation(
             self.id,
@@ -101,7 +101,7 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
         effect = self.effect_for(count, refused_count)
         if effect is None:
             return None
-        text = f"this tool has failed {format_times(count)}, not by your fault"
+        text = f"this tool has failed {format_times(count)}; you did not cause this"
         instead = "use another tool if there is one"
         return Violation(self.id, effect, "outage", text, instead, count, self.max)
 

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,19 +60,19 @@ def max_ratios() -> dict[str, float]:
     return limits
 
 
-def count() -> InstructionCounts:
+def count(contenders: Sequence[str] = CONTENDERS) -> InstructionCounts:
     """Count instructions. Raises `CannotCountError` if valgrind is missing or fails."""
     if shutil.which("valgrind") is None:
         raise CannotCountError("valgrind is not installed")
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "PYTHONHASHSEED": "0", "POLICYGUARD_CACHE": cache}
         # Compile every module and `core` first, so that it is not counted.
-        for contender in CONTENDERS:
+        for contender in contenders:
             subprocess.run(_command(contender, 10), cwd=ROOT, env=environment, check=True)
         short, long = (
             {
                 contender: _instructions(contender, calls, environment)
-                for contender in (NO_GUARD, *CONTENDERS)
+                for contender in (NO_GUARD, *contenders)
             }
             for calls in (SHORT, LONG)
         )
@@ -79,7 +80,7 @@ def count() -> InstructionCounts:
         contender: (long[contender] - short[contender]) / (LONG - SHORT) for contender in long
     }
     return InstructionCounts(
-        {contender: per_call[contender] - per_call[NO_GUARD] for contender in CONTENDERS}
+        {contender: per_call[contender] - per_call[NO_GUARD] for contender in contenders}
     )
 
 

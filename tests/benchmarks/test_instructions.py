@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.instructions import CannotCountError, InstructionCounts, count, max_ratios
+from benchmarks.instructions import CHAINED, LINES, OURS, CannotCountError, count, max_ratios
 
 
-@pytest.fixture(scope="module")
-def counts() -> InstructionCounts:
+@pytest.mark.parametrize(
+    "floor",
+    [
+        "floor",
+        pytest.param(CHAINED, marks=pytest.mark.slow),
+        pytest.param(LINES, marks=pytest.mark.slow),
+    ],
+)
+def test_ratio_to_the_floor_stays_below_its_limit(floor: str) -> None:
     try:
-        return count()
+        counts = count((OURS[floor], floor))
     except CannotCountError as error:
         pytest.skip(str(error))
-
-
-@pytest.mark.parametrize("floor", max_ratios())
-def test_ratio_to_the_floor_stays_below_its_limit(counts: InstructionCounts, floor: str) -> None:
     assert 1 < counts.ratio(floor) < max_ratios()[floor], counts

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from policyguard.compiler.build.expressions import compile_expressions
+from policyguard.compiler.check.empty_fields import check_empty_fields
 from policyguard.compiler.check.examples import run_examples
 from policyguard.compiler.check.ineffective_keys import check_ineffective_keys
 from policyguard.compiler.check.patterns import check_patterns
@@ -112,6 +113,7 @@ def _compile(frontend: FrontendResult, environ: Mapping[str, str]) -> CheckResul
         files += (tools.source_file,)
     expressions, problems = compile_expressions(policy, merged, refine)
     diagnostics += problems
+    diagnostics += check_empty_fields(policy, merged, expressions)
     if _has_errors(diagnostics):
         return None, diagnostics
     inputs = Inputs(files, _read_variables(policy, environ))

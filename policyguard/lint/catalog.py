@@ -105,9 +105,13 @@ LOAD_PAGES: dict[str, str] = {
         "or add a `learn` section, whose `corroborate` is the default."
     ),
     "reference/no-targets": (
-        "`radius` counts a call's targets and `ban: target` bans them, but `classify.targets` "
-        "names no argument that holds targets, so neither can refuse a call. Name the arguments, "
-        "or remove the section."
+        "An entry reads a call's targets (`radius`, `ban: target`, `same: target`, "
+        "`call.targets`), but `classify.targets` names no argument that holds targets, so it can "
+        "refuse no call. Name the arguments, or remove the entry."
+    ),
+    "reference/no-command": (
+        "`call.command` is read, but `classify.shell.arguments` names no argument that holds a "
+        "shell command, so it is always empty. Name the arguments, or extend `core`."
     ),
     "reference/not-in-list": "`remove` names an item that the inherited list does not contain.",
     "reference/placeholder": (

@@ -88,7 +88,8 @@ def test_the_examples_of_what_ships_have_the_texts_that_their_patterns_need(pack
 def _policy(text: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "policy.yaml"
-        file.write_text(f"policyguard: 1\nname: claims\n{text}")
+        targets = "" if "classify:" in text else "classify: {targets: [target]}\n"
+        file.write_text(f"policyguard: 1\nname: claims\n{text}\n{targets}")
         yield file
 
 

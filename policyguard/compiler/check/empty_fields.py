@@ -1,0 +1,51 @@
+"""Report fields of a call that are always empty, because the policy names no arguments for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.compiler.build.entry_paths import level_path
+from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.messages import parse_message
+from policyguard.compiler.merge.layers import MergedPolicy
+from policyguard.engines.yaml_tree import Path
+from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.limits import RepeatLimit
+from policyguard.model.policy import Policy
+
+
+def check_empty_fields(
+    policy: Policy, merged: MergedPolicy, expressions: Expressions
+) -> Iterator[Diagnostic]:
+    """Report readers of `call.targets` and `call.command` in a policy that never fills them."""
+    if not merged.is_complete or merged.broken_names("classify"):
+        return
+    if not policy.classify.targets:
+        hint = "name the arguments that hold targets: `classify: {targets: [path, paths]}`"
+        for path in _find_readers(policy, expressions, "call.targets"):
+            message = "`call.targets` is always empty, because this policy defines no targets"
+            yield merged.diagnostic("reference/no-targets", message, path, hint=hint)
+        for level, limits in policy.limits.items():
+            if isinstance(limits.repeat, RepeatLimit) and limits.repeat.same == "target":
+                path = (*level_path(level), "repeat", "same")
+                message = "`same: target` needs targets, but this policy defines none"
+                yield merged.diagnostic("reference/no-targets", message, path, hint=hint)
+    if not policy.classify.shell.arguments:
+        hint = "name the arguments that hold a command: `classify: {shell: {arguments: [command]}}`"
+        for path in _find_readers(policy, expressions, "call.command"):
+            message = "`call.command` is always empty, because this policy names no shell arguments"
+            yield merged.diagnostic("reference/no-command", message, path, hint=hint)
+
+
+def _find_readers(policy: Policy, expressions: Expressions, field: str) -> Iterator[Path]:
+    """Yield the paths of the expressions and messages that read a field of a call."""
+    for path, program in expressions:
+        if reads_field(program.reads, field):
+            yield path
+    for section, entries in (("rules", policy.rules), ("budgets", policy.budgets)):
+        for entry in entries:
+            for key in ("message", "instead"):
+                text = getattr(entry, key)
+                placeholders = parse_message(text).placeholders if text is not None else ()
+                if any(placeholder.name == field for placeholder in placeholders):
+                    yield section, entry.id, key

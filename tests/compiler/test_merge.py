@@ -111,6 +111,32 @@ def test_sections_are_merged_key_by_key_and_plain_lists_replaced(merged):
     assert (policy.bounds.sessions, policy.bounds.plans) == (5, 7)
 
 
+def test_shell_lists_are_added_to(merged):
+    base = "classify: {shell: {arguments: [command, sh]}}"
+    added = merged(base, "classify: {shell: {arguments: [code, sh]}}")
+    assert added.policy.classify.shell.arguments == ("command", "sh", "code")
+    replaced = merged(base, "classify: {shell: {replace: true, arguments: [code]}}")
+    assert replaced.policy.classify.shell.arguments == ("code",)
+    again = merged(base, "classify: {shell: {replace: false, arguments: [code]}}")
+    assert again.policy.classify.shell.arguments == ("command", "sh", "code")
+    assert [*added.diagnostics, *replaced.diagnostics, *again.diagnostics] == []
+
+
+@pytest.mark.parametrize("own", ["300", "{default: 300}", "{default: 300, env: MOST}"])
+def test_params_keep_inherited_bounds(merged, own):
+    base = "params: {most: {default: 5, min: 2, max: 10}}\nbudgets: {b: {calls: $most}}"
+    result = merged(base, f"params: {{most: {own}}}")
+    assert errors(result) == [("scalar/param", "300")]
+    fine = merged(base, f"params: {{most: {own.replace('300', '7')}}}").policy
+    assert (fine.params["most"].value, fine.params["most"].min, fine.params["most"].max) == (
+        7,
+        2,
+        10,
+    )
+    own_bounds = merged(base, "params: {most: {default: 300, max: 500}}").policy
+    assert (own_bounds.params["most"].min, own_bounds.params["most"].max) == (2, 500)
+
+
 def test_limits_are_replaced_by_level_and_kind(merged):
     policy = merged(
         "limits: {default: {repeat: {max: 3, window: 5}, cycle: {max: 2}},"

@@ -1,15 +1,16 @@
 """Merge a layer into what it inherits.
 
 Sections and maps of entries merge key by key, and a layer's entry replaces the inherited one as a
-whole: a rule never mixes two layers. In a first-match list an entry with a known id replaces it in
-place; new ones go before the inherited, so that they match first. Classes and envelopes have no
-id, and always go first. Everything else is replaced, and of two exclusive keys the layer's
-replaces the inherited one.
+whole: a rule never mixes two layers. Only a param keeps its inherited `min` and `max`. In a
+first-match list an entry with a known id replaces it in place; new ones go before the inherited,
+so that they match first. Classes and envelopes have no id, and always go first. The lists of
+`classify.shell` are added to, unless it says `replace: true`. Everything else is replaced, and of
+two exclusive keys the layer's replaces the inherited one.
 """
 
 from __future__ import annotations
 
-from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode
+from policyguard.engines.yaml_tree import MappingNode, Node, ScalarNode, SequenceNode, to_plain
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
 
 _MERGED_BY_KEY: frozenset[tuple[str, ...]] = frozenset(
@@ -51,6 +52,8 @@ FIRST_MATCH_LISTS = frozenset(
     {("classify", "classes"), ("outcomes", "envelope"), ("signatures",), ("blame",)}
 )
 """Lists in which an item replaces the inherited one with the same id."""
+_ADDITIVE_SECTION = ("classify", "shell")
+"""The section whose lists a layer adds to: with fewer names, inherited rules see fewer calls."""
 _EXCLUSIVE_KEYS: dict[tuple[str, ...], str] = {("learn", "ban"): "key", ("learn", "key"): "ban"}
 """Keys, each with the key that it excludes."""
 _LAYER_ONLY_KEYS = frozenset({"extends", "disable"})
@@ -96,21 +99,42 @@ class _Merger:
             changed, found = _apply_list_edits(old, key, new)
             self.diagnostics += found
             return changed
+        if path[0] == "params" and len(path) == 2 and isinstance(old, MappingNode):
+            return _keep_bounds(old, new)
         if isinstance(new, MappingNode) and is_merged_by_key(path):
             base = old if isinstance(old, MappingNode) else new.with_entries(())
+            if path == _ADDITIVE_SECTION and (replaces := new.get("replace")) is not None:
+                base = new.with_entries(()) if to_plain(replaces) is True else base
+                new = new.with_entries(item for item in new.entries if item[0].text != "replace")
             return self.merge_maps(base, new, path)
-        if (
-            path in FIRST_MATCH_LISTS
-            and isinstance(old, SequenceNode)
-            and isinstance(new, SequenceNode)
-        ):
-            return _merge_first_match(old, new)
+        if isinstance(old, SequenceNode) and isinstance(new, SequenceNode):
+            if path[:2] == _ADDITIVE_SECTION:
+                return _add_items(old, new)
+            if path in FIRST_MATCH_LISTS:
+                return _merge_first_match(old, new)
         return new
 
 
 def is_merged_by_key(path: tuple[str, ...]) -> bool:
     """Return whether the map at `path` merges key by key instead of being replaced."""
     return path in _MERGED_BY_KEY or (*path[:-1], "*") in _MERGED_BY_KEY
+
+
+def _keep_bounds(inherited: MappingNode, param: Node) -> Node:
+    """Return a layer's param with the inherited `min` and `max`, unless it sets them itself."""
+    bounds = [item for item in inherited.entries if item[0].text in ("min", "max")]
+    if isinstance(param, MappingNode):
+        own = {key.text for key, _ in param.entries}
+        kept = [item for item in bounds if item[0].text not in own]
+        return param.with_entries([*param.entries, *kept])
+    default = next((key for key, _ in inherited.entries if key.text == "default"), None)
+    return inherited.with_entries([(default, param), *bounds]) if default and bounds else param
+
+
+def _add_items(inherited: SequenceNode, layer: SequenceNode) -> SequenceNode:
+    known = [item for item in inherited.items if isinstance(item, ScalarNode)]
+    new = [item for item in layer.items if not any(_is_same_scalar(item, old) for old in known)]
+    return layer.with_items([*inherited.items, *new])
 
 
 def _merge_first_match(inherited: SequenceNode, layer: SequenceNode) -> SequenceNode:

@@ -55,6 +55,18 @@ _TEXT_FUNCTIONS: dict[str, Callable[[str, str], bool]] = {
     "contains": str.__contains__,
     "matches": lambda text, pattern: compile_regex(pattern).search(text),
 }
+_DATE_PARTS = {
+    "getMonth": (0, 11),
+    "getDate": (1, 31),
+    "getDayOfMonth": (0, 30),
+    "getDayOfWeek": (0, 6),
+    "getDayOfYear": (0, 365),
+    "getHours": (0, 23),
+    "getMinutes": (0, 59),
+    "getSeconds": (0, 59),
+    "getMilliseconds": (0, 999),
+}
+"""The lowest and highest value of each part of a timestamp (CEL specification, "Timestamp")."""
 
 
 class Predicate(NamedTuple):
@@ -138,19 +150,20 @@ def _atom(node: Expr, holds: bool) -> Conjunction:
         left, right, operator_ = node.left, node.right, node.operator
         if isinstance(left, Constant) and operator_ in _FLIPPED:
             left, right, operator_ = right, left, _FLIPPED[operator_]
-        name = value_name(left)
+        name, implied = value_name(left), _implied(left)
         if operator_ == "in" and isinstance(right, ListLiteral):
             items = [item.value for item in right.items if isinstance(item, Constant)]
             if len(items) == len(right.items):
-                return {name: (Predicate("among", tuple(items), holds),)}
+                return {name: (Predicate("among", tuple(items), holds), *implied)}
         elif operator_ in ("==", "!="):
             if isinstance(right, Constant):
-                return {name: (Predicate("among", (right.value,), (operator_ == "==") is holds),)}
+                is_equal = (operator_ == "==") is holds
+                return {name: (Predicate("among", (right.value,), is_equal), *implied)}
             if name == value_name(right):
                 return {name: (Predicate("among", (), (operator_ == "==") is not holds),)}
         elif isinstance(right, Constant) and operator_ in _OPPOSITE and _is_number(right.value):
             kind = operator_ if holds else _OPPOSITE[operator_]
-            return {name: (Predicate(kind, right.value), *_implied(left))}
+            return {name: (Predicate(kind, right.value), *implied)}
     elif isinstance(node, Call) and node.receiver is not None and len(node.arguments) == 1:
         argument = node.arguments[0]
         if node.name in _TEXT_FUNCTIONS and isinstance(argument, Constant):
@@ -160,8 +173,16 @@ def _atom(node: Expr, holds: bool) -> Conjunction:
 
 
 def _implied(node: Expr) -> tuple[Predicate, ...]:
-    """Return predicates that always hold: a size is never negative."""
-    return (Predicate(">=", 0),) if isinstance(node, Call) and node.name == "size" else ()
+    """Return predicates that always hold: a size is never negative, an hour at most 23."""
+    if not isinstance(node, Call):
+        return ()
+    if node.name == "size":
+        return (Predicate(">=", 0),)
+    if node.receiver is not None and value_name(node.receiver) == "now":
+        lowest, highest = _DATE_PARTS.get(node.name, (None, None))
+        if lowest is not None:
+            return Predicate(">=", lowest), Predicate("<=", highest)
+    return ()
 
 
 def _conjoin(parts: Iterable[list[Conjunction]]) -> list[Conjunction]:

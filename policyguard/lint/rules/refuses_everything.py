@@ -1,0 +1,43 @@
+"""A rule that refuses every call.
+
+Without a selector that leaves something out, and without a condition, a rule with the effect
+`block` or `halt` stops the agent at its first call.
+
+Avoid:
+
+    no-tools: {tools: ["*"], effect: block}
+
+Prefer to name what is refused, or what is not:
+
+    only-reading: {tools: {outside: [read_*, list_*]}, effect: block}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.lint.analysis.satisfiability import is_unsatisfiable
+from policyguard.lint.rule import Finding, LintContext
+from policyguard.model.effect import Effect
+from policyguard.model.entry import SELECTOR_KEYS
+from policyguard.model.policy import Rule
+
+
+def check(context: LintContext) -> Iterator[Finding]:
+    """Report rules that no call can pass."""
+    for rule in context.policy.rules:
+        if rule.effect < Effect.BLOCK or "observe" in (rule.mode, context.policy.mode):
+            continue
+        when = context.cel_trees.get(("rules", rule.id, "when"))
+        unless = context.cel_trees.get(("rules", rule.id, "unless"))
+        is_always = when is None or is_unsatisfiable((when, False))
+        exempts_nothing = unless is None or is_unsatisfiable((unless, True))
+        if is_always and exempts_nothing and _selects_everything(rule):
+            span = context.merged.span_of(("rules", rule.id), key=True)
+            message = f"`{rule.id}` refuses every call"
+            yield Finding(span, message, "select what it refuses, or add a condition")
+
+
+def _selects_everything(rule: Rule) -> bool:
+    selectors = [getattr(rule, key) for key in SELECTOR_KEYS - {"when"}]
+    return all(one is None or ("*" in one.items and not one.outside) for one in selectors)

@@ -101,6 +101,12 @@ class Attempt(msgspec.Struct, eq=False):
         return activation
 
     @property
+    def classes(self) -> list[str]:
+        """All classes of the call that the policy reads, the main one first."""
+        plan = self.bound_plan
+        return list(plan.plan.classes) if plan is not None else []
+
+    @property
     def approval_fingerprint(self) -> str:
         """The fingerprint of exactly this call, which an approval is bound to."""
         return self.exact_fingerprint or self.fingerprint

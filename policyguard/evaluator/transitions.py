@@ -189,7 +189,7 @@ def release(
     refund(evaluator, state, attempt)
     session.cel_session["calls"] -= 1
     if evaluator.reads_counts:
-        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+        for counts, name in _counted_names(attempt):
             table = session.cel_session.get(counts, {})
             if table.get(name):
                 table[name] -= 1
@@ -203,7 +203,7 @@ def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, even
     """
     advance_clock(session, event.at)
     _expire_calls(evaluator, state, session, event.at)
-    plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
+    plan = evaluator.plan(event.tool, event.server, session.agent, event.all_classes)
     bound_plan = session.bind_plan(plan)
     if event.effect == Effect.HALT:
         entry = event.violations[0] if event.violations else "policy"
@@ -343,11 +343,17 @@ def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt
     """Keep what expressions read: counts by tool and class, and each tool's previous arguments."""
     max_entries = evaluator.bounds.plans
     if evaluator.reads_counts:
-        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+        for counts, name in _counted_names(attempt):
             table = session.cel_session.setdefault(counts, {})
             _set_latest(table, name, table.get(name, 0) + 1, max_entries)
     if evaluator.activation_context.reads_previous:
         _set_latest(session.previous_args, attempt.tool, attempt.args, max_entries)
+
+
+def _counted_names(attempt: Attempt) -> list[tuple[str, str]]:
+    """Return the tables of `session` that count a call, each with the name it counts under."""
+    classes = attempt.bound_plan.plan.classes or ("",)
+    return [("#tools", attempt.tool), *(("#classes", name) for name in classes)]
 
 
 def _set_latest(table: dict[str, Any], name: str, value: Any, max_entries: int) -> None:

@@ -119,6 +119,8 @@ def build_refused(attempt: Attempt, decision: Decision) -> Refused:
 
 def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
     """Return the fields that `Admitted` and `Refused` share."""
+    bound_plan = attempt.bound_plan
+    classes = bound_plan.plan.classes if bound_plan is not None else ()
     return {
         "session": attempt.session.id,
         "at": attempt.at,
@@ -132,6 +134,7 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
         "hints": dict(attempt.hints) if attempt.hints else {},
         "estimate": dict(attempt.estimate) if attempt.estimate else {},
         "class_": attempt.class_,
+        "classes": classes if len(classes) > 1 else (),
         "fingerprint": attempt.fingerprint,
         "loose_fingerprint": attempt.loose_fingerprint,
         "numbers": attempt.numbers,

@@ -68,16 +68,23 @@ class _AttemptEvent(_Event, frozen=True):
     hints: dict[str, bool] = {}
     estimate: dict[str, float] = {}
     class_: str = msgspec.field(default="", name="class")
+    classes: tuple[str, ...] = ()
     fingerprint: str = ""
     loose_fingerprint: str = msgspec.field(default="", name="like")
     numbers: tuple[float, ...] = ()
     targets: tuple[str, ...] = ()
     exact_fingerprint: str = msgspec.field(default="", name="exact")
 
+    @property
+    def all_classes(self) -> tuple[str, ...]:
+        """The call's classes, the main one first."""
+        return self.classes or ((self.class_,) if self.class_ else ())
+
 
 class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     """A call was admitted and counts in windows and budgets.
 
+    `classes` holds all classes of the call, where there are more than the main one, `class_`.
     `call` is its id, unique in the session; `args` is None where the journal kept none; `batch`
     is shared by the parallel calls of one message. For a call with tolerant numbers,
     `loose_fingerprint` leaves them out, `numbers` holds them, and `exact_fingerprint` is its own.

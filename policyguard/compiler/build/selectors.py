@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from policyguard.engines.regex import Regex
-from policyguard.model.entry import Selector
+from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry
 
 NameMatcher = Callable[[str], bool]
@@ -36,6 +36,24 @@ def compile_selector(selector: Selector | None) -> NameMatcher:
     globs = [compile_glob(item) for item in selector.items]
     outside = selector.outside
     return lambda name: any(matches(name) for matches in globs) is not outside
+
+
+def compile_class_selector(selector: Selector | None) -> Callable[[tuple[str, ...]], bool]:
+    """Return a predicate on a call's classes: one that the selector matches is enough.
+
+    So `outside` matches unless all are inside. A call without a class counts as outside.
+    """
+    matches = compile_selector(selector)
+    return lambda classes: any(map(matches, classes or ("",)))
+
+
+def compile_selectors(
+    entry: SelectiveEntry,
+) -> Callable[[str, str, tuple[str, ...]], bool]:
+    """Return a predicate on tool, server and classes."""
+    tools, servers = (compile_selector(selector) for selector in (entry.tools, entry.servers))
+    has_class = compile_class_selector(entry.classes)
+    return lambda tool, server, classes: tools(tool) and servers(server) and has_class(classes)
 
 
 def split_words(name: str) -> frozenset[str]:

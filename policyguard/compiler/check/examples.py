@@ -69,7 +69,7 @@ def _match_example(
         return True, ""  # refused before any rule
     compiled = next((entry for entry in plan.rules if entry.id == f"rules/{rule.id}"), None)
     if compiled is None:
-        return False, "; ".join(_selector_mismatches(rule, example, plan.class_))
+        return False, "; ".join(_selector_mismatches(rule, example, plan.classes))
     matched = compiled.evaluate(attempt) is not None
     if attempt.errors:
         return matched, f"its condition failed: {attempt.errors[0].error}"
@@ -80,16 +80,17 @@ def _match_example(
     return False, "its `unless` is true" if exempt else "its `when` is false"
 
 
-def _selector_mismatches(rule: Rule, example: Example, class_: str) -> Iterator[str]:
+def _selector_mismatches(rule: Rule, example: Example, classes: tuple[str, ...]) -> Iterator[str]:
     """Yield a message for each selector of a rule that does not match an example's call."""
-    for key, name, none in (
-        ("tools", example.tool, ""),
-        ("servers", "", "an example's call has no server"),
-        ("classes", class_, "the call has no class"),
-        ("agents", example.agent, "set an agent with `{call: …, agent: …}`"),
+    for key, names, none in (
+        ("tools", (example.tool,), ""),
+        ("servers", ("",), "an example's call has no server"),
+        ("classes", classes or ("",), "the call has no class"),
+        ("agents", (example.agent,), "set an agent with `{call: …, agent: …}`"),
     ):
-        if not compile_selector(getattr(rule, key))(name):
-            mismatch = f"does not match {quote_text(name)}" if name else f"cannot match: {none}"
+        if not any(map(compile_selector(getattr(rule, key)), names)):
+            quoted = ", ".join(map(quote_text, names))
+            mismatch = f"does not match {quoted}" if names[0] else f"cannot match: {none}"
             yield f"its `{key}` {mismatch}"
 
 

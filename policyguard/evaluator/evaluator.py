@@ -112,7 +112,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     def _find_call_details(self, session: SessionState, attempt: Attempt) -> None:
         """Find what only some policies read."""
         if self.activation_context.reads_previous:
-            attempt.previous = session.previous_args.get(attempt.tool, attempt.previous)
+            attempt.previous = session.previous_args.get(attempt.full_name, attempt.previous)
         if self.activation_context.extract_targets is not None:
             attempt.targets = self.activation_context.extract_targets(attempt.args)
 

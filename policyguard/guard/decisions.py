@@ -47,7 +47,7 @@ def build_decision(
     return Decision(
         attempt.id,
         session,
-        attempt.tool,
+        attempt.host_tool or attempt.tool,
         evaluation.effect,
         allowed,
         attempt.approval_fingerprint,
@@ -130,6 +130,7 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
         "server": attempt.server,
         "batch": attempt.batch,
         "host_call": attempt.host_call,
+        "host_tool": attempt.host_tool,
         "tags": dict(attempt.tags) if attempt.tags else {},
         "hints": dict(attempt.hints) if attempt.hints else {},
         "estimate": dict(attempt.estimate) if attempt.estimate else {},

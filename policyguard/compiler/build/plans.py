@@ -13,9 +13,9 @@ from policyguard.compiler.build.messages import build_message, build_redactor
 from policyguard.compiler.build.read_classes import find_read_classes
 from policyguard.compiler.build.selectors import (
     compile_class_matcher,
-    compile_glob,
     compile_selector,
     compile_selectors,
+    compile_tool_glob,
     literal_prefix_length,
 )
 from policyguard.evaluator.activation import Expression
@@ -72,7 +72,7 @@ class PlanBuilder:
         }
         tools = [level for level in policy.limits if level.startswith("tools:")]
         tools.sort(key=lambda level: -literal_prefix_length(level[6:]))
-        self._tool_levels = [(level, compile_glob(level[6:])) for level in tools]
+        self._tool_levels = [(level, compile_tool_glob(level[6:])) for level in tools]
         self.budgets = {
             f"budgets/{entry.id}": self._build_budget(entry) for entry in policy.budgets
         }
@@ -107,7 +107,7 @@ class PlanBuilder:
         certain: set[str] = set()
         for entry, matches_name, when in self._class_matchers:
             name = entry.class_
-            if name in certain or not matches_name(tool):
+            if name in certain or not matches_name(tool, server):
                 continue
             is_read = name in self._read_classes
             if is_read or not certain:
@@ -119,7 +119,7 @@ class PlanBuilder:
     def build_plan(self, tool: str, server: str, agent: str, classes: tuple[str, ...]) -> Plan:
         """Build the plan for an agent's calls of a tool in these classes, the main one first."""
         class_ = classes[0] if classes else ""
-        levels = [level for level, matches in self._tool_levels if matches(tool)]
+        levels = [level for level, matches in self._tool_levels if matches(tool, server)]
         levels += [f"classes:{class_}", "default"]
         refusals = (self._refusals[level] for level in levels if level in self._refusals)
         timeout, timeout_by = self._find_timeout(levels)

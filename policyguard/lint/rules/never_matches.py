@@ -19,13 +19,14 @@ from collections.abc import Iterator
 from itertools import chain
 
 from policyguard.compiler.build import tag_types
-from policyguard.compiler.build.selectors import compile_selector
+from policyguard.compiler.build.selectors import compile_own_name_selector, compile_selector
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.analysis.satisfiability import Conjunction, Predicate, is_unsatisfiable
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 from policyguard.model.entry import SelectiveEntry
+from policyguard.model.tool_name import split_tool_name
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -67,9 +68,12 @@ def _implied(context: LintContext, entry: SelectiveEntry, classes: frozenset[str
     """Return what the selectors and tag types imply for a call that the entry matches."""
     # A call may match by another class than its main one.
     assumptions: Conjunction = {"call.class": (Predicate("among", tuple(sorted(classes))),)}
-    for field, selector in (("call.tool", entry.tools), ("call.agent", entry.agents)):
+    for field, selector, compile_ in (
+        ("call.tool", entry.tools, compile_own_name_selector),
+        ("call.agent", entry.agents, compile_selector),
+    ):
         if selector is not None:
-            assumptions[field] = (Predicate("where", compile_selector(selector)),)
+            assumptions[field] = (Predicate("where", compile_(selector)),)
     for name, tag in context.policy.tags.items():
         if tag.one_of:
             values = tuple(tag_types.convert_tag(value, tag) for value in tag.one_of)
@@ -88,6 +92,6 @@ def _possible_classes(
     possible = [
         classes or ("",)
         for tool in tools.items
-        for classes in context.evaluator.candidates(tool, "").extremes()
+        for classes in context.evaluator.candidates(*split_tool_name(tool)).extremes()
     ]
     return frozenset(classes[0] for classes in possible), frozenset(chain(*possible))

@@ -86,7 +86,7 @@ def _selector_mismatches(rule: Rule, example: Example, attempt: Attempt) -> Iter
     if not compile_tool_selector(rule.tools)(attempt.tool, attempt.server):
         yield f"its `tools` does not match {quote_text(example.tool)}"
     for key, names, none in (
-        ("servers", (attempt.server,), "the example's call has no server"),
+        ("servers", (attempt.server,), "write the tool as `mcp__SERVER__TOOL`"),
         ("classes", attempt.classes or ("",), "the call has no class"),
         ("agents", (example.agent,), "set an agent with `{call: …, agent: …}`"),
     ):

@@ -14,6 +14,7 @@ from policyguard.model.decision import EvalError
 from policyguard.model.event import Charge, Completed
 from policyguard.model.outcome import Outcome
 from policyguard.model.text import sanitize
+from policyguard.model.tool_name import split_tool_name
 
 if TYPE_CHECKING:
     from policyguard.evaluator.plan import BoundPlan
@@ -45,14 +46,16 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
 class Attempt(msgspec.Struct, eq=False):
     """A call: what its caller passed, and what the policy makes of it.
 
-    `fingerprint` is that of the first call whose tolerant numbers are close, `exact_fingerprint`
-    its own where that differs. `keys` holds the key of each limit that compares by another one.
-    `charges` go to budgets at admission; an approval raises those in `approval_charges`, and those
-    in `attempt_charges` count attempts towards escalation thresholds. `at` is nanoseconds, None
-    for a record without time; `completed_at` is when the result came. `radius` names the schedule
-    the call is under. `timeout` is nanoseconds, set by the entry `timeout_by`. `state_changing` is
-    None until it is needed. `bound_plan` is set by `Evaluator.prepare`, `window_entry` by
-    `transitions.admit`; `limit_notes` holds what single limits note on the call, by their ids.
+    `host_tool` is the name that the host used, where that is a full name, which holds the server
+    too. `fingerprint` is that of the first call whose tolerant numbers are close,
+    `exact_fingerprint` its own where that differs. `keys` holds the key of each limit that compares
+    by another one. `charges` go to budgets at admission; an approval raises those in
+    `approval_charges`, and those in `attempt_charges` count attempts towards escalation thresholds.
+    `at` is nanoseconds, None for a record without time; `completed_at` is when the result came.
+    `radius` names the schedule the call is under. `timeout` is nanoseconds, set by the entry
+    `timeout_by`. `state_changing` is None until it is needed. `bound_plan` is set by
+    `Evaluator.prepare`, `window_entry` by `transitions.admit`; `limit_notes` holds what single
+    limits note on the call, by their ids.
     """
 
     tool: str
@@ -66,6 +69,7 @@ class Attempt(msgspec.Struct, eq=False):
     tags: Mapping[str, Any] = EMPTY
     hints: Mapping[str, bool] = EMPTY
     estimate: Mapping[str, float] = EMPTY
+    host_tool: str = ""
     class_: str = ""
     fingerprint: str = ""
     exact_fingerprint: str = ""
@@ -99,6 +103,28 @@ class Attempt(msgspec.Struct, eq=False):
             activation = Activation(self, self.session.activation_context, at)
             self._activation = activation
         return activation
+
+    def split_tool_name(self) -> None:
+        """Take a full name apart. To be called once, before anything is derived."""
+        tool, server = split_tool_name(self.tool, self.server)
+        if tool != self.tool:
+            self.host_tool, self.tool, self.server = self.tool, tool, server
+
+    @property
+    def shown_tool(self) -> str:
+        """The tool as the host and the model call it."""
+        return self.host_tool or self.tool
+
+    @property
+    def template_call(self) -> dict[str, Any]:
+        """The variable `call` for messages, with the tool as the model calls it."""
+        return {**self.activation.call, "tool": self.shown_tool}
+
+    @property
+    def classes(self) -> list[str]:
+        """All classes of the call that the policy reads, the main one first."""
+        plan = self.bound_plan
+        return list(plan.plan.classes) if plan is not None else []
 
     @property
     def approval_fingerprint(self) -> str:

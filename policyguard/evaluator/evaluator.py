@@ -49,10 +49,10 @@ CallIdentity = tuple[str, str, tuple[float, ...]]
 class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     """A compiled policy.
 
-    `plan` looks up the plan of a tool, server, agent and class, `plan_for_tool` that of a tool
-    whose calls are all of one class, `candidates` the classes of other tools. `identify` returns a
-    call's identity or raises `ArgumentsError`; `within_tolerance` compares tolerant numbers.
-    `refusal_limits` are the ids of the limits of that kind.
+    `plan` looks up the plan of a tool, server, agent and classes, `plan_for_tool` that of a tool
+    whose calls all have the same classes, `candidates` the classes of other tools. `identify`
+    returns a call's identity or raises `ArgumentsError`; `within_tolerance` compares tolerant
+    numbers. `refusal_limits` are the ids of the limits of that kind.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     allow_on_internal_error: bool
     bounds: Bounds
     candidates: Callable[[str, str], ClassCandidates]
-    plan: Callable[[str, str, str, str], Plan]
+    plan: Callable[[str, str, str, tuple[str, ...]], Plan]
     plan_for_tool: Callable[[str, str, str], Plan | None]
     identify: Callable[[str, str, dict[str, Any]], CallIdentity]
     within_tolerance: Callable[[tuple[float, ...], tuple[float, ...]], bool]
@@ -112,20 +112,20 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
     def _find_call_details(self, session: SessionState, attempt: Attempt) -> None:
         """Find what only some policies read."""
         if self.activation_context.reads_previous:
-            attempt.previous = session.previous_args.get(attempt.tool, attempt.previous)
+            attempt.previous = session.previous_args.get(attempt.full_name, attempt.previous)
         if self.activation_context.extract_targets is not None:
             attempt.targets = self.activation_context.extract_targets(attempt.args)
 
     def _bind_plan(self, session: SessionState, attempt: Attempt) -> BoundPlan:
-        """Find a call's plan by its tool, or by the class that its arguments make it."""
+        """Find a call's plan by its tool, or by the classes that its arguments make it."""
         tool, server = attempt.tool, attempt.server
         plan = self.plan_for_tool(tool, server, session.agent)
         if plan is not None:
             bound_plan = session.bind_plan(plan)
             session.plans_by_tool[(server, tool) if server else tool] = bound_plan
             return bound_plan
-        attempt.class_ = class_ = self.candidates(tool, server).classify(attempt)
-        return session.bind_plan(self.plan(tool, server, session.agent, class_))
+        classes = self.candidates(tool, server).classify(attempt)
+        return session.bind_plan(self.plan(tool, server, session.agent, classes))
 
     def _find_plan_details(self, attempt: Attempt, plan: Plan) -> None:
         """Find what only some kinds of calls have."""

@@ -47,7 +47,7 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
         return
     match event:
         case Admitted():
-            plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
+            plan = transitions.find_plan(evaluator, session, event)
             transitions.admit(evaluator, state, transitions.restore_attempt(session, event, plan))
         case Completed():
             attempt = session.in_flight.get(event.call)

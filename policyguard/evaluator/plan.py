@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import Any
+from collections.abc import Container, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,8 +19,9 @@ from policyguard.model.errors import ExpressionError
 
 
 class Plan(msgspec.Struct, eq=False, kw_only=True):
-    """The class, limits, budgets and rules of one tool's calls by one kind of agent.
+    """The classes, limits, budgets and rules of one tool's calls by one kind of agent.
 
+    The first of `classes` is the main class, `class_`, which is "" for a call without one.
     `state_changing` says whether a success may change state: an answer, or an expression. With
     `kind_only` it reads nothing that differs between calls of this kind but hints and command; its
     answer is then cached in `cached_answer` once it was found without reading the command.
@@ -30,7 +31,7 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
     """
 
     tool: str
-    class_: str
+    classes: tuple[str, ...]
     limits: tuple[LimitChecker, ...]
     budgets: tuple[CompiledBudget, ...]
     rules: RuleSet
@@ -43,9 +44,11 @@ class Plan(msgspec.Struct, eq=False, kw_only=True):
     keyed_limits: tuple[RepeatChecker, ...] = ()
     needs_more: bool = False
     cached_answer: bool | None = None
+    class_: str = ""
     _reads_command: bool = False
 
     def __post_init__(self) -> None:
+        self.class_ = self.classes[0] if self.classes else ""
         self.escalating_limits = tuple(limit for limit in self.limits if limit.escalates)
         self.keyed_limits = tuple(
             limit
@@ -137,31 +140,54 @@ class _CombinedRepetition:
 _COMBINED_REPETITION = _CombinedRepetition()
 
 
-class ClassCandidates(msgspec.Struct, frozen=True, eq=False):
-    """The classes that calls of one tool may have, with their conditions; first match first.
+class ClassOption(NamedTuple):
+    """A class that a call may have, with its condition.
 
-    Where the first has no condition, `fixed_class` is that class, whatever the arguments.
+    Without `is_read` it matters only as the main class.
     """
 
-    options: tuple[tuple[str, Expression | None], ...]
+    name: str
+    condition: Expression | None
+    is_read: bool
+
+
+class ClassCandidates(msgspec.Struct, frozen=True, eq=False):
+    """The classes that calls of one tool may have, in the order of their entries.
+
+    Where no condition decides, `fixed_classes` are the classes, whatever the arguments.
+    """
+
+    options: tuple[ClassOption, ...]
 
     @property
-    def fixed_class(self) -> str | None:
-        """That class; None if it depends on the arguments."""
-        if not self.options:
-            return ""
-        name, condition = self.options[0]
-        return name if condition is None else None
+    def fixed_classes(self) -> tuple[str, ...] | None:
+        """The classes; None if they depend on the arguments."""
+        if any(option.condition is not None for option in self.options):
+            return None
+        return tuple(option.name for option in self.options)
 
-    def classify(self, attempt: Attempt) -> str:
-        """Return the first class whose condition holds or is undecidable; empty for none."""
-        for name, condition in self.options:
-            if condition is None:
-                return name
-            try:
-                if condition(attempt.activation) is not False:
-                    return name
-            except ExpressionError as error:
-                attempt.add_error(f"classify/classes/{name}", error)
-                return name
-        return ""
+    def classify(self, attempt: Attempt) -> tuple[str, ...]:
+        """Return the classes whose condition holds or is undecidable; the first is the main one."""
+        found: list[str] = []
+        for name, condition, is_read in self.options:
+            if found and (not is_read or name in found):
+                continue
+            if condition is not None:
+                try:
+                    if condition(attempt.activation) is False:
+                        continue
+                except ExpressionError as error:
+                    attempt.add_error(f"classify/classes/{name}", error)
+            found.append(name)
+        return tuple(found)
+
+    def extremes(self) -> Iterator[tuple[str, ...]]:
+        """Yield, for each main class that a call may have, the fewest and the most classes."""
+        for index, option in enumerate(self.options):
+            later = [one for one in self.options[index + 1 :] if one.is_read]
+            certain = [one.name for one in later if one.condition is None]
+            for names in (certain, [one.name for one in later]):
+                yield tuple(dict.fromkeys((option.name, *names)))
+            if option.condition is None:
+                return
+        yield ()

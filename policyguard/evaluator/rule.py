@@ -87,7 +87,7 @@ class CompiledRule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         )
 
     def _template_values(self, attempt: Attempt) -> dict[str, object]:
-        return {"call": attempt.activation.call, "tags": attempt.activation.tags, "rule": self.id}
+        return {"call": attempt.template_call, "tags": attempt.activation.tags, "rule": self.id}
 
 
 class RuleSet(tuple[CompiledRule, ...]):

@@ -17,11 +17,12 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Refused
 from policyguard.model.outcome import Outcome
+from policyguard.model.tool_name import MCP_PREFIX, split_tool_name
 
 
 def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int | None) -> Attempt:
     """Return a recorded attempt as its caller made it, without what a policy derived."""
-    return Attempt(
+    attempt = Attempt(
         event.tool,
         event.args or {},
         at,
@@ -33,7 +34,17 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
         event.tags,
         event.hints,
         event.estimate,
+        event.host_tool,
     )
+    if event.tool[:5] == MCP_PREFIX:
+        attempt.split_tool_name()
+    return attempt
+
+
+def find_plan(evaluator: Evaluator, session: SessionState, event: Admitted | Refused) -> Plan:
+    """Return the plan of a recorded attempt."""
+    tool, server = split_tool_name(event.tool, event.server)
+    return evaluator.plan(tool, server, session.agent, event.all_classes)
 
 
 def restore_attempt(session: SessionState, event: Admitted | Refused, plan: Plan) -> Attempt:
@@ -189,7 +200,7 @@ def release(
     refund(evaluator, state, attempt)
     session.cel_session["calls"] -= 1
     if evaluator.reads_counts:
-        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+        for counts, name in _counted_names(attempt):
             table = session.cel_session.get(counts, {})
             if table.get(name):
                 table[name] -= 1
@@ -203,7 +214,7 @@ def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, even
     """
     advance_clock(session, event.at)
     _expire_calls(evaluator, state, session, event.at)
-    plan = evaluator.plan(event.tool, event.server, session.agent, event.class_)
+    plan = find_plan(evaluator, session, event)
     bound_plan = session.bind_plan(plan)
     if event.effect == Effect.HALT:
         entry = event.violations[0] if event.violations else "policy"
@@ -343,11 +354,17 @@ def _remember_call(evaluator: Evaluator, session: SessionState, attempt: Attempt
     """Keep what expressions read: counts by tool and class, and each tool's previous arguments."""
     max_entries = evaluator.bounds.plans
     if evaluator.reads_counts:
-        for counts, name in (("#tools", attempt.tool), ("#classes", attempt.class_)):
+        for counts, name in _counted_names(attempt):
             table = session.cel_session.setdefault(counts, {})
             _set_latest(table, name, table.get(name, 0) + 1, max_entries)
     if evaluator.activation_context.reads_previous:
-        _set_latest(session.previous_args, attempt.tool, attempt.args, max_entries)
+        _set_latest(session.previous_args, attempt.full_name, attempt.args, max_entries)
+
+
+def _counted_names(attempt: Attempt) -> list[tuple[str, str]]:
+    """Return the tables of `session` that count a call, each with the name it counts under."""
+    classes = attempt.bound_plan.plan.classes or ("",)
+    return [("#tools", attempt.tool), *(("#classes", name) for name in classes)]
 
 
 def _set_latest(table: dict[str, Any], name: str, value: Any, max_entries: int) -> None:

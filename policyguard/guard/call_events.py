@@ -60,10 +60,11 @@ class CallEventEmitter:
 
 
 class _HostIds(msgspec.Struct, omit_defaults=True):
-    """The host's ids of a call, named and in order as in `Admitted`."""
+    """The host's ids and name of a call, named and in order as in `Admitted`."""
 
     batch: str = ""
     host_call: str = ""
+    host_tool: str = ""
 
 
 class _ResultNumbers(msgspec.Struct, omit_defaults=True):
@@ -125,8 +126,9 @@ class FastCallEmitter(CallEventEmitter):
         except KeyError:
             template = self._add_template(attempt, decision)
         extra: str | None = ""
-        if attempt.batch or attempt.host_call:
-            extra = _encode_fields(_HostIds(attempt.batch, attempt.host_call))
+        if attempt.batch or attempt.host_call or attempt.host_tool:
+            ids = _HostIds(attempt.batch, attempt.host_call, attempt.host_tool)
+            extra = _encode_fields(ids)
         charged = _encode_fields({"charges": attempt.charges}) if attempt.charges else ""
         if template is None or extra is None or charged is None:
             super().emit_admitted(attempt, decision)
@@ -215,7 +217,9 @@ class FastCallEmitter(CallEventEmitter):
         if len(templates) >= self._max_plans:
             templates.clear()
         event = decisions.build_admitted(attempt, decision)
-        marked = replace(event, batch=str(EXTRA), host_call="", fingerprint=FINGERPRINT)
+        marked = replace(
+            event, batch=str(EXTRA), host_call="", host_tool="", fingerprint=FINGERPRINT
+        )
         template = templates[plan] = None if plan.keyed_limits else self._build_template(marked)
         return template
 

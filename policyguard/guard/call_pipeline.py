@@ -133,7 +133,8 @@ class CallPipeline:
                 evaluation = decisions.internal_error(attempt, error, allow=allow)
             if evaluation is ALLOWED and attempt.timeout is None:  # the common case, made short
                 fingerprint = attempt.exact_fingerprint or attempt.fingerprint
-                decision = Decision(attempt.id, state.id, attempt.tool, _ALLOW, True, fingerprint)
+                tool = attempt.host_tool or attempt.tool
+                decision = Decision(attempt.id, state.id, tool, _ALLOW, True, fingerprint)
             else:
                 decision = decisions.build_decision(
                     state.id, evaluation, attempt, observe=mode.observe

@@ -47,7 +47,7 @@ def build_decision(
     return Decision(
         attempt.id,
         session,
-        attempt.tool,
+        attempt.host_tool or attempt.tool,
         evaluation.effect,
         allowed,
         attempt.approval_fingerprint,
@@ -119,6 +119,8 @@ def build_refused(attempt: Attempt, decision: Decision) -> Refused:
 
 def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
     """Return the fields that `Admitted` and `Refused` share."""
+    bound_plan = attempt.bound_plan
+    classes = bound_plan.plan.classes if bound_plan is not None else ()
     return {
         "session": attempt.session.id,
         "at": attempt.at,
@@ -128,10 +130,12 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
         "server": attempt.server,
         "batch": attempt.batch,
         "host_call": attempt.host_call,
+        "host_tool": attempt.host_tool,
         "tags": dict(attempt.tags) if attempt.tags else {},
         "hints": dict(attempt.hints) if attempt.hints else {},
         "estimate": dict(attempt.estimate) if attempt.estimate else {},
         "class_": attempt.class_,
+        "classes": classes if len(classes) > 1 else (),
         "fingerprint": attempt.fingerprint,
         "loose_fingerprint": attempt.loose_fingerprint,
         "numbers": attempt.numbers,

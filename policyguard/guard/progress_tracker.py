@@ -80,7 +80,7 @@ class ProgressTracker:
 
     def _candidate_id(self, call: Attempt | Refused) -> str:
         if self._ban_unit == "tool":
-            return call.tool
+            return f"{call.server}\x1f{call.tool}"
         return (call.class_ if self._ban_unit == "class" else "") or call.fingerprint
 
 

@@ -22,6 +22,7 @@ from policyguard.model.effect import Effect
 from policyguard.model.event import Approved, Completed, Granted, Released, Spent, TurnStarted
 from policyguard.model.outcome import Recorded
 from policyguard.model.policy import Blame
+from policyguard.model.tool_name import MCP_PREFIX
 
 R = TypeVar("R")
 
@@ -71,7 +72,8 @@ class Session(SessionLifetime):
 
         `at`: an aware `datetime` or nanoseconds since 1970 (UTC), by default now. `batch`: an id
         that the parallel calls of one message share. `tags` overlay the session's; undeclared ones
-        are ignored, since a host may serve several policies. `server`: the tool server's name.
+        are ignored, since a host may serve several policies. `server`: the tool server's name;
+        `mcp__fs__read` names the tool `read` of server `fs`.
         `hints`: `read_only`, `destructive`, `idempotent`, `open_world`. `estimate`: tokens and cost
         to reserve, as `{"tokens": …, "cost": …}`. `call`: the host's own id of the call, by which
         `record` and `release` find it.
@@ -90,7 +92,9 @@ class Session(SessionLifetime):
             context = CallContext(
                 server=server, batch=batch, call=call, tags=tags, hints=hints, estimate=estimate
             )
-        if type(tool) is str and type(args) is dict and not context:  # the common case
+        if (
+            type(tool) is str and type(args) is dict and not context and tool[:5] != MCP_PREFIX
+        ):  # the common case
             decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
         else:
             decision = self._evaluate(True, tool, args, at, **context)
@@ -152,6 +156,8 @@ class Session(SessionLifetime):
             invalid_reason = f"they are of type `{type(args).__name__}`, not an object"
         if context:
             set_context(attempt, self.guard._evaluator.check_tags, **context)
+        if tool[:5] == MCP_PREFIX:
+            attempt.split_tool_name()
         if not (admit and attempt.host_call):
             return self._pipeline.check(attempt, admit, invalid_reason)
         with self.guard._lock:

@@ -64,22 +64,36 @@ class _AttemptEvent(_Event, frozen=True):
     server: str = ""
     batch: str = ""
     host_call: str = ""
+    host_tool: str = ""
     tags: dict[str, Any] = {}
     hints: dict[str, bool] = {}
     estimate: dict[str, float] = {}
     class_: str = msgspec.field(default="", name="class")
+    classes: tuple[str, ...] = ()
     fingerprint: str = ""
     loose_fingerprint: str = msgspec.field(default="", name="like")
     numbers: tuple[float, ...] = ()
     targets: tuple[str, ...] = ()
     exact_fingerprint: str = msgspec.field(default="", name="exact")
 
+    @property
+    def shown_tool(self) -> str:
+        """The tool as the host names it."""
+        return self.host_tool or self.tool
+
+    @property
+    def all_classes(self) -> tuple[str, ...]:
+        """The call's classes, the main one first."""
+        return self.classes or ((self.class_,) if self.class_ else ())
+
 
 class Admitted(_AttemptEvent, frozen=True, tag="admitted"):
     """A call was admitted and counts in windows and budgets.
 
-    `call` is its id, unique in the session; `args` is None where the journal kept none; `batch`
-    is shared by the parallel calls of one message. For a call with tolerant numbers,
+    `host_tool` is the tool's name as the host says it, where that is a full name such as
+    `mcp__fs__read`. `classes` holds all classes of the call, where there are more than the main
+    one, `class_`. `call` is its id, unique in the session; `args` is None where the journal kept
+    none; `batch` is shared by the parallel calls of one message. For a call with tolerant numbers,
     `loose_fingerprint` leaves them out, `numbers` holds them, and `exact_fingerprint` is its own.
     `keys` holds the keys of limits that compare by another one than the fingerprint, `probes` the
     constraints it tests, `radius` the schedule it is under. `violations` are the entries that fired

@@ -127,7 +127,10 @@ class Fingerprint(PolicyStruct, frozen=True, kw_only=True):
 
 
 class Classify(PolicyStruct, frozen=True, kw_only=True):
-    """Classification of calls. `classes` is first match; `state_changing` is classes, or CEL."""
+    """Classification of calls. `classes` all match, the first is the main class.
+
+    `state_changing` is classes, or CEL.
+    """
 
     classes: tuple[ClassEntry, ...] = ()
     targets: tuple[str, ...] = ()

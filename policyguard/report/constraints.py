@@ -63,7 +63,7 @@ def render_observation(name: str, events: tuple[Admitted | None, Completed | Non
     if admitted is None:
         return f"{head}: not in the journal"
     args = "not kept" if admitted.args is None else msgspec.json.encode(admitted.args).decode()
-    lines = [f"{head}  {_time(admitted.at)}  {for_terminal(admitted.tool, 60)}"]
+    lines = [f"{head}  {_time(admitted.at)}  {for_terminal(admitted.shown_tool, 60)}"]
     lines.append(f"    arguments {for_terminal(args, 200)}")
     if completed is not None:
         error = completed.error if completed.error is not None else completed.text

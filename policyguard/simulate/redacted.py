@@ -26,7 +26,7 @@ from policyguard.model.event import Admitted, Completed, Refused
 from policyguard.model.limits import Limit, RepeatLimit
 from policyguard.model.policy import Policy
 
-_KEPT_FIELDS = ("tool", "server", "class", "agent", "session", "batch", "tags", "hints")
+_KEPT_FIELDS = ("tool", "server", "class", "classes", "agent", "session", "batch", "tags", "hints")
 """Fields of `call` that a journal always keeps."""
 _ARGUMENT_SELECTORS = ("commands", "paths", "hosts", "finds")
 """Selectors that read the arguments."""
@@ -48,7 +48,8 @@ class Applicability(NamedTuple):
 
     `applicable` entries may apply, `undecidable` ones among them cannot be decided, and
     `uncertain_counts` are entries whose counts are unknown after the call. `plans` are the possible
-    plans of the call, several if its class depends on redacted arguments.
+    plans of the call, several if its classes depend on redacted arguments: then those with the
+    fewest and with the most classes, since one more class never takes an entry away.
     """
 
     applicable: frozenset[str]
@@ -71,7 +72,10 @@ class PartialEvaluator:
         reads = dict(_entry_reads(compiled.policy, compiled.expressions))
         redacted = {entry for entry, fields in reads.items() if not _reads_kept_fields(fields)}
         self._undecidable = frozenset(redacted.union(_entries_selecting_args(compiled.policy)))
-        self._class_readers = _entries_reading(reads, ("call.class",))
+        self._class_readers = _entries_reading(reads, ("call.class", "call.classes"))
+        self._changes_read_classes = reads_field(
+            compiled.expressions.reads("classify", "state_changing"), "call.classes"
+        )
         self._history_readers = _entries_reading(reads, _HISTORY_FIELDS)
         self._learns_from_args = any(
             entry.ban == "target"
@@ -98,6 +102,8 @@ class PartialEvaluator:
             )
         counting = frozenset(entry for entry in undecidable if not entry.startswith("rules/"))
         changes = {self._changes_state(plan, event, agent) for plan in plans}
+        if len(plans) > 1 and self._changes_read_classes:
+            changes = {None}  # plans stand for all classes between the fewest and the most
         return Applicability(
             applicable,
             undecidable,
@@ -107,13 +113,11 @@ class PartialEvaluator:
         )
 
     def _find_plans(self, tool: str, server: str, agent: str) -> tuple[Plan, ...]:
-        """Return a plan for each class that a call of the tool may have."""
-        options = self._evaluator.candidates(tool, server).options
-        classes = [name for name, _ in options]
-        if not options or options[-1][1] is not None:
-            classes.append("")
+        """Return the plans for the classes that a call of the tool may have."""
+        candidates = self._evaluator.candidates(tool, server)
         return tuple(
-            self._evaluator.plan(tool, server, agent, name) for name in dict.fromkeys(classes)
+            self._evaluator.plan(tool, server, agent, classes)
+            for classes in dict.fromkeys(candidates.extremes())
         )
 
     def _find_applicable(
@@ -149,6 +153,7 @@ class PartialEvaluator:
             tool=event.tool,
             server=event.server,
             class_=plan.class_,
+            classes=list(plan.classes),
             session=SimpleNamespace(agent=agent, id=event.session),
             batch=event.batch,
             hints=event.hints,

@@ -98,7 +98,7 @@ class Run:
             shown = TimelineCall(event, index, (decision,), counterfactual=counterfactual)
             self._timeline.add(shown, diverged=diverged is not None)
         open_calls = self._open_calls
-        open_calls[event.call] = event.tool, shown
+        open_calls[event.call] = event.shown_tool, shown
         if len(open_calls) > _MAX_OPEN_CALLS:
             del open_calls[next(iter(open_calls))]
 

@@ -131,7 +131,7 @@ class SessionReplay:
         if replayed.refused:
             self.refused += 1
             if self.first_refusal is None:
-                self.first_refusal, self.first_tool = index, event.tool
+                self.first_refusal, self.first_tool = index, event.shown_tool
                 self.first_rule, self.first_effect = replayed.rule, replayed.effect
                 self.first_message = replayed.message
         if self.first_divergence is None and replayed.refused is (event.__class__ is Admitted):

@@ -52,7 +52,7 @@ class TimelineCall:
     ) -> None:
         self._index = index
         self._call = event.call
-        self._tool = event.tool
+        self._tool = event.shown_tool
         self._at = event.at
         self._decisions = decisions
         self._counterfactual = counterfactual

@@ -25,8 +25,9 @@ class TracePlayer:
     """A player of trace files, one after the other. `events` counts the events read.
 
     `on_progress` is called now and then between two events, and may raise to stop; `close_all`
-    then returns the open sessions. `on_tool` gets the tool of each call. `session_counts` counts
-    the sessions of each file that was played last, by the file's read order.
+    then returns the open sessions. `on_tool` gets the tool and server of each call.
+    `session_counts` counts the sessions of each file that was played last, by the file's read
+    order.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class TracePlayer:
         *,
         timelines: bool = True,
         on_progress: Callable[[], None] | None = None,
-        on_tool: Callable[[str], None] | None = None,
+        on_tool: Callable[[str, str], None] | None = None,
     ) -> None:
         self._policies = policies
         self._timelines = timelines
@@ -91,7 +92,7 @@ class TracePlayer:
                 run.replay_result(item)  # type: ignore[arg-type]  # comparing classes is faster
             elif kind is Admitted or kind is Refused:
                 if on_tool is not None:
-                    on_tool(item.tool)  # type: ignore[union-attr]  # as above
+                    on_tool(item.tool, item.server)  # type: ignore[union-attr]  # as above
                 run.replay_call(item)  # type: ignore[arg-type]  # as above
             elif isinstance(item, Closed):
                 if item.success is not None:

@@ -8,7 +8,7 @@ import msgspec
 
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import list_entry_ids
-from policyguard.compiler.build.selectors import compile_glob
+from policyguard.compiler.build.selectors import compile_tool_glob
 from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.report.replay.figures import UnfiredEntry
 
@@ -22,17 +22,17 @@ class ToolUsage:
     def __init__(self, own_entries: Collection[UnfiredEntry]) -> None:
         self.used: set[str] = set()
         self._unused = {
-            name: compile_glob(name) for entry in own_entries for name in entry.absent_tools
+            name: compile_tool_glob(name) for entry in own_entries for name in entry.absent_tools
         }
-        self._checked: set[str] = set()
+        self._checked: set[tuple[str, str]] = set()
 
-    def add(self, tool: str) -> None:
-        """Note a call of a tool."""
-        if not self._unused or tool in self._checked:
+    def add(self, tool: str, server: str) -> None:
+        """Note a call of a server's tool."""
+        if not self._unused or (tool, server) in self._checked:
             return
         if len(self._checked) < _MAX_TOOLS:
-            self._checked.add(tool)
-        for name in [name for name, matches in self._unused.items() if matches(tool)]:
+            self._checked.add((tool, server))
+        for name in [name for name, matches in self._unused.items() if matches(tool, server)]:
             self.used.add(name)
             del self._unused[name]
 

@@ -120,7 +120,9 @@ class _TraceRunner:
         if event.args is None:
             yield self._failure(path, "a call with arguments", "they are redacted", step=step)
             return
-        step += f" (`{event.call}` of `{event.session}`): {format_call({event.tool: event.args})}"
+        step += (
+            f" (`{event.call}` of `{event.session}`): {format_call({event.shown_tool: event.args})}"
+        )
         decision = session.check(event)
         self._coverage.record_decision(decision, self._guard)
         mismatches = tuple(

@@ -23,6 +23,7 @@ from policyguard.model.event import (
     Started,
     TurnStarted,
 )
+from policyguard.model.tool_name import split_tool_name
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_id, as_string
 from policyguard.traces.parsing.message_content import as_arguments
@@ -127,14 +128,16 @@ class SessionBuilder:
         unique = self._unique_id(call.id)
         self._open_calls[unique] = call.id
         self._open_by_id.setdefault(call.id, deque()).append(unique)
+        tool, server = split_tool_name(call.tool, call.server)
         yield Admitted(
             self.session,
             call.at,
             call=unique,
-            tool=call.tool,
+            tool=tool,
             args=call.args,
-            server=call.server,
+            server=server,
             batch=batch,
+            host_tool="" if tool == call.tool else call.tool,
         )
 
     def add_result(self, result: ImportedResult, line: int | None = None) -> Iterator[Item]:

@@ -91,7 +91,7 @@ class _StatsCounter:
                 case Admitted() | Refused():
                     figures.calls += 1
                     figures.timed += item.at is not None
-                    self._tools[item.tool] += 1
+                    self._tools[item.shown_tool] += 1
                 case Completed():
                     figures.results += 1
                     _count_error(figures.errors, item)

@@ -373,3 +373,29 @@ def test_redaction_pattern_must_exist(tmp_path: Path) -> None:
     (file,) = (tmp_path / "state" / "journal").iterdir()
     assert "sk-abc" not in file.read_text()
     assert "[secrets]" in file.read_text()
+
+
+def test_a_journal_keeps_all_classes_of_a_call_only_where_there_are_several(
+    tmp_path: Path,
+) -> None:
+    rules = """
+rules:
+  slow: {classes: [look], when: session.count_class('look') >= 3}
+"""
+    first = _guard(tmp_path, rules)
+    session = first.session("s")
+    session.record(session.check("edit", {"n": 1}), result="x")
+    session.record(session.check("read", {"n": 1}), result="x")
+    first.close()
+    (journal,) = tmp_path.rglob("*.jsonl")
+    admitted = [
+        event
+        for event in map(json.loads, journal.read_text().splitlines())
+        if event["event"] == "admitted"
+    ]
+    assert [event["class"] for event in admitted] == ["edit", "look"]
+    assert [event.get("classes") for event in admitted] == [["edit", "look"], None]
+
+    session = _guard(tmp_path, rules).session("s")
+    assert session.check("edit", {"n": 2}).allowed
+    assert session.check("edit", {"n": 3}).violations[0].id == "rules/slow"

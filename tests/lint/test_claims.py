@@ -197,12 +197,14 @@ NAMES = ("get", "get_a", "set_a", "run", "get_b", "run_a", "other", "runGet_a")
 
 @settings(max_examples=examples(120), deadline=None)
 @given(st.lists(ENTRY, min_size=2, max_size=4))
-def test_a_class_reported_as_shadowed_is_never_assigned(entries):
+def test_a_class_reported_as_shadowed_is_never_the_main_class(entries):
     lines = "".join(
         f"    - {{class: c{i}, {', '.join(f'{k}: {_yaml(v)}' for k, v in entry.items())}}}\n"
         for i, entry in enumerate(entries)
     )
-    text = f"classify:\n  classes:\n{lines}rules: {{r: {{classes: ['*'], effect: ask}}}}\n"
+    names = [f"c{i}" for i in range(len(entries))]
+    limits = "".join(f"{name}: {{repeat: {{max: 9, same: call}}}}, " for name in names)
+    text = f"classify:\n  classes:\n{lines}limits: {{classes: {{{limits}}}}}\n"
     shadowed = _found(text, "lint/shadowed-class")
     with _policy(text) as file:
         compiled = compile_policy(file)

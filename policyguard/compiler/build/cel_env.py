@@ -123,6 +123,7 @@ def _call_type(classes: Type, tags: Type) -> Type:
             "tool": STRING,
             "server": STRING,
             "class": classes,
+            "classes": list_of(classes),
             "command": STRING,
             "agent": STRING,
             "session": STRING,

@@ -40,7 +40,7 @@ def build_evaluator(
 
     @lru_cache(plans)
     def plan_for_tool(tool: str, server: str, agent: str) -> Plan | None:
-        fixed = candidates(tool, server).fixed_class
+        fixed = candidates(tool, server).fixed_classes
         return None if fixed is None else plan(tool, server, agent, fixed)
 
     return Evaluator(

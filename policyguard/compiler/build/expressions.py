@@ -119,6 +119,10 @@ class Expressions:
         """Return the texts of all expressions."""
         return (program.source for program in self._programs.values())
 
+    def trees(self) -> Iterator[Expr]:
+        """Return the syntax trees of all expressions."""
+        return (program.tree for program in self._programs.values())
+
     def all_reads(self) -> frozenset[str]:
         """Return the dotted fields that any expression reads."""
         return frozenset(field for program in self._programs.values() for field in program.reads)

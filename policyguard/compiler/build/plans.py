@@ -10,10 +10,12 @@ from typing import Any
 from policyguard.compiler.build.entry_paths import Path, level_path
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import build_message, build_redactor
+from policyguard.compiler.build.read_classes import find_read_classes
 from policyguard.compiler.build.selectors import (
     compile_class_matcher,
-    compile_glob,
     compile_selector,
+    compile_selectors,
+    compile_tool_glob,
     literal_prefix_length,
 )
 from policyguard.evaluator.activation import Expression
@@ -29,10 +31,10 @@ from policyguard.evaluator.limits.outage import OutageChecker
 from policyguard.evaluator.limits.polling import UNBOUNDED, PollingChecker
 from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.repeat import RepeatChecker
-from policyguard.evaluator.plan import ClassCandidates, Plan
+from policyguard.evaluator.plan import ClassCandidates, ClassOption, Plan
 from policyguard.evaluator.rule import CompiledRule, RuleSet
 from policyguard.model.amounts import SCALE
-from policyguard.model.entry import Entry, SelectiveEntry
+from policyguard.model.entry import Entry
 from policyguard.model.limits import Budget as BudgetEntry
 from policyguard.model.limits import Limit as AnyLimit
 from policyguard.model.limits import LimitLevel, RefusalsLimit, RepeatLimit
@@ -43,7 +45,7 @@ LIMIT_KINDS = ("repeat", "cycle", "no_progress", "failures", "outage", "polling"
 
 
 class PlanBuilder:
-    """Builds the plan of a kind of call: its class, limits, budgets and rules.
+    """Builds the plan of a kind of call: its classes, limits, budgets and rules.
 
     State keeps the `digest` of a call's values, never the values.
     """
@@ -70,16 +72,16 @@ class PlanBuilder:
         }
         tools = [level for level in policy.limits if level.startswith("tools:")]
         tools.sort(key=lambda level: -literal_prefix_length(level[6:]))
-        self._tool_levels = [(level, compile_glob(level[6:])) for level in tools]
+        self._tool_levels = [(level, compile_tool_glob(level[6:])) for level in tools]
         self.budgets = {
             f"budgets/{entry.id}": self._build_budget(entry) for entry in policy.budgets
         }
         self._budget_selectors = [
-            (_compile_selectors(entry), self.budgets[f"budgets/{entry.id}"])
+            (compile_selectors(entry), self.budgets[f"budgets/{entry.id}"])
             for entry in policy.budgets
         ]
         self._rules = [
-            (_compile_selectors(entry), compile_selector(entry.agents), self._build_rule(entry))
+            (compile_selectors(entry), compile_selector(entry.agents), self._build_rule(entry))
             for entry in policy.rules
         ]
         self._class_matchers = [
@@ -90,44 +92,54 @@ class PlanBuilder:
             )
             for index, entry in enumerate(policy.classify.classes)
         ]
+        self._read_classes = find_read_classes(policy, expressions)
         # Many tools share their rules, and compiling a prefilter is the slowest step.
         self._cached_rules = lru_cache(policy.bounds.plans)(self._build_rules)
         self._state_changing = self._build_state_changing()
         self._kind_only = self._reads_kind_only()
 
     def candidates(self, tool: str, server: str) -> ClassCandidates:
-        """Return the classes that calls of a tool may have, in matching order."""
-        options: list[tuple[str, Expression | None]] = []
+        """Return the classes that calls of a tool may have, in matching order.
+
+        Once the main class is certain, only those that something reads are left.
+        """
+        options: list[ClassOption] = []
+        certain: set[str] = set()
         for entry, matches_name, when in self._class_matchers:
-            if matches_name(tool):
-                options.append((entry.class_, when))
+            name = entry.class_
+            if name in certain or not matches_name(tool, server):
+                continue
+            is_read = name in self._read_classes
+            if is_read or not certain:
+                options.append(ClassOption(name, when, is_read))
                 if when is None:
-                    break
+                    certain.add(name)
         return ClassCandidates(tuple(options))
 
-    def build_plan(self, tool: str, server: str, agent: str, class_: str) -> Plan:
-        """Build the plan for an agent's calls of a tool in a class."""
-        levels = [level for level, matches in self._tool_levels if matches(tool)]
+    def build_plan(self, tool: str, server: str, agent: str, classes: tuple[str, ...]) -> Plan:
+        """Build the plan for an agent's calls of a tool in these classes, the main one first."""
+        class_ = classes[0] if classes else ""
+        levels = [level for level, matches in self._tool_levels if matches(tool, server)]
         levels += [f"classes:{class_}", "default"]
         refusals = (self._refusals[level] for level in levels if level in self._refusals)
         timeout, timeout_by = self._find_timeout(levels)
         return Plan(
             tool=tool,
-            class_=class_,
+            classes=classes,
             limits=self._select_limits(levels),
             budgets=tuple(
                 budget
                 for selected, budget in self._budget_selectors
-                if selected(tool, server, class_)
+                if selected(tool, server, classes)
             ),
             rules=self._cached_rules(
                 tuple(
                     rule
                     for selected, agents, rule in self._rules
-                    if selected(tool, server, class_) and agents(agent)
+                    if selected(tool, server, classes) and agents(agent)
                 )
             ),
-            state_changing=self._state_changing(class_),
+            state_changing=self._state_changing(classes),
             kind_only=self._kind_only,
             refusals=next(refusals, None),
             timeout=timeout,
@@ -309,28 +321,20 @@ class PlanBuilder:
                 return False
         return True
 
-    def _build_state_changing(self) -> Callable[[str], Expression | bool]:
-        """Return a function of the class: the condition, or whether calls may change state."""
+    def _build_state_changing(self) -> Callable[[tuple[str, ...]], Expression | bool]:
+        """Return a function of the classes: the condition, or whether calls may change state."""
         changing = self._policy.classify.state_changing
         if isinstance(changing, str):
             condition = self._expressions.get("classify", "state_changing") or True
-            return lambda class_: condition
+            return lambda classes: condition
         if changing is None:
-            return lambda class_: True
-        classes = frozenset(("", *changing))
-        return classes.__contains__
+            return lambda classes: True
+        named = frozenset(changing)
+        return lambda classes: not classes or not named.isdisjoint(classes)
 
 
-_KIND_FIELDS = ("tool", "server", "class", "agent", "hints")
+_KIND_FIELDS = ("tool", "server", "class", "classes", "agent", "hints")
 """Fields of `call` that all calls of one plan share, unless they have hints."""
-
-
-def _compile_selectors(entry: SelectiveEntry) -> Callable[[str, str, str], bool]:
-    """Return a predicate on tool, server and class."""
-    tools, servers, classes = (
-        compile_selector(selector) for selector in (entry.tools, entry.servers, entry.classes)
-    )
-    return lambda tool, server, class_: tools(tool) and servers(server) and classes(class_)
 
 
 def _build_refusals(level: str, limits: LimitLevel) -> RefusalsChecker | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from policyguard.engines.regex import Regex
-from policyguard.model.entry import Selector
+from policyguard.model.entry import SelectiveEntry, Selector
 from policyguard.model.policy import ClassEntry
+from policyguard.model.tool_name import join_tool_name, short_tool_glob
 
 NameMatcher = Callable[[str], bool]
+ToolMatcher = Callable[[str, str], bool]
 
 
 def compile_glob(pattern: str) -> NameMatcher:
@@ -38,6 +40,55 @@ def compile_selector(selector: Selector | None) -> NameMatcher:
     return lambda name: any(matches(name) for matches in globs) is not outside
 
 
+def compile_tool_glob(pattern: str) -> ToolMatcher:
+    """Return a predicate on a tool and its server: the glob matches the own or the full name."""
+    matches = compile_glob(pattern)
+    return lambda tool, server: (
+        matches(tool) or (server != "" and matches(join_tool_name(tool, server)))
+    )
+
+
+def compile_tool_selector(selector: Selector | None) -> ToolMatcher:
+    """Return a predicate on a tool and its server; None matches everything."""
+    if selector is None:
+        return lambda tool, server: True
+    globs = [compile_tool_glob(item) for item in selector.items]
+    outside = selector.outside
+    return lambda tool, server: any(matches(tool, server) for matches in globs) is not outside
+
+
+def compile_own_name_selector(selector: Selector | None) -> NameMatcher:
+    """Return a predicate on a tool's own name: the selector may match it on some server."""
+    if selector is None:
+        return lambda name: True
+    items = selector.items
+    if selector.outside:
+        items = tuple(item for item in items if short_tool_glob(item) == item)
+    else:
+        items = (*items, *map(short_tool_glob, items))
+    return compile_selector(Selector(items=items, outside=selector.outside))
+
+
+def compile_class_selector(selector: Selector | None) -> Callable[[tuple[str, ...]], bool]:
+    """Return a predicate on a call's classes: one that the selector matches is enough.
+
+    So `outside` matches unless all are inside. A call without a class counts as outside.
+    """
+    matches = compile_selector(selector)
+    return lambda classes: any(map(matches, classes or ("",)))
+
+
+def compile_selectors(
+    entry: SelectiveEntry,
+) -> Callable[[str, str, tuple[str, ...]], bool]:
+    """Return a predicate on tool, server and classes."""
+    tools, servers = compile_tool_selector(entry.tools), compile_selector(entry.servers)
+    has_class = compile_class_selector(entry.classes)
+    return lambda tool, server, classes: (
+        tools(tool, server) and servers(server) and has_class(classes)
+    )
+
+
 def split_words(name: str) -> frozenset[str]:
     """Split a tool's name at `_ - . / :`, white space and camelCase, in lower case.
 
@@ -62,15 +113,18 @@ def split_words(name: str) -> frozenset[str]:
     return frozenset(word.casefold() for word in words if word)
 
 
-def compile_class_matcher(entry: ClassEntry) -> NameMatcher:
-    """Return a predicate for the `tools` and `words` of a class entry."""
-    words = None if entry.words is None else frozenset(word.casefold() for word in entry.words)
-    globs = None if entry.tools is None else [compile_glob(item) for item in entry.tools]
+def compile_class_matcher(entry: ClassEntry) -> ToolMatcher:
+    """Return a predicate for the `tools` and `words` of a class entry.
 
-    def matches_class(tool: str) -> bool:
+    Words are those of the tool's own name.
+    """
+    words = None if entry.words is None else frozenset(word.casefold() for word in entry.words)
+    globs = None if entry.tools is None else [compile_tool_glob(item) for item in entry.tools]
+
+    def matches_class(tool: str, server: str) -> bool:
         if words is not None and words.isdisjoint(split_words(tool)):
             return False
-        return globs is None or any(matches(tool) for matches in globs)
+        return globs is None or any(matches(tool, server) for matches in globs)
 
     return matches_class
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from policyguard.compiler.build.entry_paths import rule_examples
-from policyguard.compiler.build.selectors import compile_selector
+from policyguard.compiler.build.selectors import compile_selector, compile_tool_selector
 from policyguard.compiler.merge.layers import MergedPolicy
 from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.attempt import Attempt
@@ -56,6 +56,7 @@ def prepare_example(policy: Policy, example: Example, evaluator: Evaluator) -> t
     if isinstance(session.cel_session["cost"], int):
         session.cel_session["cost"] = float(session.cel_session["cost"])
     attempt = Attempt(example.tool, _arguments(policy, example), started.at, session)
+    attempt.split_tool_name()
     return evaluator.prepare(attempt).plan, attempt
 
 
@@ -69,7 +70,7 @@ def _match_example(
         return True, ""  # refused before any rule
     compiled = next((entry for entry in plan.rules if entry.id == f"rules/{rule.id}"), None)
     if compiled is None:
-        return False, "; ".join(_selector_mismatches(rule, example, plan.class_))
+        return False, "; ".join(_selector_mismatches(rule, example, attempt))
     matched = compiled.evaluate(attempt) is not None
     if attempt.errors:
         return matched, f"its condition failed: {attempt.errors[0].error}"
@@ -80,16 +81,18 @@ def _match_example(
     return False, "its `unless` is true" if exempt else "its `when` is false"
 
 
-def _selector_mismatches(rule: Rule, example: Example, class_: str) -> Iterator[str]:
+def _selector_mismatches(rule: Rule, example: Example, attempt: Attempt) -> Iterator[str]:
     """Yield a message for each selector of a rule that does not match an example's call."""
-    for key, name, none in (
-        ("tools", example.tool, ""),
-        ("servers", "", "an example's call has no server"),
-        ("classes", class_, "the call has no class"),
-        ("agents", example.agent, "set an agent with `{call: …, agent: …}`"),
+    if not compile_tool_selector(rule.tools)(attempt.tool, attempt.server):
+        yield f"its `tools` does not match {quote_text(example.tool)}"
+    for key, names, none in (
+        ("servers", (attempt.server,), "write the tool as `mcp__SERVER__TOOL`"),
+        ("classes", attempt.classes or ("",), "the call has no class"),
+        ("agents", (example.agent,), "set an agent with `{call: …, agent: …}`"),
     ):
-        if not compile_selector(getattr(rule, key))(name):
-            mismatch = f"does not match {quote_text(name)}" if name else f"cannot match: {none}"
+        if not any(map(compile_selector(getattr(rule, key)), names)):
+            quoted = ", ".join(map(quote_text, names))
+            mismatch = f"does not match {quoted}" if names[0] else f"cannot match: {none}"
             yield f"its `{key}` {mismatch}"
 
 

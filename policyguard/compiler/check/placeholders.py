@@ -14,6 +14,7 @@ _CALL_FIELDS = (
     "tool",
     "server",
     "class",
+    "classes",
     "command",
     "agent",
     "session",

@@ -32,6 +32,7 @@ from policyguard.engines.yaml_tree import (
     get_child,
 )
 from policyguard.model.diagnostic import Diagnostic
+from policyguard.model.tool_name import short_tool_glob, split_tool_name
 
 PSEUDO_TOOLS = frozenset({"@spawn", "@finish"})
 """Names for agent actions that are not tool calls."""
@@ -42,7 +43,10 @@ _ACCEPTED_FORMS = "neither an MCP `tools/list` response nor a list of functions 
 
 @dataclass(frozen=True)
 class ToolCatalog:
-    """The argument types of known tools, the policy files they apply to, and their source."""
+    """The argument types of known tools, the policy files they apply to, and their source.
+
+    Tools have their own names here, without a server.
+    """
 
     argument_types: dict[str, Type]
     policy_files: frozenset[str]
@@ -55,7 +59,7 @@ class ToolCatalog:
 
     def matching_tools(self, item: str) -> frozenset[str]:
         """Return the known tools that a selector item matches."""
-        return frozenset(filter(compile_glob(item), self.name_type.members))
+        return frozenset(filter(compile_glob(short_tool_glob(item)), self.name_type.members))
 
     def arguments_of(self, items: Iterable[str]) -> Type:
         """Return the type of `call.args` for the tools that selector items match."""
@@ -167,9 +171,10 @@ def _add_tool(tool: MappingNode, types: dict[str, Type], errors: list[Diagnostic
     )
     accepted, malformed = (ANY_ARGUMENTS, []) if schema is None else argument_type(schema)
     errors += malformed
-    if name.text in types:  # two servers may have a tool of one name
-        accepted = union_arguments([types[name.text], accepted])
-    types[name.text] = accepted
+    own_name, _ = split_tool_name(name.text)
+    if own_name in types:  # two servers may have a tool of one name
+        accepted = union_arguments([types[own_name], accepted])
+    types[own_name] = accepted
 
 
 def _selected_tools(path: Path, merged: MergedPolicy) -> list[str]:

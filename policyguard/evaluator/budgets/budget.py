@@ -254,7 +254,7 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         instead = _INSTEAD if exceeded else _WRAP_UP
         if self.message is not None or self.instead is not None:
             values = {
-                "call": attempt.activation.call,
+                "call": attempt.template_call,
                 "tags": attempt.activation.tags,
                 "rule": self.id,
                 "limit": shown_limit,

@@ -28,7 +28,7 @@ class Ban:
     ) -> None:
         self.limit = limit
         self.subject = limit.subject(attempt)
-        self.tool = attempt.tool
+        self.tool = attempt.shown_tool
         self.full_name = attempt.full_name
         self.text = text
         self.result_fingerprint = result_fingerprint

@@ -63,7 +63,9 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
             return None
         how = "with the same error" if self.same_error else "in a row"
         by_tool = by_tool and bool(count)
-        calls = f"calls of `{attempt.tool}`" if by_tool and len(streak.tools) == 1 else "calls"
+        calls = (
+            f"calls of `{attempt.shown_tool}`" if by_tool and len(streak.tools) == 1 else "calls"
+        )
         return Violation(
             self.id,
             effect,

@@ -24,6 +24,11 @@ def string_constants(context: LintContext) -> set[str]:
     return {text for tree in context.cel_trees.values() for text in _texts(tree)}
 
 
+def constant_texts(node: Expr) -> set[str]:
+    """Return all string constants in an expression."""
+    return set(_texts(node))
+
+
 def substituted_names(context: LintContext) -> set[str]:
     """Return the names of params and lists that the policy refers to as `$name`."""
     layers = (context.merged.top_layer, context.merged.inherited)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from policyguard.compiler.build.selectors import compile_selector
+from policyguard.compiler.build.selectors import compile_class_selector
 from policyguard.compiler.check.examples import prepare_example
 from policyguard.evaluator.activation import Activation
 from policyguard.lint.rule import LintContext
@@ -38,10 +38,10 @@ def argumentless_activation(context: LintContext, classes: Selector | None) -> A
         for name, tag in policy.tags.items()
         if tag.default is None
     }
-    is_selected = compile_selector(classes)
+    is_selected = compile_class_selector(classes)
     words = (word for entry in policy.classify.classes for word in entry.words or ())
     for tool in (_UNKNOWN_TOOL, *islice(words, _MAX_TOOLS)):
         activation = example_activation(context, Example(tool=tool, args={}, tags=tags, at=_TIME))
-        if activation is not None and is_selected(activation.call["class"]):
+        if activation is not None and is_selected(tuple(activation.attempt.classes)):
             return activation
     return None

@@ -5,7 +5,7 @@ requires something the selectors rule out, or if `unless` exempts everything tha
 
 Avoid:
 
-    no-reading: {tools: [read_file], classes: [delete]}        # read_file is a file_read
+    no-reading: {tools: [read_file], classes: [delete]}        # no entry makes read_file a delete
     no-force: {tools: [git_push], when: call.tool == 'git_force_push'}
 
 Prefer a single selector:
@@ -16,15 +16,17 @@ Prefer a single selector:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from policyguard.compiler.build import tag_types
-from policyguard.compiler.build.selectors import compile_selector
+from policyguard.compiler.build.selectors import compile_own_name_selector, compile_selector
 from policyguard.engines.yaml_tree import Path
 from policyguard.lint.analysis.references import is_glob
 from policyguard.lint.analysis.satisfiability import Conjunction, Predicate, is_unsatisfiable
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 from policyguard.model.entry import SelectiveEntry
+from policyguard.model.tool_name import split_tool_name
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -41,8 +43,8 @@ def _check_entry(context: LintContext, path: Path, entry: SelectiveEntry) -> Ite
     conditions = [(node, holds) for node, holds in ((when, True), (unless, False)) if node]
     if not conditions and (entry.tools is None or entry.classes is None):
         return
-    classes = _possible_classes(context, entry)
-    if not classes:
+    main_classes, classes = _possible_classes(context, entry)
+    if not any(map(compile_selector(entry.classes), classes)):
         if entry.tools is not None and entry.classes is not None:
             tools = ", ".join(map(quote_text, entry.tools.items))
             message = f"no call of {tools} has one of these classes, so the entry never matches"
@@ -50,7 +52,7 @@ def _check_entry(context: LintContext, path: Path, entry: SelectiveEntry) -> Ite
         return
     if not conditions or any(is_unsatisfiable(condition) for condition in conditions):
         return  # reported by constant-condition
-    assumptions = _implied(context, entry, classes)
+    assumptions = _implied(context, entry, main_classes)
     if when is not None and is_unsatisfiable((when, True), assumptions=assumptions):
         message = "`when` is false for every call this entry selects"
         yield Finding(context.merged.span_of((*path, "when")), message)
@@ -64,10 +66,14 @@ def _check_entry(context: LintContext, path: Path, entry: SelectiveEntry) -> Ite
 
 def _implied(context: LintContext, entry: SelectiveEntry, classes: frozenset[str]) -> Conjunction:
     """Return what the selectors and tag types imply for a call that the entry matches."""
+    # A call may match by another class than its main one.
     assumptions: Conjunction = {"call.class": (Predicate("among", tuple(sorted(classes))),)}
-    for field, selector in (("call.tool", entry.tools), ("call.agent", entry.agents)):
+    for field, selector, compile_ in (
+        ("call.tool", entry.tools, compile_own_name_selector),
+        ("call.agent", entry.agents, compile_selector),
+    ):
         if selector is not None:
-            assumptions[field] = (Predicate("where", compile_selector(selector)),)
+            assumptions[field] = (Predicate("where", compile_(selector)),)
     for name, tag in context.policy.tags.items():
         if tag.one_of:
             values = tuple(tag_types.convert_tag(value, tag) for value in tag.one_of)
@@ -75,15 +81,17 @@ def _implied(context: LintContext, entry: SelectiveEntry, classes: frozenset[str
     return assumptions
 
 
-def _possible_classes(context: LintContext, entry: SelectiveEntry) -> frozenset[str]:
-    """Return the selected classes that calls of the entry's tools can have."""
-    known = {"", *(entry.class_ for entry in context.policy.classify.classes)}
+def _possible_classes(
+    context: LintContext, entry: SelectiveEntry
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the main classes, and all classes, that calls of the entry's tools can have."""
     tools = entry.tools
-    if tools is not None and not tools.outside and not any(map(is_glob, tools.items)):
-        known = set()
-        for tool in tools.items:
-            options = context.evaluator.candidates(tool, "").options
-            known |= {name for name, _ in options}
-            if not options or options[-1][1] is not None:
-                known.add("")
-    return frozenset(filter(compile_selector(entry.classes), known))
+    if tools is None or tools.outside or any(map(is_glob, tools.items)):
+        known = frozenset(("", *(entry.class_ for entry in context.policy.classify.classes)))
+        return known, known
+    possible = [
+        classes or ("",)
+        for tool in tools.items
+        for classes in context.evaluator.candidates(*split_tool_name(tool)).extremes()
+    ]
+    return frozenset(classes[0] for classes in possible), frozenset(chain(*possible))

@@ -99,10 +99,12 @@ class _SampleReader:
         call_ids = [as_id(call.get("id")) for call in self._message_calls()]
         self._sample_events = _SampleEvents(events, call_ids)
         self._has_replied = False
+        # A sample may wait for days, prepared, before the agent's first message.
         first = events[0].get("timestamp") if events else None
         last = events[-1].get("timestamp") if events else None
         self._ended_at = from_iso(sample.get("completed_at")) or from_iso(last)
-        started = from_iso(sample.get("started_at")) or from_iso(first)
+        started = self._sample_events.first_time()
+        started = started or from_iso(sample.get("started_at")) or from_iso(first)
         self._builder = SessionBuilder(source.file, Started(session=name, at=started))
 
     def items(self) -> Iterator[Item]:
@@ -225,6 +227,7 @@ class _SampleEvents:
     def __init__(self, events: object, call_ids: list[str]) -> None:
         flat = list(_flatten(events))
         model_events = [event for event in flat if event.get("event") == "model"]
+        self._agent_events = [event for event in flat if event.get("event") in ("model", "tool")]
         self._model_events = {_message_id(event): event for event in model_events}
         tool_events: dict[str, list[dict[str, Any]]] = {}
         for event in flat:
@@ -240,6 +243,11 @@ class _SampleEvents:
             # If several calls share an id and the counts differ, events cannot be matched.
             if len(same_id) == counts[id_] or counts[id_] == 1:
                 self._call_events[id_] = deque(same_id[extra:])
+
+    def first_time(self) -> int | None:
+        """Return when the agent's first call or message began."""
+        times = [from_iso(event.get("timestamp")) for event in self._agent_events]
+        return min((at for at in times if at is not None), default=None)
 
     def model_event(self, message: str) -> dict[str, Any]:
         """Return the model's event for a message, or an empty one."""

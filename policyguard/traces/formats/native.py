@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from policyguard.journal.format import LineError, decode
-from policyguard.model.event import Event
+from policyguard.model.event import Admitted, Event, Refused
+from policyguard.model.tool_name import split_tool_name
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_string
@@ -59,6 +61,18 @@ def read(source: Source) -> Iterator[Item]:
         if line_filter is not None and not line_filter(line):
             continue
         try:
-            yield decode(line)
+            event = decode(line)
         except LineError as error:
             yield Skipped(source.file, number, str(error))
+        else:
+            yield _split_tool_name(event) if b'"mcp__' in line else event
+
+
+def _split_tool_name(event: Event) -> Event:
+    """Take a call's full name apart, as a session does."""
+    if not isinstance(event, Admitted | Refused):
+        return event
+    tool, server = split_tool_name(event.tool, event.server)
+    if tool == event.tool:
+        return event
+    return replace(event, tool=tool, server=server, host_tool=event.tool)

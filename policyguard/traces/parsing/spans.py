@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from policyguard.model.event import Started
+from policyguard.model.tool_name import split_tool_name
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
 
@@ -121,7 +122,7 @@ def _has_outer_span(span: Span, call: ImportedCall, spans_by_id: dict[str, Span]
     while outer is not None and outer.id not in seen_ids:
         seen_ids.add(outer.id)
         if outer.call is not None and (
-            (span.is_mcp and outer.call.tool == call.tool)
+            (span.is_mcp and _own_name(outer.call) == _own_name(call))
             or (call.id != span.id and outer.call.id == call.id)
             or (outer.id == span.parent and _is_same_call(span, call, outer, outer.call))
         ):
@@ -130,12 +131,17 @@ def _has_outer_span(span: Span, call: ImportedCall, spans_by_id: dict[str, Span]
     return False
 
 
+def _own_name(call: ImportedCall) -> str:
+    return split_tool_name(call.tool, call.server)[0]
+
+
 def _is_same_call(span: Span, call: ImportedCall, outer: Span, outer_call: ImportedCall) -> bool:
     """Return whether a span and its parent are one call, recorded twice, at least once without id.
 
     A tool that calls itself passes other arguments.
     """
-    same = call.tool == outer_call.tool and call.args is not None and call.args == outer_call.args
+    same = _own_name(call) == _own_name(outer_call)
+    same = same and call.args is not None and call.args == outer_call.args
     return same and (call.id == span.id or outer_call.id == outer.id)
 
 

@@ -1,0 +1,45 @@
+"""Find the classes that a policy reads of a call beyond its main class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from policyguard.cel.syntax.ast import Call, Constant, Expr, iter_children
+from policyguard.compiler.build.expressions import Expressions, reads_field
+from policyguard.compiler.build.messages import collect_message_fields
+from policyguard.compiler.build.selectors import compile_selector
+from policyguard.model.policy import Policy
+
+COUNT_CLASS = "count_class"
+"""The function of `session` that counts calls by class."""
+
+
+def find_read_classes(policy: Policy, expressions: Expressions) -> frozenset[str]:
+    """Return the classes that matter even where they are not a call's main class.
+
+    No other class needs to be evaluated once a call has its main class.
+    """
+    known = frozenset(entry.class_ for entry in policy.classify.classes)
+    reads = expressions.all_reads() | collect_message_fields(policy)
+    counted = {name for tree in expressions.trees() for name in _counted_classes(tree)}
+    if None in counted or reads_field(reads, "call.classes"):
+        return known
+    found = {name for name in counted if name is not None}
+    for entry in (*policy.rules, *policy.budgets):
+        if entry.classes is not None:
+            # One that `outside` names matters less: it matches nothing by itself.
+            found.update(filter(compile_selector(entry.classes), known))
+    changing = policy.classify.state_changing
+    if isinstance(changing, tuple):
+        found.update(changing)
+    return known & found
+
+
+def _counted_classes(node: Expr) -> Iterator[str | None]:
+    """Yield the classes that an expression counts; None for one that depends on the call."""
+    if isinstance(node, Call) and node.name == COUNT_CLASS:
+        for argument in node.arguments:
+            value = argument.raw_value if isinstance(argument, Constant) else None
+            yield value if isinstance(value, str) else None
+    for child in iter_children(node):
+        yield from _counted_classes(child)

@@ -1,0 +1,39 @@
+"""The classes of a call: every entry that matches, as far as something reads it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policyguard.evaluator.plan import ClassCandidates, ClassOption
+
+OPTION = st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans(), st.booleans())
+
+
+@given(st.lists(OPTION, max_size=6))
+def test_the_classes_of_a_call_are_between_the_fewest_and_the_most(
+    drawn: list[tuple[str, bool, bool, bool]],
+) -> None:
+    read = {name for name, _, is_read, _ in drawn if is_read}
+    matching = []
+    options = []
+    for name, is_certain, _, holds in drawn:
+        condition: Any = None if is_certain else (lambda activation, holds=holds: holds)
+        options.append(ClassOption(name, condition, name in read))
+        if is_certain or holds:
+            matching.append(name)
+    candidates = ClassCandidates(tuple(options))
+    attempt: Any = SimpleNamespace(activation=None)
+    classes = candidates.classify(attempt)
+
+    assert classes[:1] == tuple(matching[:1])
+    assert set(classes[1:]) == (set(matching) & read) - set(matching[:1])
+    assert len(set(classes)) == len(classes)
+    bounds = [one for one in candidates.extremes() if one[:1] == classes[:1]]
+    assert any(set(one) <= set(classes) for one in bounds)
+    assert any(set(classes) <= set(one) for one in bounds)
+    if candidates.fixed_classes is not None:
+        assert set(candidates.fixed_classes) >= set(classes)

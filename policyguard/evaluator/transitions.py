@@ -102,8 +102,10 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
     state_changes = session.state_changes
     entry = attempt.window_entry
     entry.seq = state_changes.seq = state_changes.seq + 1
-    entry.result_fingerprint = outcome.result_fingerprint
     succeeded = outcome.state == "success"
+    is_cancelled = outcome.state == "cancelled"
+    if not is_cancelled:
+        entry.result_fingerprint = outcome.result_fingerprint
     if succeeded:
         session.successes += 1
         if attempt.bound_plan.plan.is_state_changing(attempt):
@@ -112,7 +114,11 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
                 ancestor.state_changes.record(f"{session.id}\x1f{attempt.fingerprint}", at)
     elif not outcome.ok:
         session.cel_session["failures"] += 1
-    if attempt.bound_plan.needs_successes or not (
+    if is_cancelled:
+        for limit, tracker in attempt.bound_plan.limits:
+            limit.cancel(tracker, attempt)
+        session.update_active_limits(attempt.bound_plan.plan)
+    elif attempt.bound_plan.needs_successes or not (
         succeeded and session.on_fast_path and outcome.advancing
     ):
         _notify_limits(session, attempt, outcome)
@@ -125,7 +131,7 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
         apply_charge(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
     if event.tokens or event.cost:
         session.add_usage(event.tokens or 0, event.cost or 0.0)
-    if evaluator.reads_changed:
+    if evaluator.reads_changed and not is_cancelled:
         max_entries = evaluator.bounds.window_entries
         last_result = outcome.result_fingerprint
         _set_latest(session.last_results, attempt.fingerprint, last_result, max_entries)

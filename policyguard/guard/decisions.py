@@ -150,14 +150,14 @@ def build_completed(result: CallResult) -> Completed:
     return replace(
         result.report,
         at=result.attempt.completed_at,
-        ok=outcome.ok,
+        ok=None if outcome.state == "cancelled" else outcome.ok,
         signature=outcome.signature,
         blame=outcome.blame,
         result_fingerprint=outcome.result_fingerprint,
         error_fingerprint=outcome.error_fingerprint,
         charges=result.charges,
         observations=result.observations,
-        state="pending" if outcome.state == "pending" else "",
+        state=outcome.state if outcome.state in ("pending", "cancelled") else "",
         advancing=outcome.advancing,
         harness_flagged=outcome.harness_flagged,
     )

@@ -1,7 +1,8 @@
 """Runs tools under a session: check, run and record in one step, within the call's timeout.
 
 A call that times out has failed, whatever it does next. If it goes on, an `Ended` event reports
-its end, which counts nowhere.
+its end, which counts nowhere. A call that is stopped from outside after its function was called is
+recorded as cancelled; only one whose function never began is released.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
+from contextlib import suppress
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -28,7 +30,7 @@ from policyguard.guard.host_log import warn
 from policyguard.guard.tool_results import ToolResult, append_advice, error_text, parse_result
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
-from policyguard.model.errors import CallRefused, ToolTimeoutError
+from policyguard.model.errors import CallRefused, PolicyguardError, ToolTimeoutError
 from policyguard.model.event import Completed, Ended
 from policyguard.model.outcome import Recorded
 from policyguard.store.errors import StoreError
@@ -126,9 +128,13 @@ async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitabl
     grace_period = guard._evaluator.bounds.cleanup / 1e9
     try:
         await asyncio.wait((task,), timeout=timeout - call.elapsed())
-    except asyncio.CancelledError:  # the caller is cancelled, and the call with it
+    except BaseException as error:  # the caller is cancelled, and the call with it
         task.add_done_callback(lambda task: run_later(guard, partial(call.report, task)))
-        await cancel_task(task, grace_period)
+        if isinstance(error, GeneratorExit):  # nothing can be awaited any more
+            with suppress(RuntimeError):  # its loop is closed
+                task.cancel()
+        else:
+            await cancel_task(task, grace_period)
         raise
     if not task.done():
         try:
@@ -156,7 +162,7 @@ class _RunningCall:
             raise CallRefused(decision)
         self._session = session
         self._decision = decision
-        self._usage = {"cost": cost, "tokens": tokens}
+        self._usage: dict[str, Any] = {"cost": cost, "tokens": tokens}
         self._started_at = time.monotonic()
         self.id = decision.id
         self.timeout = decision.timeout
@@ -205,6 +211,7 @@ class _RunningCall:
             ok=False,
             error=str(error),
             duration=self.elapsed(),
+            **self._usage,
             timeout_by=self._decision.timeout_by,
             still_running=True,
         )
@@ -233,12 +240,15 @@ class _RunningCall:
                 session._pipeline.fold(event)
 
     def report(self, future: AnyFuture[Any]) -> None:
-        """Report the result of a call whose caller no longer waits."""
+        """Report the end of a call whose caller no longer waits, as that of any other call."""
+        if isinstance(future, futures.Future) and future.cancelled():
+            self._release()  # no thread could be started
+            return
         error = get_exception(future)
         if error is not None:
             self.report_error(error)
         else:
-            self._record(result=future.result())
+            self._record(result=future.result(), **self._usage)
 
     async def areport_error(self, error: BaseException) -> None:
         """Report what was raised, off the event loop if that may block it."""
@@ -248,20 +258,23 @@ class _RunningCall:
             await run_blocking(self.guard, partial(self.report_error, error))
 
     def report_error(self, error: BaseException) -> None:
-        """Report what was raised. A call that was stopped from outside is released."""
-        if isinstance(error, Exception):
-            self._record(error=error)
-        else:  # cancelled, or the program is being stopped
-            self._release(error)
+        """Report what was raised, which is raised all the same.
 
-    def _release(self, error: BaseException) -> None:
-        """Release the call. A failure is noted in `error`, which is raised all the same."""
+        A call that was cancelled, or whose program is being stopped, counts as cancelled.
+        """
+        try:
+            self._record(error=error, **self._usage)
+        except PolicyguardError as failure:
+            text = f"the end of `{self._decision.tool}` ({self.id}) is not recorded: {failure}"
+            error.add_note(f"policyguard: {text}")
+            warn(text)
+
+    def _release(self) -> None:
+        """Release the call: its function never began."""
         try:
             self._session.release(self._decision)
         except (JournalError, StoreError) as failure:
-            text = f"the release of `{self._decision.tool}` ({self.id}) failed: {failure}"
-            error.add_note(f"policyguard: {text}")
-            warn(text)
+            warn(f"the release of `{self._decision.tool}` ({self.id}) failed: {failure}")
 
     def _record(self, **reported: Any) -> Recorded:
         """Report the result of the call."""

@@ -242,7 +242,7 @@ class Session(SessionLifetime):
         """Return the own id of a call that is to be reported."""
         if not isinstance(decision, Decision):
             id_ = validate.text("decision", decision)
-            return self._pipeline.find_host_call(id_) or id_
+            return self._pipeline.find_host_call(id_, given_up=True) or id_
         if decision.session != self.id:  # its calls have the same ids
             raise ValueError(
                 f"call `{decision.id}` is one of session `{decision.session}`, not of this"

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
-from contextlib import suppress
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from policyguard.evaluator.attempt import Attempt
 from policyguard.guard import validate
 from policyguard.guard.background_tasks import (
     cancel_task,
@@ -131,8 +132,10 @@ async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitabl
     except BaseException as error:  # the caller is cancelled, and the call with it
         task.add_done_callback(lambda task: run_later(guard, partial(call.report, task)))
         if isinstance(error, GeneratorExit):  # nothing can be awaited any more
-            with suppress(RuntimeError):  # its loop is closed
+            try:
                 task.cancel()
+            except RuntimeError:  # its loop is closed
+                call.report_error(error)
         else:
             await cancel_task(task, grace_period)
         raise
@@ -151,9 +154,12 @@ async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitabl
 
 
 class _RunningCall:
-    """An admitted call that runs. A refused one raises `CallRefused`."""
+    """An admitted call that runs. A refused one raises `CallRefused`.
 
-    __slots__ = ("_decision", "_session", "_started_at", "_usage", "id", "timeout")
+    It is never taken for unreported, nor are its slots freed, until its end is reported.
+    """
+
+    __slots__ = ("_attempt", "_decision", "_session", "_started_at", "_usage", "id", "timeout")
 
     def __init__(
         self, session: Session, decision: Decision, cost: float | None, tokens: int | None
@@ -161,6 +167,9 @@ class _RunningCall:
         if not decision.allowed:
             raise CallRefused(decision)
         self._session = session
+        self._attempt = session._pipeline.hold(decision.id)
+        if self._attempt is not None:
+            _held.add(self._attempt)
         self._decision = decision
         self._usage: dict[str, Any] = {"cost": cost, "tokens": tokens}
         self._started_at = time.monotonic()
@@ -238,6 +247,7 @@ class _RunningCall:
         with session.guard._lock:
             if not session.closed:  # its id may belong to another life by now
                 session._pipeline.fold(event)
+            self._end_hold()
 
     def report(self, future: AnyFuture[Any]) -> None:
         """Report the end of a call whose caller no longer waits, as that of any other call."""
@@ -279,10 +289,33 @@ class _RunningCall:
     def _record(self, **reported: Any) -> Recorded:
         """Report the result of the call."""
         reported["duration"] = self.elapsed()
-        return self._log_errors(self._session.record(self._decision, **reported))
+        try:
+            return self._log_errors(self._session.record(self._decision, **reported))
+        finally:
+            self._end_hold()
+
+    def _end_hold(self) -> None:
+        """Note that the call has ended: if that could not be counted, it is now unreported."""
+        if self._attempt is not None:
+            self._attempt.is_held = False
+            _held.discard(self._attempt)
 
     def _log_errors(self, recorded: Recorded) -> Recorded:
         """Log the errors of a report: the host gets the tool's result only."""
         for error in recorded.errors:
             warn(f"`{self._decision.tool}` ({self.id}), {error.id}: {error.error}")
         return recorded
+
+
+_held: set[Attempt] = set()
+"""The calls that this process runs."""
+
+
+def _after_fork() -> None:
+    """Give up the parent's calls, which run there."""
+    for attempt in _held:
+        attempt.is_held = False
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -100,9 +100,10 @@ _STATE_PREFIXES = {
 class Recorded(msgspec.Struct, frozen=True):
     """The answer to `record`: the outcome, text to add to the result, what was learned.
 
-    `errors` are expressions of the policy that failed on this result, and what kept it from being
-    written down. `counted` is False for the result of a call that was not in flight: it was
-    refused, or has been reported before, or its session is over.
+    `errors` are expressions of the policy that failed on this result, what kept it from being
+    written down, and whether it came late. `counted` is False for the result of a call that is
+    unknown: it was refused, has been reported before, was forgotten as one of too many unreported
+    ones, or its session is over.
     """
 
     outcome: Outcome

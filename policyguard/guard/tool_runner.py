@@ -281,6 +281,7 @@ class _RunningCall:
 
     def _release(self) -> None:
         """Release the call: its function never began."""
+        self._end_hold()
         try:
             self._session.release(self._decision)
         except (JournalError, StoreError) as failure:

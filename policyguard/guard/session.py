@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar, Unpack, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.guard import validate
 from policyguard.guard.approver import ask, ask_async, is_approved
@@ -272,10 +273,13 @@ class Session(SessionLifetime):
 
         Returns whether the call is approved now: a rule may need several people, people with a
         label, or an answer within a time. An approval that no `check` waits for counts nowhere.
-        `RuntimeError` if the session is closed.
+        `RuntimeError` if the session is closed, `ValueError` for a call that cannot be compared.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` of this session does not need an approval")
+        for error in decision.errors:
+            if error.id == OPAQUE:
+                raise ValueError(f"call `{decision.id}` cannot be approved: {error.error}")
         by, labels = validate.text("by", by), validate.text_list("labels", labels)
         at = self._now()
         fingerprint = decision.fingerprint

@@ -18,6 +18,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.guard import validate
 from policyguard.guard.background_tasks import (
     cancel_task,
@@ -64,6 +65,8 @@ def run(
     """Check, run `fn`, record. See `Session.run`."""
     validate.function("fn", fn)
     decision = session.check(tool, args, server=server, batch=batch, call=call)
+    if decision.errors:
+        _warn_opaque(session.guard, decision)
     running = _RunningCall(session, decision, cost, tokens)
     if running.timeout is not None:
         fn = _run_in_time(running, running.timeout, fn).result
@@ -106,6 +109,8 @@ async def arun(
     """Check, await `fn`, record. See `Session.arun`."""
     validate.function("fn", fn)
     decision = await session.acheck(tool, args, server=server, batch=batch, call=call)
+    if decision.errors:
+        _warn_opaque(session.guard, decision)
     running = _RunningCall(session, decision, cost, tokens)
     try:
         awaitable = fn()
@@ -151,6 +156,16 @@ async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitabl
     except BaseException as error:
         await call.areport_error(error)
         raise
+
+
+def _warn_opaque(guard: Guard, decision: Decision) -> None:
+    """Log, once for each tool, that its calls cannot be compared: they are called by functions."""
+    for error in decision.errors:
+        if error.id == OPAQUE and decision.tool not in guard._warned_tools:
+            if len(guard._warned_tools) >= guard._evaluator.bounds.plans:
+                guard._warned_tools.clear()
+            guard._warned_tools.add(decision.tool)
+            warn(f"`{decision.tool}`: {error.error}")
 
 
 class _RunningCall:

@@ -26,7 +26,7 @@ from policyguard.engines.fingerprint import OpaqueText
 
 _PLAIN = (str, int, float, bool, type(None))
 _TEXT_MODULES = frozenset({"ipaddress", "fractions", "zoneinfo", "yarl"})
-"""Modules whose values are told apart by their text."""
+"""Modules whose values are compared by their text."""
 _DIGEST_KEY = secrets.token_bytes(32)
 _DIGEST_SIZE = 12
 _MAX_EXPONENT = 300

@@ -44,6 +44,12 @@ class _NonPlainValueError(Exception):
     """A value of a type that JSON decoding never returns; it may be JSON all the same."""
 
 
+class OpaqueText(str):
+    """Stands for an argument that is no data, such as a client. No two are equal."""
+
+    __slots__ = ()
+
+
 class Fingerprinter:
     """Computes fingerprints under a policy's `classify.fingerprint` and `bounds`.
 
@@ -109,7 +115,8 @@ class Fingerprinter:
                 return self._fingerprint_tolerant(tool, server, normalized)
             return self.fingerprint_value((tool, server, normalized)), "", ()
         except (_NonPlainValueError, TypeError):  # TypeError: MessagePack keys are strings
-            raise NonPlainArgumentsError(self._to_plain(args, 1, "")) from None
+            opaque: list[str] = []
+            raise NonPlainArgumentsError(self._to_plain(args, 1, "", opaque), opaque) from None
 
     def fingerprint_text(self, text: str) -> str:
         """Return the fingerprint of a text."""
@@ -213,11 +220,16 @@ class Fingerprinter:
             return [self._normalize(item, depth + 1, path) for item in value]
         raise _NonPlainValueError
 
-    def _to_plain(self, value: Any, depth: int, path: str) -> Any:
-        """Convert a value to the types that JSON decoding returns."""
+    def _to_plain(self, value: Any, depth: int, path: str, opaque: list[str]) -> Any:
+        """Convert a value to the types that JSON decoding returns; add the paths of opaque ones.
+
+        An ignored one makes no difference, and is left out.
+        """
         if value.__class__ in _ATOMIC_CLASSES:
             return value
         if isinstance(value, str):
+            if value.__class__ is OpaqueText and not self._ignores(path):
+                opaque.append(_quote_path(path))
             return str.__str__(value)  # an enum's own `str` is its name
         from numbers import Integral, Real  # imported only for arguments that are not plain
 
@@ -236,11 +248,21 @@ class Fingerprinter:
                 if not isinstance(name, str):
                     raise NotJsonError(f"a key is a Python `{type(name).__name__}`, not a string")
                 inner = f"{path}.{name}" if path else name
-                result[str.__str__(name)] = self._to_plain(item, depth + 1, inner)
+                if name.__class__ is OpaqueText and not self._ignores(path):
+                    opaque.append(_quote_path(path))
+                result[str.__str__(name)] = self._to_plain(item, depth + 1, inner, opaque)
             return result
         if isinstance(value, (list, tuple)):
-            return [self._to_plain(item, depth + 1, path) for item in value]
+            return [self._to_plain(item, depth + 1, path, opaque) for item in value]
         raise NotJsonError(f"{_quote_path(path)} is a Python `{type(value).__name__}`, not JSON")
+
+    def _ignores(self, path: str) -> bool:
+        """Whether an argument, or one around it, is among the ignored ones."""
+        names = path.split(".")
+        return any(
+            name in self._ignore or ".".join(names[:count]) in self._ignore
+            for count, name in enumerate(names, 1)
+        )
 
 
 def _keyed_hash(key: bytes, kind: bytes) -> hashlib.blake2b:

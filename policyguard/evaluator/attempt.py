@@ -56,6 +56,8 @@ class Attempt(msgspec.Struct, eq=False):
     `timeout_by`. `state_changing` is None until it is needed. `bound_plan` is set by
     `Evaluator.prepare`, `window_entry` by `transitions.admit`; `limit_notes` holds what single
     limits note on the call, by their ids.
+    `is_held`: the guard itself runs the call, and will report its end. `is_given_up`: it was taken
+    for unreported, and its slots were freed.
     """
 
     tool: str
@@ -92,6 +94,8 @@ class Attempt(msgspec.Struct, eq=False):
     bound_plan: BoundPlan = None  # type: ignore[assignment]
     window_entry: WindowEntry = None  # type: ignore[assignment]
     _activation: Activation | None = None
+    is_held: bool = False
+    is_given_up: bool = False
     _is_completed: bool = False
 
     @property

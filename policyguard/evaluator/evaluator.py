@@ -31,6 +31,14 @@ HALTED = "session/halted"
 """The violation of any call in a session that is halted, or whose ancestor is."""
 
 
+OPAQUE = "arguments/opaque"
+"""The id of the error that says that a call cannot be compared with others."""
+_OPAQUE_REASON = (
+    "argument {} is a Python object that cannot be read: this call is the same as no other, and "
+    "cannot be approved; pass data, or list the argument in `classify.fingerprint.ignore`"
+)
+
+
 class CheckTags(Protocol):
     """Completes a session's tags with their defaults; those of a call (`overlay`) need not be all.
 
@@ -91,6 +99,8 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             fingerprint, loose, numbers = self.identify(tool, server, attempt.args)
         except NonPlainArgumentsError as error:
             attempt.args = error.plain
+            for path in error.opaque:
+                attempt.add_error(OPAQUE, _OPAQUE_REASON.format(path))
             fingerprint, loose, numbers = self.identify(tool, server, attempt.args)
         if loose:
             attempt.loose_fingerprint, attempt.numbers = loose, numbers

@@ -36,7 +36,7 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
     """Apply one event that carries its derived fields.
 
     Ignore an event of a session that never started, and the result of a call that is not in flight
-    (it was reported before, or its admission was reclaimed). Ignore the charges of sub-agents too:
+    (it was reported before, or was forgotten). Ignore the charges of sub-agents too:
     their own events carry them.
     """
     if isinstance(event, Started):
@@ -50,7 +50,7 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
             plan = transitions.find_plan(evaluator, session, event)
             transitions.admit(evaluator, state, transitions.restore_attempt(session, event, plan))
         case Completed():
-            attempt = session.in_flight.get(event.call)
+            attempt = session.find_unreported(event.call)
             if attempt is not None:
                 attempt.mark_completed(session.clamp_time(event.at))
                 outcome = outcome_from_event(event)

@@ -56,6 +56,8 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
 
         `last_fingerprint` is that of the same call's previous result, if known.
         """
+        if event.state == "cancelled":
+            return self._classify_cancelled(event, attempt)
         failed = event.ok is False or event.error is not None
         if event.ok is None and not failed:
             failed = bool(event.exit_code) or (event.status or 0) >= MIN_ERROR_STATUS
@@ -119,6 +121,14 @@ class OutcomeClassifier(msgspec.Struct, eq=False, kw_only=True):
         )
         if reader is not None:
             self._set_outcome(reader, outcome)
+        return outcome
+
+    def _classify_cancelled(self, event: Completed, attempt: Attempt | None) -> Outcome:
+        """Return the outcome of a call that was stopped from outside: nothing can be read in it."""
+        payload = None if self.match_envelope is None else event.error or ""
+        outcome = Outcome(True, "cancelled", event, event.error or "", payload=payload)
+        if self.reads_outcome and attempt is not None:
+            self._set_outcome(attempt, outcome)
         return outcome
 
     def _is_true(self, id_: str, when: Expression, attempt: Attempt) -> bool:

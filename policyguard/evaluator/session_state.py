@@ -26,8 +26,10 @@ class SessionState:
 
     `cel_session` holds its counters, which expressions see as `session`. `trackers` hold what
     limits count in the session, `turn_trackers` in the turn. `in_flight` are admitted calls without
-    a result, `timed_out` those whose time is over and that still run. `refused_attempts` count the
-    turn's refusals, by limit. `active_limits` are those that count more than admissions.
+    a result, `timed_out` those whose time is over and that still run, `given_up` those that were
+    taken for unreported: a late result finds them there, unless there
+    were too many (`has_forgotten_calls`). `refused_attempts` count the turn's
+    refusals, by limit. `active_limits` are those that count more than admissions.
     `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
     `search_progress` is the learning side's own.
@@ -48,7 +50,9 @@ class SessionState:
         "bans",
         "cel_session",
         "confirmed_constraints",
+        "given_up",
         "halt_entry",
+        "has_forgotten_calls",
         "id",
         "in_flight",
         "last_results",
@@ -99,6 +103,8 @@ class SessionState:
         self.turn_trackers: dict[str, Any] = {}
         self.in_flight: dict[str, Attempt] = {}
         self.timed_out: dict[str, Attempt] = {}
+        self.given_up: dict[str, Attempt] = {}
+        self.has_forgotten_calls = False
         self.successes = 0
         self.refused_attempts: dict[str, RefusedAttempts] = {}
         self.bans = Bans(max_entries)
@@ -142,6 +148,11 @@ class SessionState:
         if at is None or self.now is None:
             return at
         return at if at >= self.now else self.now
+
+    def find_unreported(self, call: str) -> Attempt | None:
+        """Return an admitted call without a result, in flight or given up; None if unknown."""
+        attempt = self.in_flight.get(call)
+        return self.given_up.get(call) if attempt is None and self.given_up else attempt
 
     def add_usage(self, tokens: int, cost: float) -> None:
         """Count tokens and cost. An invalid amount counts as more than any rule allows."""

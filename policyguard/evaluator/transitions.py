@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from policyguard.evaluator.approvals import ApprovalRequest
@@ -109,12 +110,14 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
     attempt, event, outcome = result.attempt, result.report, result.outcome
     session, at = attempt.session, attempt.completed_at
     advance_clock(session, at)
-    del session.in_flight[attempt.id]
+    del (session.given_up if attempt.is_given_up else session.in_flight)[attempt.id]
     state_changes = session.state_changes
     entry = attempt.window_entry
     entry.seq = state_changes.seq = state_changes.seq + 1
-    entry.result_fingerprint = outcome.result_fingerprint
     succeeded = outcome.state == "success"
+    is_cancelled = outcome.state == "cancelled"
+    if not is_cancelled:
+        entry.result_fingerprint = outcome.result_fingerprint
     if succeeded:
         session.successes += 1
         if attempt.bound_plan.plan.is_state_changing(attempt):
@@ -123,11 +126,15 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
                 ancestor.state_changes.record(f"{session.id}\x1f{attempt.fingerprint}", at)
     elif not outcome.ok:
         session.cel_session["failures"] += 1
-    if attempt.bound_plan.needs_successes or not (
+    if is_cancelled:
+        for limit, tracker in attempt.bound_plan.limits:
+            limit.cancel(tracker, attempt)
+        session.update_active_limits(attempt.bound_plan.plan)
+    elif attempt.bound_plan.needs_successes or not (
         succeeded and session.on_fast_path and outcome.advancing
     ):
         _notify_limits(session, attempt, outcome)
-    if event.still_running:
+    if event.still_running and not attempt.is_given_up:
         session.timed_out[attempt.id] = attempt  # it keeps its slots until it ends
     elif attempt.charges:
         free_slots(evaluator, state, attempt)
@@ -136,7 +143,7 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
         apply_charge(evaluator, state, session, charge, at if charge.amount > 0 else attempt.at)
     if event.tokens or event.cost:
         session.add_usage(event.tokens or 0, event.cost or 0.0)
-    if evaluator.reads_changed:
+    if evaluator.reads_changed and not is_cancelled:
         max_entries = evaluator.bounds.window_entries
         last_result = outcome.result_fingerprint
         _set_latest(session.last_results, attempt.fingerprint, last_result, max_entries)
@@ -277,6 +284,7 @@ def abandon_calls(
         free_slots(evaluator, state, attempt)
     session.in_flight.clear()
     session.timed_out.clear()
+    session.given_up.clear()
 
 
 def _lift_progress_bans(session: SessionState, outcome: Outcome) -> None:
@@ -298,43 +306,63 @@ def _add_ban(limit: LimitChecker, tracker: Any, attempt: Attempt, result: str) -
 def _reclaim_calls(
     evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
 ) -> None:
-    """Drop a call in flight that was not reported in time, and one where there are too many.
+    """Give up a call in flight that was not reported in time, and one where there are too many.
 
-    It stays counted; only its slots are freed. Where there are too many, a call without a slot
-    goes first: it may still be running.
+    It stays charged; only its slots are freed, and a late result still counts. Where there are too
+    many, a call without a slot goes first: it may still be running. A call that the guard runs
+    itself is never given up; as many threads or tasks exist.
     """
     _expire_calls(evaluator, state, session, at)
     max_calls = evaluator.bounds.in_flight
     if len(session.timed_out) >= max_calls:
-        free_slots(evaluator, state, session.timed_out.pop(next(iter(session.timed_out))))
-    in_flight = session.in_flight
-    if len(in_flight) >= max_calls:
-        slotless = (attempt for attempt in in_flight.values() if not holds_slot(evaluator, attempt))
-        dropped = next(slotless, None) or next(iter(in_flight.values()))
-        del in_flight[dropped.id]
-        _abandon(evaluator, state, dropped, at)
+        ended = next(_not_held(session.timed_out), None)
+        if ended is not None:
+            free_slots(evaluator, state, session.timed_out.pop(ended.id))
+    if len(session.in_flight) >= max_calls:
+        calls = _not_held(session.in_flight)
+        slotless = (attempt for attempt in calls if not holds_slot(evaluator, attempt))
+        given_up = next(slotless, None) or next(_not_held(session.in_flight), None)
+        if given_up is not None:
+            _give_up(evaluator, state, given_up, at)
 
 
 def _expire_calls(
     evaluator: Evaluator, state: EngineState, session: SessionState, at: int | None
 ) -> None:
-    """Drop the oldest timed-out and the oldest unreported call if they are overdue."""
+    """Drop the oldest timed-out and give up the oldest unreported call if they are overdue."""
     if at is None:
         return
     for calls in (session.timed_out, session.in_flight):
-        oldest = next(iter(calls.values()), None)
+        oldest = next(_not_held(calls), None)
         if oldest is None or oldest.at is None:
             continue
         if at - oldest.at > evaluator.bounds.unreported:
-            del calls[oldest.id]
             if calls is session.in_flight:
-                _abandon(evaluator, state, oldest, at)
+                _give_up(evaluator, state, oldest, at)
             else:
-                free_slots(evaluator, state, oldest)
+                free_slots(evaluator, state, calls.pop(oldest.id))
+
+
+def _not_held(calls: Mapping[str, Attempt]) -> Iterator[Attempt]:
+    """Yield the calls that the guard does not run itself, the oldest first."""
+    return (attempt for attempt in calls.values() if not attempt.is_held)
+
+
+def _give_up(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int | None) -> None:
+    """Take a call for unreported. As many are remembered as may be in flight."""
+    session = attempt.session
+    del session.in_flight[attempt.id]
+    _abandon(evaluator, state, attempt, at)
+    given_up = session.given_up
+    given_up[attempt.id] = attempt
+    if len(given_up) > evaluator.bounds.in_flight:
+        del given_up[next(iter(given_up))]
+        session.has_forgotten_calls = True
 
 
 def _abandon(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int | None) -> None:
     free_slots(evaluator, state, attempt)
+    attempt.is_given_up = True
     state.effects.on_abandoned(attempt, at)
 
 

@@ -23,7 +23,7 @@ def run_in_thread(fn: Callable[[], R], future: futures.Future[R], name: str) -> 
     """Run `fn` in a thread of its own, with a copy of the caller's context variables.
 
     Its result goes to `future`. The thread is a daemon: the process may end while it runs.
-    `RuntimeError` if no thread can be started; then `future` is cancelled.
+    Raises what keeps a thread from being started; then `future` is cancelled.
     """
     context = copy_context()
 
@@ -37,7 +37,7 @@ def run_in_thread(fn: Callable[[], R], future: futures.Future[R], name: str) -> 
 
     try:
         threading.Thread(target=work, name=name, daemon=True).start()
-    except RuntimeError:
+    except Exception:
         future.cancel()
         raise
 

@@ -196,20 +196,35 @@ class CallPipeline:
             with suppress(JournalError, StoreError):  # the first error is reported
                 self._guard._events.emit(event)
 
-    def find_host_call(self, host_call: str) -> str | None:
-        """Return the own id of the call in flight to which the host gave this one."""
+    def find_host_call(self, host_call: str, *, given_up: bool = False) -> str | None:
+        """Return the own id of the call in flight to which the host gave this one.
+
+        With `given_up` also that of one that was taken for unreported, the latest.
+        """
+        state = self._state
         with self._guard._lock:
-            for attempt in self._state.in_flight.values() if host_call else ():
+            for attempt in state.in_flight.values() if host_call else ():
+                if attempt.host_call == host_call:
+                    return attempt.id
+            for attempt in reversed(state.given_up.values()) if host_call and given_up else ():
                 if attempt.host_call == host_call:
                     return attempt.id
         return None
+
+    def hold(self, call: str) -> Attempt | None:
+        """Note that the guard runs a call: it is not taken for unreported meanwhile."""
+        with self._guard._lock:
+            attempt = self._state.in_flight.get(call)
+            if attempt is not None:
+                attempt.is_held = True
+        return attempt
 
     def require_known(self, id_: str) -> None:
         """Raise `UnknownCallError` unless this is a call of this life of an open session."""
         number = parse_call_number(id_)
         with self._guard._lock:
             first, last = self._first_number, self.last_number
-            if self.closed or first < number <= last or id_ in self._state.in_flight:
+            if self.closed or first < number <= last or self._state.find_unreported(id_):
                 return
         if not id_:
             reason = "`preview` admits nothing: report decisions of `check`"
@@ -222,19 +237,24 @@ class CallPipeline:
     def complete(self, event: Completed, must_exist: bool = False) -> Recorded:
         """Classify a result and count it; one of a call that is not in flight counts nowhere.
 
-        With `must_exist`, `UnknownCallError` unless it is a call of this life of the session.
+        A call that was given up as unreported is an exception: its result counts, though late.
+        With `must_exist`, `UnknownCallError` unless it is a call of this session's life.
         """
         guard = self._guard
         with guard._lock:
-            attempt = self._state.in_flight.get(event.call)
+            attempt = None if self.closed else self._state.find_unreported(event.call)
             if attempt is None:
                 if must_exist:
                     self.require_known(event.call)
                 outcome = guard._evaluator.outcome_classifier.classify(event, None, None)
                 errors = (EvalError("session/closed", self.closed_reason),) if self.closed else ()
+                if not self.closed and self._state.has_forgotten_calls:
+                    errors = (decisions.FORGOTTEN_CALL,)
                 return Recorded(outcome=outcome, errors=errors, counted=False)
             evaluator, engine_state = guard._evaluator, guard._state.engine_state
             result = evaluator.evaluate_result(attempt, event, self._state.clamp_time(event.at))
+            if attempt.is_given_up:
+                attempt.errors = (*attempt.errors, decisions.LATE_RESULT)
             observations = guard._state.observe(result)
             if observations:
                 result.observations = observations

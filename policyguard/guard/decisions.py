@@ -73,6 +73,18 @@ SESSION_CLOSED = _block_closed("the session is closed", "open it again with `gua
 GUARD_CLOSED = _block_closed("the guard is closed", "load another guard, and open a session there")
 
 
+LATE_RESULT = EvalError(
+    "bounds/unreported",
+    "the call was given up as unreported, and its slots in `concurrent` budgets were freed; its "
+    "result, cost and tokens count from now on",
+)
+FORGOTTEN_CALL = EvalError(
+    "bounds/in_flight",
+    "the result counts nowhere: it was reported before, or the call is one of too many unreported "
+    "ones; report calls when they end, or raise `bounds.in_flight`",
+)
+
+
 def invalid_arguments(attempt: Attempt, reason: str, *, observe: bool) -> Evaluation:
     """Refuse a call whose arguments are not plain JSON, or too large.
 
@@ -154,14 +166,14 @@ def build_completed(result: CallResult) -> Completed:
     return replace(
         result.report,
         at=result.attempt.completed_at,
-        ok=outcome.ok,
+        ok=None if outcome.state == "cancelled" else outcome.ok,
         signature=outcome.signature,
         blame=outcome.blame,
         result_fingerprint=outcome.result_fingerprint,
         error_fingerprint=outcome.error_fingerprint,
         charges=result.charges,
         observations=result.observations,
-        state="pending" if outcome.state == "pending" else "",
+        state=outcome.state if outcome.state in ("pending", "cancelled") else "",
         advancing=outcome.advancing,
         harness_flagged=outcome.harness_flagged,
     )

@@ -105,6 +105,7 @@ class Guard:
         if listener is not None:
             self._listeners.add(listener, ())
         self._update_emitters()
+        self._warned_tools: set[str] = set()
         self._latest_session = ""
         self._may_block = store is not None
         self.closed = False

@@ -90,8 +90,8 @@ class Learner:
         return violations, probes
 
     def observe(self, attempt: Attempt, outcome: Outcome) -> Iterator[Observation]:
-        """Yield what an outcome teaches: nothing if it is pending or the harness is to blame."""
-        if outcome.state == "pending":
+        """Yield what an outcome teaches: nothing unless it is a success or the agent's failure."""
+        if outcome.state in ("pending", "cancelled"):
             return
         if outcome.ok:
             for ban_key in self._ban_keys(attempt):

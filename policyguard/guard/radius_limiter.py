@@ -50,9 +50,9 @@ class RadiusLimiter:
         ]
 
     def complete(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Update the state of a call's schedule with its outcome. A pending one is ignored."""
+        """Update the state of a call's schedule with its outcome, if it succeeded or failed."""
         schedule = self._schedules.get(attempt.radius)
-        if schedule is None or outcome.state == "pending":
+        if schedule is None or outcome.state in ("pending", "cancelled"):
             return
         trackers = attempt.session.trackers
         state = trackers.get(attempt.radius)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar, Unpack, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.guard import validate
 from policyguard.guard.approver import ask, ask_async, is_approved
@@ -110,7 +111,7 @@ class Session(SessionLifetime):
     ) -> Decision:
         """Check as `check` does, without blocking the event loop for a store or an approver.
 
-        If the caller is cancelled meanwhile, an admitted call is released.
+        If the caller is cancelled meanwhile, an admitted call is released: it has not begun.
         """
         guard, at = self.guard, options.get("at")
         options["at"] = guard._clock() if at is None else validate.timestamp("at", at)
@@ -185,7 +186,9 @@ class Session(SessionLifetime):
         """Report the result of an admitted call, named by its decision, its id or the host's id.
 
         `result`: what the tool returned (text, or JSON-like). `error`: what it raised or printed
-        instead; any text is a failure, even an empty one. A non-zero `exit_code` or an HTTP
+        instead; any text is a failure, even an empty one. An exception that is no `Exception`
+        (`CancelledError`, `KeyboardInterrupt`) says that the call was stopped from outside: it is
+        recorded as cancelled, and keeps what it was charged. A non-zero `exit_code` or an HTTP
         `status` of 400 or more is a failure too. `duration` and `retry_after`: seconds, or a
         `timedelta`. `blame` overrides the policy's. A result that was reported before, or of a
         refused call, is classified and does not count (`Recorded.counted`).
@@ -197,8 +200,10 @@ class Session(SessionLifetime):
         `LookupError` for an unknown call and for one of an earlier life of the session,
         `TypeError` or `ValueError` for a wrong value; the call may then be reported again.
         """
+        is_cancelled = False
         if error is not None and type(error) is not str:
             validate.error_value("error", error)
+            is_cancelled = isinstance(error, BaseException) and not isinstance(error, Exception)
             error = error_text(error)
         text, failed, pending = result, error is not None, False
         host_meta = validate.mapping("meta", meta) if meta else {}
@@ -215,7 +220,7 @@ class Session(SessionLifetime):
                 decision.id
                 if type(decision) is Decision and decision.session == self.id
                 else self._find_call(decision),
-                False if failed else None,
+                False if failed and not is_cancelled else None,
                 text=text,
                 error=error,
                 exit_code=None if exit_code is None else validate.integer("exit_code", exit_code),
@@ -229,7 +234,7 @@ class Session(SessionLifetime):
                 score=None if score is None else validate.number("score", score),
                 meta=host_meta,
                 blame=validate.choice("blame", blame, get_args(Blame)) if blame else "",
-                state="pending" if pending else "",
+                state="cancelled" if is_cancelled else "pending" if pending else "",
             ),
             True,
         )
@@ -244,7 +249,7 @@ class Session(SessionLifetime):
         """Return the own id of a call that is to be reported."""
         if not isinstance(decision, Decision):
             id_ = validate.text("decision", decision)
-            return self._pipeline.find_host_call(id_) or id_
+            return self._pipeline.find_host_call(id_, given_up=True) or id_
         if decision.session != self.id:  # its calls have the same ids
             raise ValueError(
                 f"call `{decision.id}` is one of session `{decision.session}`, not of this"
@@ -252,8 +257,9 @@ class Session(SessionLifetime):
         return decision.id
 
     def release(self, decision: Decision | str) -> None:
-        """Undo an admission: the call did not run, and no longer counts.
+        """Undo an admission: the call never began to run, and no longer counts.
 
+        Report one that began and was stopped with `record(decision, error=…)`.
         Does nothing if the session is closed. `LookupError` for an unknown call, `ValueError` for a
         decision of another session.
         """
@@ -273,10 +279,13 @@ class Session(SessionLifetime):
 
         Returns whether the call is approved now: a rule may need several people, people with a
         label, or an answer within a time. An approval that no `check` waits for counts nowhere.
-        `RuntimeError` if the session is closed.
+        `RuntimeError` if the session is closed, `ValueError` for a call that cannot be compared.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` of this session does not need an approval")
+        for error in decision.errors:
+            if error.id == OPAQUE:
+                raise ValueError(f"call `{decision.id}` cannot be approved: {error.error}")
         by, labels = validate.text("by", by), validate.text_list("labels", labels)
         at = self._now()
         fingerprint = decision.fingerprint
@@ -348,6 +357,9 @@ class Session(SessionLifetime):
         If the policy limits the call's time, `fn` runs in a thread of its own, and a call that
         runs out of time is recorded as failed and raises `ToolTimeoutError`. The thread goes on:
         it cannot be stopped. An `Ended` event reports its end.
+
+        A call that ends with `KeyboardInterrupt`, `SystemExit` or the like is recorded as
+        cancelled: it keeps what it was charged.
         """
         from policyguard.guard.tool_runner import run  # asyncio, which a check does not need
 
@@ -362,7 +374,7 @@ class Session(SessionLifetime):
         fn: Callable[[], Awaitable[R]],
         **options: Unpack[RunOptions],
     ) -> R:
-        """Do the same as `run` with an async `fn`. A cancelled call is released.
+        """Do the same as `run` with an async `fn`. A call that is cancelled is recorded as such.
 
         Whether `fn` is async shows only when it has run: if it returned nothing to await, the call
         is recorded as a failure of the harness, and raises `TypeError`.

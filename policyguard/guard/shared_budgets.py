@@ -154,7 +154,9 @@ class SharedBudgets:
             for charge in attempt.charges:
                 shared = self._budgets.get(charge.budget)
                 if shared is not None and shared.budget.post_paid:
-                    amount = charge.amount + extra.get(charge.budget, 0)
+                    amount = extra.get(charge.budget, 0)
+                    if not attempt.is_given_up:  # then its reserve was counted as used
+                        amount += charge.amount
                     self._record_usage(charge.budget, charge.key, amount, attempt.completed_at)
         self._end_reservations(attempt)
 

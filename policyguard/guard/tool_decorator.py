@@ -7,10 +7,9 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-import msgspec
-
 from policyguard.guard.event_loop import is_async, unwrap_partial
 from policyguard.guard.session_lifetime import active_sessions
+from policyguard.guard.tool_arguments import read_arguments
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -43,9 +42,9 @@ def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:
         named = _named_arguments(signature.bind(*args, **kwargs))
         if first in _RECEIVER_NAMES:
             named.pop(first, None)
-        return cast("Session", session), {
-            name: _to_json_like(value) for name, value in named.items()
-        }
+        bounds = guard._evaluator.bounds
+        read = read_arguments(named, depth=bounds.argument_depth, size=bounds.argument_bytes)
+        return cast("Session", session), read
 
     if is_async(fn):
         awaited = cast("Callable[P, Awaitable[Any]]", fn)
@@ -104,15 +103,3 @@ def _tool_name(fn: Callable[..., Any]) -> str:
     """Return the name of a function, or of a callable object's class."""
     inner = unwrap_partial(fn)
     return str(getattr(inner, "__name__", type(inner).__name__))
-
-
-def _to_json_like(value: object) -> Any:
-    """Return an argument as JSON-like data; other objects (a client, a file) as their type."""
-    try:
-        return msgspec.to_builtins(value, enc_hook=_type_placeholder)
-    except (TypeError, ValueError, RecursionError):
-        return _type_placeholder(value)
-
-
-def _type_placeholder(value: object) -> str:
-    return f"<{type(value).__qualname__}>"

@@ -1,13 +1,15 @@
 """Runs tools under a session: check, run and record in one step, within the call's timeout.
 
 A call that times out has failed, whatever it does next. If it goes on, an `Ended` event reports
-its end, which counts nowhere.
+its end, which counts nowhere. A call that is stopped from outside after its function was called is
+recorded as cancelled; only one whose function never began is released.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
@@ -15,6 +17,8 @@ from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from policyguard.evaluator.attempt import Attempt
+from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.guard import validate
 from policyguard.guard.background_tasks import (
     cancel_task,
@@ -28,7 +32,7 @@ from policyguard.guard.host_log import warn
 from policyguard.guard.tool_results import ToolResult, append_advice, error_text, parse_result
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
-from policyguard.model.errors import CallRefused, ToolTimeoutError
+from policyguard.model.errors import CallRefused, PolicyguardError, ToolTimeoutError
 from policyguard.model.event import Completed, Ended
 from policyguard.model.outcome import Recorded
 from policyguard.store.errors import StoreError
@@ -61,6 +65,8 @@ def run(
     """Check, run `fn`, record. See `Session.run`."""
     validate.function("fn", fn)
     decision = session.check(tool, args, server=server, batch=batch, call=call)
+    if decision.errors:
+        _warn_opaque(session.guard, decision)
     running = _RunningCall(session, decision, cost, tokens)
     if running.timeout is not None:
         fn = _run_in_time(running, running.timeout, fn).result
@@ -103,6 +109,8 @@ async def arun(
     """Check, await `fn`, record. See `Session.arun`."""
     validate.function("fn", fn)
     decision = await session.acheck(tool, args, server=server, batch=batch, call=call)
+    if decision.errors:
+        _warn_opaque(session.guard, decision)
     running = _RunningCall(session, decision, cost, tokens)
     try:
         awaitable = fn()
@@ -126,9 +134,15 @@ async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitabl
     grace_period = guard._evaluator.bounds.cleanup / 1e9
     try:
         await asyncio.wait((task,), timeout=timeout - call.elapsed())
-    except asyncio.CancelledError:  # the caller is cancelled, and the call with it
+    except BaseException as error:  # the caller is cancelled, and the call with it
         task.add_done_callback(lambda task: run_later(guard, partial(call.report, task)))
-        await cancel_task(task, grace_period)
+        if isinstance(error, GeneratorExit):  # nothing can be awaited any more
+            try:
+                task.cancel()
+            except RuntimeError:  # its loop is closed
+                call.report_error(error)
+        else:
+            await cancel_task(task, grace_period)
         raise
     if not task.done():
         try:
@@ -144,10 +158,23 @@ async def _await_in_time(call: _RunningCall, timeout: float, awaitable: Awaitabl
         raise
 
 
-class _RunningCall:
-    """An admitted call that runs. A refused one raises `CallRefused`."""
+def _warn_opaque(guard: Guard, decision: Decision) -> None:
+    """Log, once for each tool, that its calls cannot be compared: they are called by functions."""
+    for error in decision.errors:
+        if error.id == OPAQUE and decision.tool not in guard._warned_tools:
+            if len(guard._warned_tools) >= guard._evaluator.bounds.plans:
+                guard._warned_tools.clear()
+            guard._warned_tools.add(decision.tool)
+            warn(f"`{decision.tool}`: {error.error}")
 
-    __slots__ = ("_decision", "_session", "_started_at", "_usage", "id", "timeout")
+
+class _RunningCall:
+    """An admitted call that runs. A refused one raises `CallRefused`.
+
+    It is never taken for unreported, nor are its slots freed, until its end is reported.
+    """
+
+    __slots__ = ("_attempt", "_decision", "_session", "_started_at", "_usage", "id", "timeout")
 
     def __init__(
         self, session: Session, decision: Decision, cost: float | None, tokens: int | None
@@ -155,8 +182,11 @@ class _RunningCall:
         if not decision.allowed:
             raise CallRefused(decision)
         self._session = session
+        self._attempt = session._pipeline.hold(decision.id)
+        if self._attempt is not None:
+            _held.add(self._attempt)
         self._decision = decision
-        self._usage = {"cost": cost, "tokens": tokens}
+        self._usage: dict[str, Any] = {"cost": cost, "tokens": tokens}
         self._started_at = time.monotonic()
         self.id = decision.id
         self.timeout = decision.timeout
@@ -205,6 +235,7 @@ class _RunningCall:
             ok=False,
             error=str(error),
             duration=self.elapsed(),
+            **self._usage,
             timeout_by=self._decision.timeout_by,
             still_running=True,
         )
@@ -231,14 +262,18 @@ class _RunningCall:
         with session.guard._lock:
             if not session.closed:  # its id may belong to another life by now
                 session._pipeline.fold(event)
+            self._end_hold()
 
     def report(self, future: AnyFuture[Any]) -> None:
-        """Report the result of a call whose caller no longer waits."""
+        """Report the end of a call whose caller no longer waits, as that of any other call."""
+        if isinstance(future, futures.Future) and future.cancelled():
+            self._release()  # no thread could be started
+            return
         error = get_exception(future)
         if error is not None:
             self.report_error(error)
         else:
-            self._record(result=future.result())
+            self._record(result=future.result(), **self._usage)
 
     async def areport_error(self, error: BaseException) -> None:
         """Report what was raised, off the event loop if that may block it."""
@@ -248,28 +283,55 @@ class _RunningCall:
             await run_blocking(self.guard, partial(self.report_error, error))
 
     def report_error(self, error: BaseException) -> None:
-        """Report what was raised. A call that was stopped from outside is released."""
-        if isinstance(error, Exception):
-            self._record(error=error)
-        else:  # cancelled, or the program is being stopped
-            self._release(error)
+        """Report what was raised, which is raised all the same.
 
-    def _release(self, error: BaseException) -> None:
-        """Release the call. A failure is noted in `error`, which is raised all the same."""
+        A call that was cancelled, or whose program is being stopped, counts as cancelled.
+        """
+        try:
+            self._record(error=error, **self._usage)
+        except PolicyguardError as failure:
+            text = f"the end of `{self._decision.tool}` ({self.id}) is not recorded: {failure}"
+            error.add_note(f"policyguard: {text}")
+            warn(text)
+
+    def _release(self) -> None:
+        """Release the call: its function never began."""
+        self._end_hold()
         try:
             self._session.release(self._decision)
         except (JournalError, StoreError) as failure:
-            text = f"the release of `{self._decision.tool}` ({self.id}) failed: {failure}"
-            error.add_note(f"policyguard: {text}")
-            warn(text)
+            warn(f"the release of `{self._decision.tool}` ({self.id}) failed: {failure}")
 
     def _record(self, **reported: Any) -> Recorded:
         """Report the result of the call."""
         reported["duration"] = self.elapsed()
-        return self._log_errors(self._session.record(self._decision, **reported))
+        try:
+            return self._log_errors(self._session.record(self._decision, **reported))
+        finally:
+            self._end_hold()
+
+    def _end_hold(self) -> None:
+        """Note that the call has ended: if that could not be counted, it is now unreported."""
+        if self._attempt is not None:
+            self._attempt.is_held = False
+            _held.discard(self._attempt)
 
     def _log_errors(self, recorded: Recorded) -> Recorded:
         """Log the errors of a report: the host gets the tool's result only."""
         for error in recorded.errors:
             warn(f"`{self._decision.tool}` ({self.id}), {error.id}: {error.error}")
         return recorded
+
+
+_held: set[Attempt] = set()
+"""The calls that this process runs."""
+
+
+def _after_fork() -> None:
+    """Give up the parent's calls, which run there."""
+    for attempt in _held:
+        attempt.is_held = False
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

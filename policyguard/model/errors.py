@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from policyguard.model.decision import Decision
@@ -25,11 +26,13 @@ class ArgumentsError(PolicyguardError):
 class NonPlainArgumentsError(Exception):
     """A call's arguments are JSON in other types than Python's own: enums, numpy numbers, mappings.
 
-    Internal. `plain` holds the same in Python's own types.
+    Internal. `plain` holds the same in Python's own types. `opaque` names the arguments that
+    stand for objects which equal nothing.
     """
 
-    def __init__(self, plain: dict[str, Any]) -> None:
+    def __init__(self, plain: dict[str, Any], opaque: Collection[str] = ()) -> None:
         self.plain = plain
+        self.opaque = opaque
         super().__init__()
 
 

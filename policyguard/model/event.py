@@ -129,7 +129,8 @@ class Completed(_Event, frozen=True, tag="completed"):
     `ok` is False for a failure, None where the record does not say. `text` is the result as the
     model saw it, `error` the error's text (None: no text of its own). `duration` and `retry_after`
     are seconds, `cost` is in the currency of the budgets, `status` is HTTP's, `score` measures
-    progress. `state` is `pending` or empty. `advancing` and `harness_flagged` come from the
+    progress. `state` is `pending`, `cancelled` or empty; `ok` of a cancelled call is None.
+    `advancing` and `harness_flagged` come from the
     metadata (see `Outcome`). `timeout_by` is the entry whose time limit the call exceeded, if it
     did; if it was `still_running` then, an `Ended` follows.
     """
@@ -153,7 +154,7 @@ class Completed(_Event, frozen=True, tag="completed"):
     error_fingerprint: str = ""
     charges: tuple[Charge, ...] = ()
     observations: tuple[Observation, ...] = msgspec.field(default=(), name="lessons")
-    state: Literal["", "pending"] = ""
+    state: Literal["", "pending", "cancelled"] = ""
     advancing: bool = True
     harness_flagged: bool = msgspec.field(default=False, name="infra")
     timeout_by: str = ""
@@ -175,7 +176,7 @@ class Ended(_Event, frozen=True, tag="ended"):
 
 
 class Released(_Event, frozen=True, tag="released"):
-    """An admission was taken back: the call did not run."""
+    """An admission was taken back: the call never began to run."""
 
     call: str = ""
 

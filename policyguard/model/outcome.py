@@ -13,9 +13,10 @@ from policyguard.model.event import Completed
 class Outcome(msgspec.Struct, frozen=True):
     """The result of one call, evaluated: did it fail, with which signature, by whose fault.
 
-    `state` is `success`, `failure` or `pending`; a pending call has neither failed (`ok`) nor
-    succeeded. `report` is the result as it was reported; its numbers and texts are attributes here
-    too. `error` is empty for a success. `blame` is `agent`, `harness` or `unknown`, empty for a
+    `state` is `success`, `failure`, `pending` or `cancelled`; a pending call, and one that was
+    stopped from outside (cancelled), has neither failed (`ok`) nor succeeded. `report` is the
+    result as it was reported; its numbers and texts are attributes here too. `error` is empty for a
+    success. `blame` is `agent`, `harness` or `unknown`, empty for a
     success, and `blamed_by` the entry of the policy's `blame` that decided it, if one did.
     `changed` is False where the same call had the same result before. `payload` is the text without
     the mark of its state; None where the policy has no `outcomes.envelope`. `advancing` is False
@@ -88,15 +89,21 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.report.meta
 
 
-_STATE_PREFIXES = {"success": "SUCCESS", "failure": "FAILED", "pending": "PENDING"}
+_STATE_PREFIXES = {
+    "success": "SUCCESS",
+    "failure": "FAILED",
+    "pending": "PENDING",
+    "cancelled": "CANCELLED",
+}
 
 
 class Recorded(msgspec.Struct, frozen=True):
     """The answer to `record`: the outcome, text to add to the result, what was learned.
 
-    `errors` are expressions of the policy that failed on this result, and what kept it from being
-    written down. `counted` is False for the result of a call that was not in flight: it was
-    refused, or has been reported before, or its session is over.
+    `errors` are expressions of the policy that failed on this result, what kept it from being
+    written down, and whether it came late. `counted` is False for the result of a call that is
+    unknown: it was refused, has been reported before, was forgotten as one of too many unreported
+    ones, or its session is over.
     """
 
     outcome: Outcome
@@ -119,7 +126,7 @@ class Recorded(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The result for the model: unambiguous where the policy has an envelope for results.
 
-        Then it begins with its state: `SUCCESS:`, `FAILED:` or `PENDING:`.
+        Then it begins with its state: `SUCCESS:`, `FAILED:`, `PENDING:` or `CANCELLED:`.
         """
         outcome = self.outcome
         text = outcome.error or outcome.text

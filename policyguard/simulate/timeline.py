@@ -63,7 +63,7 @@ class TimelineCall:
 
     def add_result(self, event: Completed, outcome: Outcome) -> None:
         """Add the recorded result."""
-        if event.provenance == "unknown":
+        if event.provenance == "unknown" or outcome.state == "cancelled":
             self._recorded = "unknown"
         elif outcome.ok:
             self._recorded = "ok"

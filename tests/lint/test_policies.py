@@ -24,6 +24,8 @@ RIGHT = {
     ("rule-without-examples", "regulated.yaml", "legal-hold"),
     ("rule-without-examples", "regulated.yaml", "screened-first"),
     ("rule-without-examples", "research-agent.yaml", "no-uploads"),
+    # Its host may report a training only when it ends.
+    ("timeout-above-unreported", "ml-search.yaml", "6h"),
     # It waits for results that no key of their metadata ever flags.
     ("unused-meta", "research-agent.yaml", "no_progress"),
 }

@@ -283,10 +283,21 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return f"budget `{name}` {what}: {shown} {counted}{window} {scope}"
 
     def settle(self, charge: Charge, attempt: Attempt, outcome: Outcome) -> Charge | None:
-        """Return what a completed call charges beyond its charge at admission; None for nothing."""
+        """Return what a completed call charges beyond its charge at admission; None for nothing.
+
+        Nothing is refunded to a call that was cancelled, or that goes on after its time: what it
+        uses is unknown.
+        """
         if not self.post_paid:
             return None
-        if self.when is not None and self.when_post_paid and not self._applies_to(attempt):
+        is_cancelled = outcome.state == "cancelled"
+        if is_cancelled and self.kind == "sum":
+            return None  # there is no result to add up
+        if (
+            self.when is not None
+            and self.when_post_paid
+            and not (is_cancelled or self._applies_to(attempt))
+        ):
             return Charge(self.id, charge.key, -charge.amount) if charge.amount else None
         try:
             amount = self._final_amount(attempt, outcome)
@@ -294,6 +305,8 @@ class CompiledBudget(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             attempt.add_error(self.id, error)
             amount = self.max  # an invalid amount uses up the budget
         difference = amount - charge.amount
+        if difference < 0 and (is_cancelled or outcome.report.still_running):
+            return None
         return Charge(self.id, charge.key, difference) if difference else None
 
     def _final_amount(self, attempt: Attempt, outcome: Outcome) -> int:

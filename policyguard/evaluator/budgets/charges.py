@@ -108,7 +108,9 @@ def refund(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
 
 
 def free_slots(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
-    """Free the slots of a call that is no longer running."""
+    """Free the slots of a call that is no longer running, unless they were when it was given up."""
+    if attempt.is_given_up:
+        return
     for charge in attempt.charges:
         if _takes_slot(evaluator, charge):
             usage = state.ledger.get(charge.budget, charge.key)

@@ -103,6 +103,9 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
     def release(self, tracker: Any, attempt: Attempt) -> None:
         """Take back the admission of a call that did not run."""
 
+    def cancel(self, tracker: Any, attempt: Attempt) -> None:
+        """Note that a call was stopped from outside: it tells nothing, and stays admitted."""
+
     def effect_for(self, count: int, refused_count: int) -> Effect | None:
         """Return the effect on one more attempt after `count` calls; None for none."""
         return self.escalation.effect_at(count + refused_count + 1, limit_reached=count >= self.max)

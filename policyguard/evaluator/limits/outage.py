@@ -147,6 +147,10 @@ class OutageChecker(LimitChecker, eq=False, kw_only=True):
         if breaker is not None and breaker.probe is attempt.limit_notes.get(self.id):
             breaker.probe = None
 
+    def cancel(self, tracker: Breakers, attempt: Attempt) -> None:
+        """Let another call be the probe."""
+        self.release(tracker, attempt)
+
     def _open_duration(self, outcome: Outcome) -> int:
         """Return the policy's cooldown, or longer if the tool asks for it."""
         return max(self.cooldown, to_nanoseconds(outcome.retry_after))

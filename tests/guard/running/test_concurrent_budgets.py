@@ -40,7 +40,7 @@ def test_async_call_frees_its_slot_before_the_caller_continues(open_session: Ope
     asyncio.run(main())
 
 
-def test_call_that_never_ends_frees_its_slot_eventually(
+def test_timed_out_call_keeps_its_slot_as_long_as_it_runs(
     open_session: OpenSession, log: EventLog, gate: threading.Event
 ) -> None:
     clock = [10**18]
@@ -49,15 +49,13 @@ def test_call_that_never_ends_frees_its_slot_eventually(
     )
     with pytest.raises(ToolTimeoutError):
         session.run("slow", {}, make_stuck_tool(gate))
-    clock[0] += 3600 * 10**9
-    assert session.check("other").allowed
-    assert not session.check("slow").allowed
-    clock[0] += 10**9
-    assert not session.check("slow").allowed
-    assert session.check("slow").allowed, "the last refusal has cleared it"
+    for _ in range(3):
+        clock[0] += 7200 * 10**9
+        assert session.check("other").allowed
+        assert not session.check("slow").allowed
     gate.set()
     log.wait(Ended)
-    assert not session.preview("slow").allowed, "another call holds the slot now"
+    assert session.check("slow").allowed
 
 
 def test_folded_events_rebuild_the_taken_slots(

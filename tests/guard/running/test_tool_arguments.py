@@ -1,0 +1,290 @@
+"""Arguments of `@guard.tool` that are Python objects: read as data, or equal to nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import io
+import logging
+import pathlib
+import types
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from policyguard import CallRefused, Guard, Session
+
+POLICY = """
+policyguard: 1
+name: arguments
+limits: {default: {repeat: {max: 2, window: all, same: call}}}
+rules:
+  ask: {tools: [pay], effect: ask, message: "pay?"}
+  large: {tools: [buy], when: call.args.order.amount > 100, effect: block, message: "too much"}
+"""
+
+
+@pytest.fixture
+def session(tmp_path: pathlib.Path) -> Session:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY)
+    return Guard.load(file).session("a")
+
+
+@dataclasses.dataclass
+class Line:
+    item: str
+    count: int = dataclasses.field(default=1, repr=False, compare=False)
+
+
+@dataclasses.dataclass
+class Order:
+    amount: Any
+    lines: list[Line] = dataclasses.field(default_factory=list)
+
+
+class Struct(msgspec.Struct):
+    amount: Any
+
+
+class Point(NamedTuple):
+    x: int
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Odd(enum.Enum):
+    ONE = (1,)
+    TWO = (2,)
+
+
+class Model1:
+    """As a model of pydantic 1."""
+
+    __fields__ = types.MappingProxyType({"amount": None})
+
+    def __init__(self, amount: Any) -> None:
+        self.amount = amount
+
+    @property
+    def __fields_set__(self) -> set[str]:
+        return {"amount"}
+
+
+class Client:
+    def __init__(self, amount: int = 0) -> None:
+        self.amount = amount
+
+
+def attrs_order(amount: Any) -> Any:
+    attrs = pytest.importorskip("attrs")
+    return attrs.make_class("Order", {"amount": attrs.field()})(amount)
+
+
+def model(amount: Any) -> Any:
+    pydantic = pytest.importorskip("pydantic")
+    return pydantic.create_model("Order", amount=(Any, ...))(amount=amount)
+
+
+def secret(text: str) -> Any:
+    return pytest.importorskip("pydantic").SecretStr(text)
+
+
+def array(*numbers: float) -> Any:
+    return pytest.importorskip("numpy").array(numbers)
+
+
+def scalar(number: float) -> Any:
+    return pytest.importorskip("numpy").float32(number)
+
+
+def table(**columns: list[Any]) -> Any:
+    return pytest.importorskip("pandas").DataFrame(columns)
+
+
+def column(*numbers: float) -> Any:
+    return pytest.importorskip("pandas").Series(numbers)
+
+
+DIFFERENT: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+    (lambda: Order(1), lambda: Order(2)),
+    (lambda: Order(1, [Line("a")]), lambda: Order(1, [Line("b")])),
+    (lambda: Order(1, [Line("a", 1)]), lambda: Order(1, [Line("a", 2)])),
+    (lambda: Struct(1), lambda: Struct(2)),
+    (lambda: Point(1), lambda: Point(2)),
+    (lambda: Color.RED, lambda: Color.BLUE),
+    (lambda: Odd.ONE, lambda: Odd.TWO),
+    (lambda: Model1(1), lambda: Model1(2)),
+    (lambda: model(1), lambda: model(2)),
+    (lambda: model(Order(1)), lambda: model(Order(2))),
+    (lambda: model([{"x": model(1)}]), lambda: model([{"x": model(2)}])),
+    (lambda: secret("a"), lambda: secret("b")),
+    (lambda: attrs_order(1), lambda: attrs_order(2)),
+    (lambda: array(1, 2), lambda: array(1, 3)),
+    (lambda: array(*range(300_000)), lambda: array(*range(299_999), 0)),
+    (lambda: scalar(1.5), lambda: scalar(2.5)),
+    (lambda: table(a=[1, 2]), lambda: table(a=[1, 3])),
+    (lambda: table(a=[1.0, float("nan")]), lambda: table(a=[1.0, 2.0])),
+    (lambda: table(a=["x"]), lambda: table(b=["x"])),
+    (lambda: table(a=["x"] * 400_000), lambda: table(a=["x"] * 399_999 + ["y"])),
+    (lambda: column(1, 2), lambda: column(1, 3)),
+    (lambda: decimal.Decimal("1.10"), lambda: decimal.Decimal("1.2")),
+    (lambda: decimal.Decimal("1e-400"), lambda: decimal.Decimal("2e-400")),
+    (lambda: datetime.datetime(2026, 1, 1, 12), lambda: datetime.datetime(2026, 1, 1, 13)),
+    (lambda: datetime.date(2026, 1, 1), lambda: datetime.date(2026, 1, 2)),
+    (lambda: datetime.timedelta(1), lambda: datetime.timedelta(2)),
+    (lambda: uuid.UUID(int=1), lambda: uuid.UUID(int=2)),
+    (lambda: pathlib.Path("a"), lambda: pathlib.Path("b")),
+    (lambda: b"a", lambda: b"b"),
+    (lambda: b"a" * 900_000, lambda: b"a" * 899_999 + b"b"),
+    (lambda: {"a", "b"}, lambda: {"a", "c"}),
+    (lambda: frozenset({1, "1"}), lambda: frozenset({1, "2"})),
+    (lambda: {1: Order(1)}, lambda: {1: Order(2)}),
+    (lambda: {Color.RED: 1}, lambda: {Color.BLUE: 1}),
+    (lambda: types.MappingProxyType({"a": 1}), lambda: types.MappingProxyType({"a": 2})),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), DIFFERENT)
+def test_objects_are_compared_as_what_they_are(
+    session: Session, first: Callable[[], Any], second: Callable[[], Any]
+) -> None:
+    ran: list[Any] = []
+
+    @session.guard.tool
+    def store(value: Any) -> None:
+        ran.append(value)
+
+    @session.guard.tool
+    def pay(value: Any) -> None:
+        ran.append(value)
+
+    with session:
+        store(first())
+        store(first())
+        with pytest.raises(CallRefused, match="same call"):
+            store(first())
+        store(second())
+        ran.clear()
+        with pytest.raises(CallRefused) as refused:
+            pay(first())
+        assert refused.value.decision.errors == ()
+        assert session.approve(refused.value.decision, by="ann")
+        with pytest.raises(CallRefused):
+            pay(second())
+        assert ran == []
+        pay(first())
+        assert len(ran) == 1
+
+
+@pytest.mark.parametrize(
+    "make", [Order, Struct, model, attrs_order, Model1, lambda n: Order(decimal.Decimal(n))]
+)
+def test_rules_read_the_fields(session: Session, make: Callable[[Any], Any]) -> None:
+    @session.guard.tool
+    def buy(order: Any) -> None: ...
+
+    with session:
+        buy(make(100))
+        with pytest.raises(CallRefused, match="too much"):
+            buy(make(101))
+
+
+class Proxy:
+    @property
+    def __class__(self) -> Any:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Client,
+        lambda: lambda: 1,
+        io.StringIO,
+        Proxy,
+        lambda: iter([1]),
+        lambda: Order(Client()),
+        lambda: [Client()],
+        lambda: {"a": {"b": Client()}},
+        lambda: model(Client()),
+        lambda: {Client(): 1},
+        lambda: {Client()},
+    ],
+)
+def test_opaque_calls_are_never_the_same(
+    session: Session, make: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    @session.guard.tool
+    def store(value: Any) -> None: ...
+
+    @session.guard.tool
+    def pay(value: Any) -> None: ...
+
+    value = make()
+    with session, caplog.at_level(logging.WARNING, "policyguard"):
+        for _ in range(9):
+            store(value)
+        assert len(caplog.records) == 1
+        assert "`store`: argument `value" in caplog.text
+        assert "`classify.fingerprint.ignore`" in caplog.text
+        with pytest.raises(CallRefused) as refused:
+            pay(value)
+        (error,) = refused.value.decision.errors
+        assert error.id == "arguments/opaque"
+        with pytest.raises(ValueError, match="cannot be approved: argument `value"):
+            session.approve(refused.value.decision, by="ann")
+        with pytest.raises(CallRefused):
+            pay(value)
+
+
+def test_opaque_argument_that_is_ignored_makes_no_difference(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(POLICY + "classify: {fingerprint: {ignore: [client]}}\n")
+    session = Guard.load(file).session("a")
+
+    @session.guard.tool
+    def pay(client: Any, amount: int) -> int:
+        return amount
+
+    with session:
+        with pytest.raises(CallRefused) as refused:
+            pay(Client(), 10)
+        assert session.approve(refused.value.decision, by="ann")
+        with pytest.raises(CallRefused):
+            pay(Client(), 11)
+        assert pay(Client(), 10) == 10
+    assert caplog.records == []
+
+
+def test_cycle_is_opaque_and_depth_is_refused(session: Session) -> None:
+    @session.guard.tool
+    def store(value: Any) -> None: ...
+
+    cycle = Order(1)
+    cycle.amount = cycle
+    deep: Any = 1
+    for _ in range(200):
+        deep = [deep]
+    with session:
+        store(cycle)
+        with pytest.raises(CallRefused, match="deeper than 64 levels"):
+            store(deep)
+        with pytest.raises(CallRefused, match=r"larger than|not JSON"):
+            store([Order(number) for number in range(1_200_000 // 2)])
+
+
+@pytest.mark.parametrize("value", [Order(10), Client(), {1}, b"a", decimal.Decimal(1)])
+def test_checked_arguments_are_json(session: Session, value: Any) -> None:
+    decision = session.check("pay", {"order": value})
+    assert [violation.id for violation in decision.violations] == ["bounds/arguments"]

@@ -81,7 +81,8 @@ def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
     if in_flight or session.timed_out:
         _reclaim_calls(evaluator, state, session, at)
     fingerprint = attempt.fingerprint
-    attempt.window_entry = WindowEntry(fingerprint, fingerprint)
+    seq = session.state_changes.seq
+    attempt.window_entry = WindowEntry(fingerprint, fingerprint, None, "", seq)
     if session.on_fast_path:
         if bound_plan.repetition is not None:
             limit, tracker = bound_plan.repetition

@@ -6,7 +6,6 @@ If no one reads events, none is built: `transitions` take what the event would c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -46,13 +45,6 @@ if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
 
 _ALLOW = Effect.ALLOW  # a member of an enum is slow to look up
-_CALL_ID = re.compile("c([1-9][0-9]{0,14})")
-
-
-def parse_call_number(call: str) -> int:
-    """Return the number in a call's id; 0 for an id of another kind."""
-    found = _CALL_ID.fullmatch(call)
-    return int(found[1]) if found is not None else 0
 
 
 class CallPipeline:
@@ -71,6 +63,7 @@ class CallPipeline:
         self._suspended: dict[str, Attempt] = {}
         self.closed = self.ended = False
         self.entered = 0
+        self._is_unreported_noted = False
 
     def check(
         self, attempt: Attempt, admit: bool, invalid_reason: str = "", mode: GuardMode | None = None
@@ -141,6 +134,8 @@ class CallPipeline:
                 )
             if not admit:
                 return decision
+            if decision.violations and not (state.state_changes.seq or self._is_unreported_noted):
+                decision, self._is_unreported_noted = decisions.note_unreported(decision)
             try:
                 if not decision.allowed:
                     refused = decisions.build_refused(attempt, decision)
@@ -221,7 +216,7 @@ class CallPipeline:
 
     def require_known(self, id_: str) -> None:
         """Raise `UnknownCallError` unless this is a call of this life of an open session."""
-        number = parse_call_number(id_)
+        number = decisions.parse_call_number(id_)
         with self._guard._lock:
             first, last = self._first_number, self.last_number
             if self.closed or first < number <= last or self._state.find_unreported(id_):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from policyguard.evaluator.attempt import EMPTY, Attempt, CallResult
 from policyguard.evaluator.evaluation import Evaluation
 from policyguard.evaluator.evaluator import CheckTags
 from policyguard.guard import validate
+from policyguard.guard.host_log import warn
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
 from policyguard.model.event import ESTIMATE_KEYS, HINT_KEYS, Admitted, Completed, Refused
@@ -60,6 +62,20 @@ def build_decision(
     )
 
 
+def note_unreported(decision: Decision) -> tuple[Decision, bool]:
+    """Say that calls repeat of which none was ever reported. Return also whether that is so."""
+    if not any(violation.reason == "repeat" for violation in decision.violations):
+        return decision, False
+    warn(f"session {decision.session!r}: {_UNREPORTED.error}")
+    return replace(decision, errors=(*decision.errors, _UNREPORTED)), True
+
+
+def parse_call_number(call: str) -> int:
+    """Return the number in a call's id; 0 for an id of another kind."""
+    found = _CALL_ID.fullmatch(call)
+    return int(found[1]) if found is not None else 0
+
+
 def _block(violation: Violation, *errors: EvalError) -> Evaluation:
     return Evaluation(Effect.BLOCK, (violation,), (), errors)
 
@@ -68,6 +84,11 @@ def _block_closed(text: str, instead: str) -> Evaluation:
     return _block(Violation("session/closed", Effect.BLOCK, "closed", text, instead))
 
 
+_UNREPORTED = EvalError(
+    "session/unreported",
+    "no call has been reported, so all count as unchanged; call `record` after each call",
+)
+_CALL_ID = re.compile("c([1-9][0-9]{0,14})")
 SESSION_ENDED = _block_closed("the session is over", "open a new session")
 SESSION_CLOSED = _block_closed("the session is closed", "open it again with `guard.session`")
 GUARD_CLOSED = _block_closed("the guard is closed", "load another guard, and open a session there")

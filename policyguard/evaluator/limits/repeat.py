@@ -141,14 +141,19 @@ def _get_error(entry: WindowEntry) -> str:
 def _count_unchanged(
     entries: list[WindowEntry], compare_by: Callable[[WindowEntry], str | None], since: int
 ) -> int:
-    """Count the completed calls at the end that share one result, nothing changed since.
+    """Count the calls at the end that share one result, nothing changed since.
 
-    Retries after a harness failure do not count: other limits bound them.
+    A call in flight counts among results, since a host may never report it, and an agent may ask
+    for the same call many times at once. Retries after a harness failure do not count: other limits
+    bound them.
     """
     count = 0
     result = None
     for entry in reversed(entries):
-        if entry.result_fingerprint is None or entry.blames_harness:
+        if entry.result_fingerprint is None:
+            count += compare_by is _get_result and entry.seq >= since
+            continue
+        if entry.blames_harness:
             continue
         entry_result = compare_by(entry)
         if result is None:

@@ -115,8 +115,7 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
     state_changes = session.state_changes
     entry = attempt.window_entry
     entry.seq = state_changes.seq = state_changes.seq + 1
-    succeeded = outcome.state == "success"
-    is_cancelled = outcome.state == "cancelled"
+    succeeded, is_cancelled = outcome.state == "success", outcome.state == "cancelled"
     if not is_cancelled:
         entry.result_fingerprint = outcome.result_fingerprint
     if succeeded:
@@ -309,9 +308,8 @@ def _reclaim_calls(
 ) -> None:
     """Give up a call in flight that was not reported in time, and one where there are too many.
 
-    It stays charged; only its slots are freed, and a late result still counts. Where there are too
-    many, a call without a slot goes first: it may still be running. A call that the guard runs
-    itself is never given up; as many threads or tasks exist.
+    It stays charged; only its slots are freed, and a late result counts. Of too many, one without a
+    slot goes first: it may still run. A call that the guard runs itself is never given up.
     """
     _expire_calls(evaluator, state, session, at)
     max_calls = evaluator.bounds.in_flight
@@ -333,11 +331,10 @@ def _expire_calls(
     """Drop the oldest timed-out and give up the oldest unreported call if they are overdue."""
     if at is None:
         return
+    due = at - evaluator.bounds.unreported
     for calls in (session.timed_out, session.in_flight):
         oldest = next(_not_held(calls), None)
-        if oldest is None or oldest.at is None:
-            continue
-        if at - oldest.at > evaluator.bounds.unreported:
+        if oldest is not None and oldest.at is not None and oldest.at < due:
             if calls is session.in_flight:
                 _give_up(evaluator, state, oldest, at)
             else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from policyguard.evaluator.evaluator import Evaluator
+from policyguard.evaluator.evaluator import OPAQUE, Evaluator
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.event_loop import is_async
 from policyguard.guard.host_log import log_failure
@@ -29,6 +29,13 @@ def check_approver(approver: Any) -> None:
     """Raise `TypeError` for what is no function."""
     if not callable(approver):
         raise TypeError(f"`approver` is a function, not {approver!r:.40}")
+
+
+def require_comparable(decision: Decision) -> None:
+    """Raise `ValueError` for a call that equals no other: nothing could use its approval."""
+    for error in decision.errors:
+        if error.id == OPAQUE:
+            raise ValueError(f"call `{decision.id}` cannot be approved: {error.error}")
 
 
 def is_approved(evaluator: Evaluator, state: SessionState, decision: Decision, at: int) -> bool:

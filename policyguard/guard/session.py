@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, TypeVar, Unpack, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.evaluator import OPAQUE
 from policyguard.evaluator.session_state import PROGRESSING
 from policyguard.guard import validate
-from policyguard.guard.approver import ask, ask_async, is_approved
+from policyguard.guard.approver import ask, ask_async, is_approved, require_comparable
 from policyguard.guard.call_options import CallContext, CheckOptions, RecordOptions, RunOptions
 from policyguard.guard.decisions import set_context
 from policyguard.guard.event_loop import run_blocking
@@ -283,9 +282,7 @@ class Session(SessionLifetime):
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` of this session does not need an approval")
-        for error in decision.errors:
-            if error.id == OPAQUE:
-                raise ValueError(f"call `{decision.id}` cannot be approved: {error.error}")
+        require_comparable(decision)
         by, labels = validate.text("by", by), validate.text_list("labels", labels)
         at = self._now()
         fingerprint = decision.fingerprint

@@ -81,8 +81,7 @@ def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
     if in_flight or session.timed_out:
         _reclaim_calls(evaluator, state, session, at)
     fingerprint = attempt.fingerprint
-    seq = session.state_changes.seq
-    attempt.window_entry = WindowEntry(fingerprint, fingerprint, None, "", seq)
+    attempt.window_entry = WindowEntry(fingerprint, fingerprint, seq=session.state_changes.seq)
     if session.on_fast_path:
         if bound_plan.repetition is not None:
             limit, tracker = bound_plan.repetition
@@ -127,6 +126,7 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
     elif not outcome.ok:
         session.cel_session["failures"] += 1
     if is_cancelled:
+        entry.blames_harness = True
         for limit, tracker in attempt.bound_plan.limits:
             limit.cancel(tracker, attempt)
         session.update_active_limits(attempt.bound_plan.plan)
@@ -144,9 +144,8 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
     if event.tokens or event.cost:
         session.add_usage(event.tokens or 0, event.cost or 0.0)
     if evaluator.reads_changed and not is_cancelled:
-        max_entries = evaluator.bounds.window_entries
-        last_result = outcome.result_fingerprint
-        _set_latest(session.last_results, attempt.fingerprint, last_result, max_entries)
+        fingerprint, max_entries = outcome.result_fingerprint, evaluator.bounds.window_entries
+        _set_latest(session.last_results, attempt.fingerprint, fingerprint, max_entries)
     return state.effects.on_completed(result)
 
 

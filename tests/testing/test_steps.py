@@ -42,7 +42,7 @@ PASSING: dict[str, list[dict[str, Any]]] = {
     "cost": [PAY | {"result": {"cost": 1}}, PAY | {"expect": "block", "by": "money"}],
     "estimate": [PAY | {"estimate": {"cost": 2}, "expect": "block"}],
     "release": [MAIL | {"release": True}, MAIL],
-    "running": [READ | {"running": True, "times": 5, "state": {"running": 5}}],
+    "running": [READ | {"running": True, "times": 2, "state": {"running": 2}}],
     "would": [{"call": {"seen": {}}, "would": "watch", "expect": "allow"}],
     "tags": [
         {"call": {"tiered": {}}},

@@ -144,16 +144,16 @@ def _count_unchanged(
     """Count the calls at the end that share one result, nothing changed since.
 
     A call in flight counts among results, since a host may never report it, and an agent may ask
-    for the same call many times at once. Retries after a harness failure do not count: other limits
-    bound them.
+    for the same call many times at once. Retries after a harness failure or a cancellation do
+    not count: other limits bound them.
     """
     count = 0
     result = None
     for entry in reversed(entries):
+        if entry.blames_harness:
+            continue
         if entry.result_fingerprint is None:
             count += compare_by is _get_result and entry.seq >= since
-            continue
-        if entry.blames_harness:
             continue
         entry_result = compare_by(entry)
         if result is None:

@@ -31,7 +31,7 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     `key` tells its repetitions: the fingerprint, unless the policy names another key. The
     fingerprints are those of `Outcome`, a failure's result prefixed with `!`; the result is None
     until there is one. `seq` numbers completions; a call in flight has the number of the last one
-    before it. `blames_harness`: it failed by the harness's fault, or was cancelled.
+    before it. `is_exempt`: it failed by the harness's fault or was cancelled, and is no repetition.
     `has_new_pending_result`: its result is still pending, and differs from the one before.
     """
 
@@ -40,7 +40,7 @@ class WindowEntry(msgspec.Struct, eq=False, gc=False):
     result_fingerprint: str | None = None
     error_fingerprint: str = ""
     seq: int = 0
-    blames_harness: bool = False
+    is_exempt: bool = False
     has_new_pending_result: bool = False
 
 

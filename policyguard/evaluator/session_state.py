@@ -27,9 +27,9 @@ class SessionState:
     `cel_session` holds its counters, which expressions see as `session`. `trackers` hold what
     limits count in the session, `turn_trackers` in the turn. `in_flight` are admitted calls without
     a result, `timed_out` those whose time is over and that still run, `given_up` those that were
-    taken for unreported: a late result finds them there, unless there
-    were too many (`has_forgotten_calls`). `refused_attempts` count the turn's
-    refusals, by limit. `active_limits` are those that count more than admissions.
+    taken for unreported: a late result finds them there, unless there were too many
+    (`has_forgotten_calls`). `refused_attempts` count the turn's refusals, by limit. `active_limits`
+    are those that count more than admissions.
     `usage_keys` and `turn_usage_keys` are the budgets and keys that end with the session and turn.
     `confirmed_constraints` has, by constraint, the completion that last taught it;
     `search_progress` is the learning side's own.

@@ -18,7 +18,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.model.effect import Effect
 from policyguard.model.event import Admitted, Refused
 from policyguard.model.outcome import Outcome
-from policyguard.model.tool_name import MCP_PREFIX, split_tool_name
+from policyguard.model.tool_name import split_tool_name
 
 
 def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int | None) -> Attempt:
@@ -37,8 +37,7 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
         event.estimate,
         event.host_tool,
     )
-    if event.tool[:5] == MCP_PREFIX:
-        attempt.split_tool_name()
+    attempt.split_tool_name()
     return attempt
 
 
@@ -126,7 +125,7 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
     elif not outcome.ok:
         session.cel_session["failures"] += 1
     if is_cancelled:
-        entry.blames_harness = True
+        entry.is_exempt = True
         for limit, tracker in attempt.bound_plan.limits:
             limit.cancel(tracker, attempt)
         session.update_active_limits(attempt.bound_plan.plan)
@@ -170,7 +169,7 @@ def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) ->
         # A failure with the words of a success has another result.
         entry.result_fingerprint = f"!{outcome.result_fingerprint}"
         entry.error_fingerprint = outcome.error_fingerprint
-        entry.blames_harness = outcome.blame == "harness"
+        entry.is_exempt = outcome.blame == "harness"
     # These trackers may be of an earlier turn; the call then counts nothing in this one.
     for limit, tracker in bound_plan.limits:
         limit.complete(tracker, attempt, outcome)

@@ -37,7 +37,7 @@ def run_in_thread(fn: Callable[[], R], future: futures.Future[R], name: str) -> 
 
     try:
         threading.Thread(target=work, name=name, daemon=True).start()
-    except Exception:
+    except Exception:  # raised again: the caller must know that nothing has begun
         future.cancel()
         raise
 

@@ -21,6 +21,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
 from policyguard.evaluator.transitions import complete as complete_call
 from policyguard.guard import decisions
+from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.host_log import warn
 from policyguard.guard.shared_budgets import make_repeatable
 from policyguard.guard.tool_results import PendingAdvice
@@ -132,10 +133,10 @@ class CallPipeline:
                 decision = decisions.build_decision(
                     state.id, evaluation, attempt, observe=mode.observe
                 )
+                if admit and not (state.state_changes.seq or self._is_unreported_noted):
+                    decision, self._is_unreported_noted = decisions.note_unreported(decision)
             if not admit:
                 return decision
-            if decision.violations and not (state.state_changes.seq or self._is_unreported_noted):
-                decision, self._is_unreported_noted = decisions.note_unreported(decision)
             try:
                 if not decision.allowed:
                     refused = decisions.build_refused(attempt, decision)
@@ -216,7 +217,7 @@ class CallPipeline:
 
     def require_known(self, id_: str) -> None:
         """Raise `UnknownCallError` unless this is a call of this life of an open session."""
-        number = decisions.parse_call_number(id_)
+        number = parse_call_number(id_)
         with self._guard._lock:
             first, last = self._first_number, self.last_number
             if self.closed or first < number <= last or self._state.find_unreported(id_):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,7 +48,7 @@ def build_decision(
     return Decision(
         attempt.id,
         session,
-        attempt.host_tool or attempt.tool,
+        attempt.shown_tool,
         evaluation.effect,
         allowed,
         attempt.approval_fingerprint,
@@ -70,12 +69,6 @@ def note_unreported(decision: Decision) -> tuple[Decision, bool]:
     return replace(decision, errors=(*decision.errors, _UNREPORTED)), True
 
 
-def parse_call_number(call: str) -> int:
-    """Return the number in a call's id; 0 for an id of another kind."""
-    found = _CALL_ID.fullmatch(call)
-    return int(found[1]) if found is not None else 0
-
-
 def _block(violation: Violation, *errors: EvalError) -> Evaluation:
     return Evaluation(Effect.BLOCK, (violation,), (), errors)
 
@@ -88,7 +81,6 @@ _UNREPORTED = EvalError(
     "session/unreported",
     "no call has been reported, so all count as unchanged; call `record` after each call",
 )
-_CALL_ID = re.compile("c([1-9][0-9]{0,14})")
 SESSION_ENDED = _block_closed("the session is over", "open a new session")
 SESSION_CLOSED = _block_closed("the session is closed", "open it again with `guard.session`")
 GUARD_CLOSED = _block_closed("the guard is closed", "load another guard, and open a session there")
@@ -152,8 +144,7 @@ def build_refused(attempt: Attempt, decision: Decision) -> Refused:
 
 def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
     """Return the fields that `Admitted` and `Refused` share."""
-    bound_plan = attempt.bound_plan
-    classes = bound_plan.plan.classes if bound_plan is not None else ()
+    classes = tuple(attempt.classes)
     return {
         "session": attempt.session.id,
         "at": attempt.at,

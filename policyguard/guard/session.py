@@ -92,9 +92,8 @@ class Session(SessionLifetime):
             context = CallContext(
                 server=server, batch=batch, call=call, tags=tags, hints=hints, estimate=estimate
             )
-        if (
-            type(tool) is str and type(args) is dict and not context and tool[:5] != MCP_PREFIX
-        ):  # the common case
+        is_plain = type(tool) is str and not (context or tool.startswith(MCP_PREFIX))
+        if is_plain and type(args) is dict:  # the common case
             decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
         else:
             decision = self._evaluate(True, tool, args, at, **context)
@@ -156,8 +155,7 @@ class Session(SessionLifetime):
             invalid_reason = f"they are of type `{type(args).__name__}`, not an object"
         if context:
             set_context(attempt, self.guard._evaluator.check_tags, **context)
-        if tool[:5] == MCP_PREFIX:
-            attempt.split_tool_name()
+        attempt.split_tool_name()
         if not (admit and attempt.host_call):
             return self._pipeline.check(attempt, admit, invalid_reason)
         with self.guard._lock:

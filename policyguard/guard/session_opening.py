@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from policyguard.evaluator.fold import start_session as start_session_state
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
-from policyguard.guard.decisions import parse_call_number
+from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.session import Session
 from policyguard.model.event import Admitted, Closed, Refused, Started
 

@@ -340,7 +340,7 @@ class SharedBudgets:
         self._get_quota(budget, key).quota.charge(amount, at)
 
     def _defer_usage(self, budget: str, key: str, amount: int, at: int | None) -> None:
-        """Add usage to what is to be written, at the later time: windows keep it rather longer."""
+        """Add usage to the pending writes, at the later of both times: windows keep it longer."""
         amount_before, at_before = self._unwritten_usage.get((budget, key), (0, 0))
         self._unwritten_usage[budget, key] = amount_before + amount, max(at_before, at or 0)
 

@@ -130,9 +130,9 @@ class Completed(_Event, frozen=True, tag="completed"):
     model saw it, `error` the error's text (None: no text of its own). `duration` and `retry_after`
     are seconds, `cost` is in the currency of the budgets, `status` is HTTP's, `score` measures
     progress. `state` is `pending`, `cancelled` or empty; `ok` of a cancelled call is None.
-    `advancing` and `harness_flagged` come from the
-    metadata (see `Outcome`). `timeout_by` is the entry whose time limit the call exceeded, if it
-    did; if it was `still_running` then, an `Ended` follows.
+    `advancing` and `harness_flagged` come from the metadata (see `Outcome`). `timeout_by` is the
+    entry whose time limit the call exceeded, if it did; if it was `still_running` then, an `Ended`
+    follows.
     """
 
     call: str = ""

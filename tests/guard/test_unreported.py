@@ -9,20 +9,20 @@ import pytest
 from policyguard import Guard
 
 
-def test_repeated_calls_are_refused_and_the_host_is_told_once(
+def test_repeated_calls_are_refused_and_the_host_is_warned_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     session = Guard.load("core").session("s")
     with caplog.at_level(logging.WARNING, "policyguard"):
         decisions = [session.check("bash", {"command": "make"}) for _ in range(20)]
     assert [decision.allowed for decision in decisions] == [True] * 4 + [False] * 16
-    told = [decision for decision in decisions if decision.errors]
-    assert len(told) == len(caplog.records) == 1
-    assert told[0].errors[0].id == "session/unreported"
+    noted = [decision for decision in decisions if decision.errors]
+    assert len(noted) == len(caplog.records) == 1
+    assert noted[0].errors[0].id == "session/unreported"
     assert "call `record`" in caplog.text
 
 
-def test_a_host_that_records_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_host_that_records_is_not_warned(caplog: pytest.LogCaptureFixture) -> None:
     session = Guard.load("core").session("s")
     session.record(session.check("ls", {}), result="a")
     decisions = [session.check("bash", {"command": "make"}) for _ in range(20)]

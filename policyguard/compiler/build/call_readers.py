@@ -8,6 +8,9 @@ from typing import Any
 
 ArgumentReader = Callable[[dict[str, Any]], Any]
 
+TARGETS_HINT = "name the arguments that hold targets: `classify: {targets: [path, paths]}`"
+"""What to do if something needs targets, and the policy defines none."""
+
 
 def command_reader(names: tuple[str, ...]) -> ArgumentReader:
     """Return a reader of the shell command in these arguments; it joins a list of words.
@@ -79,32 +82,33 @@ def _read_texts(
     value: Any, find_values: Callable[[dict[str, Any]], list[Any]] | None = None
 ) -> list[str]:
     """Return the texts and numbers in a value, in order; of an object, those that are found."""
-    found: list[str] = []
-    pending: list[Any] = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, str):
-            found.append(item)
-        elif isinstance(item, dict):
-            named = find_values(item) if find_values is not None else []
-            pending.extend(reversed(named or [*item.values()]))
-        elif isinstance(item, (list, tuple)):
-            pending.extend(reversed(item))
-        elif isinstance(item, (int, float)):
-            found.append(json.dumps(item))
-    return found
+    leaves = _iter_leaves(value, find_values)
+    return [
+        leaf if isinstance(leaf, str) else json.dumps(leaf)
+        for leaf in leaves
+        if isinstance(leaf, (str, int, float))
+    ]
 
 
 def read_strings(args: dict[str, Any]) -> list[str]:
     """Return every string in the arguments, at any depth (bounded by the fingerprint)."""
-    found: list[str] = []
-    pending: list[Any] = [args]
+    return [leaf for leaf in _iter_leaves(args) if isinstance(leaf, str)]
+
+
+def _iter_leaves(
+    value: Any, find_values: Callable[[dict[str, Any]], list[Any]] | None = None
+) -> Iterator[Any]:
+    """Yield all scalars in a value, in order.
+
+    Of an object those in the values that `find_values` finds, or else in all of its values.
+    """
+    pending: list[Any] = [value]
     while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            found.append(value)
-        elif isinstance(value, dict):
-            pending.extend(reversed(value.values()))
-        elif isinstance(value, (list, tuple)):
-            pending.extend(reversed(value))
-    return found
+        item = pending.pop()
+        if isinstance(item, dict):
+            named = find_values(item) if find_values is not None else []
+            pending.extend(reversed(named or [*item.values()]))
+        elif isinstance(item, (list, tuple)):
+            pending.extend(reversed(item))
+        else:
+            yield item

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from policyguard.compiler.build.call_readers import TARGETS_HINT
 from policyguard.compiler.build.entry_paths import Path, learn_sections
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.evaluator.activation import Expression
@@ -107,7 +108,7 @@ def check_learning(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]
                 "reference/no-targets",
                 "`ban: target` needs targets, but this policy defines none",
                 (*path, "ban"),
-                hint="name the arguments that hold targets: `classify: {targets: [path, paths]}`",
+                hint=TARGETS_HINT,
             )
         if ban == "class" and not policy.classify.classes and not merged.broken_names("classes"):
             yield merged.diagnostic(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from policyguard.compiler.build.call_readers import TARGETS_HINT
 from policyguard.compiler.build.entry_paths import radius_id
 from policyguard.compiler.build.expressions import Expressions
 from policyguard.evaluator.activation import Expression
@@ -57,7 +58,7 @@ def check_radius(policy: Policy, merged: MergedPolicy) -> Iterator[Diagnostic]:
             "`radius` needs targets, but this policy defines none",
             ("radius",),
             key=True,
-            hint="name the arguments that hold targets: `classify: {targets: [path, paths]}`",
+            hint=TARGETS_HINT,
         )
     last = next((index for index, one in enumerate(policy.radius) if one.when is None), None)
     if last is not None and last + 1 < len(policy.radius):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from policyguard.compiler.build.call_readers import TARGETS_HINT
 from policyguard.compiler.build.entry_paths import level_path
 from policyguard.compiler.build.expressions import Expressions, reads_field
 from policyguard.compiler.build.messages import parse_message
@@ -21,15 +22,14 @@ def check_empty_fields(
     if not merged.is_complete or merged.broken_names("classify"):
         return
     if not policy.classify.targets:
-        hint = "name the arguments that hold targets: `classify: {targets: [path, paths]}`"
         for path in _find_readers(policy, expressions, "call.targets"):
             message = "`call.targets` is always empty, because this policy defines no targets"
-            yield merged.diagnostic("reference/no-targets", message, path, hint=hint)
+            yield merged.diagnostic("reference/no-targets", message, path, hint=TARGETS_HINT)
         for level, limits in policy.limits.items():
             if isinstance(limits.repeat, RepeatLimit) and limits.repeat.same == "target":
                 path = (*level_path(level), "repeat", "same")
                 message = "`same: target` needs targets, but this policy defines none"
-                yield merged.diagnostic("reference/no-targets", message, path, hint=hint)
+                yield merged.diagnostic("reference/no-targets", message, path, hint=TARGETS_HINT)
     if not policy.classify.shell.arguments:
         hint = "name the arguments that hold a command: `classify: {shell: {arguments: [command]}}`"
         for path in _find_readers(policy, expressions, "call.command"):

@@ -150,7 +150,7 @@ def _count_unchanged(
     count = 0
     result = None
     for entry in reversed(entries):
-        if entry.blames_harness:
+        if entry.is_exempt:
             continue
         if entry.result_fingerprint is None:
             count += compare_by is _get_result and entry.seq >= since

@@ -178,11 +178,10 @@ def _implied(node: Expr) -> tuple[Predicate, ...]:
         return ()
     if node.name == "size":
         return (Predicate(">=", 0),)
-    if node.receiver is not None and value_name(node.receiver) == "now":
-        lowest, highest = _DATE_PARTS.get(node.name, (None, None))
-        if lowest is not None:
-            return Predicate(">=", lowest), Predicate("<=", highest)
-    return ()
+    bounds = _DATE_PARTS.get(node.name)
+    if bounds is None or node.receiver is None or value_name(node.receiver) != "now":
+        return ()
+    return Predicate(">=", bounds[0]), Predicate("<=", bounds[1])
 
 
 def _conjoin(parts: Iterable[list[Conjunction]]) -> list[Conjunction]:

@@ -21,25 +21,21 @@ Prefer:
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from policyguard.cel.syntax.ast import (
-    Binary,
-    Call,
-    Constant,
-    Expr,
-    Identifier,
-    ListLiteral,
-    iter_children,
-)
 from policyguard.engines.yaml_tree import Path
+from policyguard.lint.analysis.compared_names import SESSION_COUNT, find_compared_names
 from policyguard.lint.analysis.references import is_glob
-from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.diagnostic import quote_text
 
 _SELECTORS = ("tools", "servers", "agents")
-_NAME_FIELDS = {"call.tool": "tools", "call.server": "servers", "call.agent": "agents"}
+_SELECTOR_OF = {
+    "call.tool": "tools",
+    "call.server": "servers",
+    "call.agent": "agents",
+    SESSION_COUNT: "tools",
+}
 _LOOKALIKE_SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH")
 
 
@@ -50,14 +46,14 @@ def check(context: LintContext) -> Iterator[Finding]:
             key = path[:1] == ("limits",)
             yield Finding(context.merged.span_of(path, key=key), *found)
     for path, tree in context.cel_trees.items():
-        for constant, selector in _compared_names(tree):
-            name = str(constant.value)
+        for field, name, span in find_compared_names(tree):
             found = _explain(name)
             if found is None and is_glob(name):
-                message = f"{quote_text(name)} is a glob, but here it is compared as exact text"
-                found = message, f"write `{selector}: [{quote_text(name).strip('`')}]`"
+                shown = quote_text(name)
+                message = f"{shown} is a glob, but here it is compared as exact text"
+                found = message, f"write `{_SELECTOR_OF[field]}: [{shown.strip('`')}]`"
             if found:
-                yield Finding(context.subspan(path, constant.span), *found)
+                yield Finding(context.subspan(path, span), *found)
 
 
 def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
@@ -77,27 +73,6 @@ def _selector_names(context: LintContext) -> Iterator[tuple[Path, str]]:
         group, _, name = level.partition(":")
         if group == "tools":
             yield ("limits", "tools", name), name
-
-
-def _compared_names(node: Expr) -> Iterator[tuple[Constant, str]]:
-    """Yield each text that an expression compares with a name, and the selector for it."""
-    match node:
-        case Binary(operator="==" | "!=" | "in", left=left, right=right):
-            for one, other in ((left, right), (right, left)):
-                selector = _NAME_FIELDS.get(value_name(one))
-                if selector is not None:
-                    items = other.items if isinstance(other, ListLiteral) else (other,)
-                    yield from _texts(items, selector)
-        case Call(name="count", receiver=Identifier(name="session"), arguments=arguments):
-            yield from _texts(arguments, "tools")
-    for child in iter_children(node):
-        yield from _compared_names(child)
-
-
-def _texts(nodes: Iterable[Expr], selector: str) -> Iterator[tuple[Constant, str]]:
-    for node in nodes:
-        if isinstance(node, Constant) and isinstance(node.value, str):
-            yield node, selector
 
 
 def _explain(name: str) -> tuple[str, str] | None:

@@ -20,15 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from policyguard.cel.syntax.ast import (
-    Binary,
-    Call,
-    Constant,
-    Expr,
-    ListLiteral,
-    TextSpan,
-    iter_children,
-)
+from policyguard.cel.syntax.ast import Call, Constant, Expr, TextSpan, iter_children
+from policyguard.lint.analysis.compared_names import SESSION_COUNT, find_compared_names
 from policyguard.lint.analysis.satisfiability import value_name
 from policyguard.lint.rule import Finding, LintContext
 from policyguard.model.tool_name import MCP_PREFIX, split_tool_name
@@ -39,38 +32,31 @@ _TEXT_FUNCTIONS = ("startsWith", "contains")
 def check(context: LintContext) -> Iterator[Finding]:
     """Report full names that an expression compares with a tool's own name."""
     for path, tree in context.cel_trees.items():
-        for span, message, hint in _find_full_names(tree):
+        for span, message, hint in (*_find_full_names(tree), *_find_prefixes(tree)):
             yield Finding(context.subspan(path, span), message, hint, severity="error")
 
 
-def _find_full_names(node: Expr) -> Iterator[tuple[TextSpan, str, str]]:
-    """Yield the span of each full name, with a message and what to write."""
+def _find_full_names(tree: Expr) -> Iterator[tuple[TextSpan, str, str]]:
+    """Yield the span of each full name that is compared, with a message and what to write."""
+    for field, text, span in find_compared_names(tree):
+        tool, server = split_tool_name(text)
+        if server and field == "call.tool":
+            message = f"`call.tool` is never `{text}`, only `{tool}`"
+            yield span, message, f"write `call.tool == '{tool}' && call.server == '{server}'`"
+        elif server and field == SESSION_COUNT:
+            message = f"no call counts as `{text}`: calls count under the tool's own name"
+            yield span, message, f"write `session.count('{tool}')`"
+
+
+def _find_prefixes(node: Expr) -> Iterator[tuple[TextSpan, str, str]]:
+    """Yield the span of each prefix of full names that is searched for in `call.tool`."""
     match node:
-        case Binary(operator="==" | "!=" | "in", left=left, right=right):
-            if value_name(left) == "call.tool":
-                yield from _compared(right)
-            elif value_name(right) == "call.tool":
-                yield from _compared(left)
         case Call(
             receiver=receiver, name=function, arguments=[Constant(raw_value=str(text)) as item]
-        ):
-            owner = value_name(receiver) if receiver is not None else ""
-            if owner == "call.tool" and function in _TEXT_FUNCTIONS and text.startswith(MCP_PREFIX):
+        ) if function in _TEXT_FUNCTIONS and text.startswith(MCP_PREFIX):
+            if receiver is not None and value_name(receiver) == "call.tool":
                 server = text[len(MCP_PREFIX) :].partition("__")[0]
                 hint = f"call.server == '{server}'" if server else "call.server != ''"
                 yield item.span, f"`call.tool` never contains `{text}`", f"write `{hint}`"
-            elif owner == "session" and function == "count" and split_tool_name(text)[1]:
-                message = f"no call counts as `{text}`: calls count under the tool's own name"
-                yield item.span, message, f"write `session.count('{split_tool_name(text)[0]}')`"
     for child in iter_children(node):
-        yield from _find_full_names(child)
-
-
-def _compared(node: Expr) -> Iterator[tuple[TextSpan, str, str]]:
-    for item in node.items if isinstance(node, ListLiteral) else [node]:
-        if isinstance(item, Constant) and isinstance(item.raw_value, str):
-            tool, server = split_tool_name(item.raw_value)
-            if server:
-                message = f"`call.tool` is never `{item.raw_value}`, only `{tool}`"
-                hint = f"write `call.tool == '{tool}' && call.server == '{server}'`"
-                yield item.span, message, hint
+        yield from _find_prefixes(child)

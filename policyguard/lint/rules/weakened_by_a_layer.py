@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from policyguard.compiler.inputs import PACK_PREFIX
 from policyguard.compiler.load.layer_validation import find_span
 from policyguard.compiler.load.scalars import parse_count, parse_duration
 from policyguard.engines.yaml_tree import MappingNode, Node, Path, ScalarNode, to_plain
@@ -37,8 +38,6 @@ _THRESHOLDS = ("ask_at", "halt_at")
 _ENTRY_LEVELS = {"rules": 1, "budgets": 1, "params": 1, "limits": 3}
 """Sections of entries that a layer may loosen, and how deep in them the entries are."""
 _REFUSING_SECTIONS = ("rules", "budgets", "limits", "learn", "radius")
-_PACK = "pack:"
-"""The beginning of the display name of a pack's file."""
 
 
 def check(context: LintContext) -> Iterator[Finding]:
@@ -62,7 +61,7 @@ def check(context: LintContext) -> Iterator[Finding]:
     for section, depth in _ENTRY_LEVELS.items():
         own, old = top.get(section), inherited.get(section)
         for path, before, after in _overridden(old, own, (section,), depth):
-            if before.source.file.startswith(_PACK):
+            if before.source.file.startswith(PACK_PREFIX):
                 continue
             for key, reason in _loosened(section, before, after):
                 message = f"this loosens {_name(path)} of {before.source.file}: {reason}"

@@ -17,16 +17,16 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.model.event import (
     Admitted,
     Approved,
+    CallEnded,
     ChildCharged,
-    Closed,
     Completed,
-    Ended,
     Event,
     Granted,
     Refused,
     Released,
+    SessionEnded,
+    SessionStarted,
     Spent,
-    Started,
     TurnStarted,
 )
 from policyguard.model.outcome import Outcome
@@ -39,7 +39,7 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
     (it was reported before, or was forgotten). Ignore the charges of sub-agents too:
     their own events carry them.
     """
-    if isinstance(event, Started):
+    if isinstance(event, SessionStarted):
         start_session(evaluator, state, event)
         return
     session = state.sessions.get(event.session)
@@ -56,7 +56,7 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
                 outcome = outcome_from_event(event)
                 result = CallResult(attempt, event, outcome, event.charges, event.observations)
                 transitions.complete(evaluator, state, result)
-        case Ended():
+        case CallEnded():
             transitions.end_timed_out(evaluator, state, session, event.call, event.at)
         case Refused():
             transitions.refuse(evaluator, state, session, event)
@@ -70,7 +70,7 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
             grant(evaluator, state, session, event)
         case Approved():
             approve(session, event)
-        case Closed():
+        case SessionEnded():
             close(evaluator, state, session, event)
 
 
@@ -93,7 +93,7 @@ def rebuild(evaluator: Evaluator, state: EngineState, event: Event) -> None:
 
 
 def start_session(
-    evaluator: Evaluator, state: EngineState, event: Started, *, isolated: bool = False
+    evaluator: Evaluator, state: EngineState, event: SessionStarted, *, isolated: bool = False
 ) -> SessionState:
     """Start a session; one of the same id that is still open goes on. See `SessionState`."""
     session = state.sessions.get(event.session)
@@ -197,7 +197,9 @@ def approve(session: SessionState, event: Approved) -> None:
     session.refresh_fast_path()
 
 
-def close(evaluator: Evaluator, state: EngineState, session: SessionState, event: Closed) -> None:
+def close(
+    evaluator: Evaluator, state: EngineState, session: SessionState, event: SessionEnded
+) -> None:
     """End a session: abandon its calls, and forget what was counted for it alone."""
     transitions.abandon_calls(evaluator, state, session, event.at)
     for budget, key in session.usage_keys | session.turn_usage_keys:

@@ -15,7 +15,7 @@ from policyguard.evaluator.limits.refusals import RefusalsChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.plan import BoundPlan, Plan
 from policyguard.model.amounts import MAX_AMOUNT, to_units
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 
 PROGRESSING = "progressing"
 """The initial value of `session.progress`."""
@@ -79,7 +79,7 @@ class SessionState:
 
     def __init__(
         self,
-        event: Started,
+        event: SessionStarted,
         parent: SessionState | None,
         activation_context: ActivationContext,
         *,

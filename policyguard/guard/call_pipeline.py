@@ -32,11 +32,11 @@ from policyguard.model.errors import ArgumentsError, UnknownCallError
 from policyguard.model.event import (
     Charge,
     ChildCharged,
-    Closed,
     Completed,
     Event,
     Granted,
     Released,
+    SessionEnded,
     Spent,
 )
 from policyguard.model.outcome import Recorded
@@ -345,7 +345,7 @@ class CallPipeline:
                 emitted.pop()
                 raise
 
-    def end(self, event: Closed) -> None:
+    def end(self, event: SessionEnded) -> None:
         """End the session, even if that cannot be written. Raises what writing it raises."""
         guard = self._guard
         with guard._lock:

@@ -29,7 +29,7 @@ from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
-from policyguard.model.event import Closed, Ended, Event, Released, Started
+from policyguard.model.event import CallEnded, Event, Released, SessionEnded, SessionStarted
 from policyguard.store import fork_safety
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Store
@@ -228,7 +228,7 @@ class Guard:
         journal was altered, `JournalError` and `StoreError` if something cannot be read or written.
         """
         name = validate.identifier("id", validate.text("id", id))
-        started = Started(
+        started = SessionStarted(
             session=name,
             at=self._clock(),
             agent=validate.identifier("agent", agent),
@@ -290,7 +290,7 @@ class Guard:
         try:
             self._events.write(event)
         except JournalError:
-            if isinstance(event, (Released, Ended)):
+            if isinstance(event, (Released, CallEnded)):
                 self._state.fold(event)
             raise
         except StoreError as error:
@@ -298,7 +298,7 @@ class Guard:
         self._state.fold(event)
         self._events.notify(event)
 
-    def _end_session(self, event: Closed) -> None:
+    def _end_session(self, event: SessionEnded) -> None:
         """Write the end of a session, forget the session, and notify listeners."""
         try:
             self._events.write(event)

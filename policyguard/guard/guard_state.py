@@ -20,7 +20,7 @@ from policyguard.learned.constraint_set import ConstraintSet, constraint_id
 from policyguard.model.constraint import Observation
 from policyguard.model.decision import Violation
 from policyguard.model.errors import ExpressionError
-from policyguard.model.event import Closed, Event, Granted, Refused, Spent
+from policyguard.model.event import Event, Granted, Refused, SessionEnded, Spent
 
 
 class GuardState(Effects):
@@ -102,7 +102,7 @@ class GuardState(Effects):
         state = self.engine_state.sessions.get(session)
         if state is not None and state.parent is not None:
             state.parent.cel_session["children"] -= 1
-        self.rebuild(Closed(session=session))
+        self.rebuild(SessionEnded(session=session))
 
     def on_refused(self, session: SessionState, event: Refused) -> None:
         """Track progress."""

@@ -20,12 +20,12 @@ from policyguard.model.errors import ArgumentsError
 from policyguard.model.event import (
     Admitted,
     ChildCharged,
-    Closed,
     Completed,
     Event,
     Refused,
+    SessionEnded,
+    SessionStarted,
     Spent,
-    Started,
 )
 from policyguard.model.outcome import Recorded
 
@@ -53,7 +53,7 @@ class ReplayGuard(Guard):
         """Whether the policy is only observed: it refuses nothing."""
         return self._mode.observe
 
-    def start_session(self, event: Started) -> ReplaySession:
+    def start_session(self, event: SessionStarted) -> ReplaySession:
         """Open a session as an event describes it.
 
         An agent, user or project that the event does not name is the session's own.
@@ -130,7 +130,7 @@ class ReplaySession:
                 return self.record(event)
             case Spent() if not self.closed:
                 self._pipeline.spend(event)
-            case Closed():
+            case SessionEnded():
                 self._pipeline.end(event)
             case _ if not (self.closed or isinstance(event, ChildCharged)):  # children's calls do
                 self._pipeline.fold(event)

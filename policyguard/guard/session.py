@@ -351,7 +351,7 @@ class Session(SessionLifetime):
 
         If the policy limits the call's time, `fn` runs in a thread of its own, and a call that
         runs out of time is recorded as failed and raises `ToolTimeoutError`. The thread goes on:
-        it cannot be stopped. An `Ended` event reports its end.
+        it cannot be stopped. An `CallEnded` event reports its end.
 
         A call that ends with `KeyboardInterrupt`, `SystemExit` or the like is recorded as
         cancelled: it keeps what it was charged.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.call_pipeline import CallPipeline
 from policyguard.guard.event_loop import run_blocking
-from policyguard.model.event import Closed
+from policyguard.model.event import SessionEnded
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -69,7 +69,7 @@ class SessionLifetime:
                 return
             if self.closed and self.guard._open_sessions.get(self.id) is not self:
                 self._reopen()
-            exit_stack.callback(self._pipeline.end, Closed(session=self.id, at=self._now()))
+            exit_stack.callback(self._pipeline.end, SessionEnded(session=self.id, at=self._now()))
             for child in self.guard._open_sessions.children_of(self.id):
                 exit_stack.callback(child.end)
 

@@ -12,7 +12,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.session import Session
-from policyguard.model.event import Admitted, Closed, Refused, Started
+from policyguard.model.event import Admitted, Refused, SessionEnded, SessionStarted
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
@@ -45,7 +45,7 @@ class DeferredSession(Session):
 
 
 def open_session(
-    guard: Guard, started: Started, parent: Session | str | None, tags: dict[str, Any]
+    guard: Guard, started: SessionStarted, parent: Session | str | None, tags: dict[str, Any]
 ) -> Session:
     """Open a session for its owner, or return the open one of its id."""
     with guard._lock:
@@ -58,7 +58,7 @@ def open_session(
         return start_session(guard, replace(started, parent=parent_id, tags=checked))
 
 
-def start_session(guard: Guard, event: Started, *, isolated: bool = False) -> Session:
+def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False) -> Session:
     """Open the session that an event starts, or return the open one with its id.
 
     `isolated` is for replays of unrelated runs: the session then shares no agent, user or project
@@ -95,7 +95,7 @@ def start_session(guard: Guard, event: Started, *, isolated: bool = False) -> Se
         return session
 
 
-def _check_owner(state: SessionState, started: Started) -> None:
+def _check_owner(state: SessionState, started: SessionStarted) -> None:
     """Raise `ValueError` if a session is opened for another user, agent or project than it has."""
     for name in ("user", "agent", "project"):
         wanted, found = getattr(started, name), state.scope_keys[name]
@@ -142,7 +142,7 @@ def _replay_journal(guard: Guard, session: str) -> int:
     for event in guard._journal.read_events(session) if guard._journal is not None else ():
         if isinstance(event, (Admitted, Refused)):
             last_number = max(last_number + 1, parse_call_number(event.call))
-        elif isinstance(event, Started):
+        elif isinstance(event, SessionStarted):
             _resume_parent(guard, event)
         guard._state.rebuild(event)
     if last_number and guard._shared_budgets is not None:
@@ -150,7 +150,7 @@ def _replay_journal(guard: Guard, session: str) -> int:
     return last_number
 
 
-def _resume_parent(guard: Guard, started: Started) -> None:
+def _resume_parent(guard: Guard, started: SessionStarted) -> None:
     """Resume the parent of a session, unless an earlier life of the session began so."""
     parent = started.parent
     if (
@@ -169,12 +169,12 @@ def reopen_session(guard: Guard, session: str) -> bool:
     return started is not None
 
 
-def _find_started(guard: Guard, session: str) -> Started | None:
+def _find_started(guard: Guard, session: str) -> SessionStarted | None:
     """Return the start of a session's current life in its journal; None if there is none."""
-    started: Started | None = None
+    started: SessionStarted | None = None
     for event in guard._journal.read_events(session) if guard._journal is not None else ():
-        if isinstance(event, Started):
+        if isinstance(event, SessionStarted):
             started = event
-        elif isinstance(event, Closed):
+        elif isinstance(event, SessionEnded):
             started = None
     return started

@@ -1,6 +1,6 @@
 """Runs tools under a session: check, run and record in one step, within the call's timeout.
 
-A call that times out has failed, whatever it does next. If it goes on, an `Ended` event reports
+A call that times out has failed, whatever it does next. If it goes on, a `CallEnded` event reports
 its end, which counts nowhere. A call that is stopped from outside after its function was called is
 recorded as cancelled; only one whose function never began is released.
 """
@@ -33,7 +33,7 @@ from policyguard.guard.tool_results import ToolResult, append_advice, error_text
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
 from policyguard.model.errors import CallRefused, PolicyguardError, ToolTimeoutError
-from policyguard.model.event import Completed, Ended
+from policyguard.model.event import CallEnded, Completed
 from policyguard.model.outcome import Recorded
 from policyguard.store.errors import StoreError
 
@@ -250,7 +250,7 @@ class _RunningCall:
         result = (
             parse_result(future.result(), harness) if error is None else ToolResult("", failed=True)
         )
-        event = Ended(
+        event = CallEnded(
             session=session.id,
             at=session.guard._clock(),
             call=self.id,

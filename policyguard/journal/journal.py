@@ -18,13 +18,13 @@ from policyguard.journal.journal_file import JournalFile
 from policyguard.journal.line_template import LineTemplate, parse_template
 from policyguard.journal.reader import read_events
 from policyguard.journal.redaction import Redactions
-from policyguard.model.event import Closed, Event, Refused, TurnStarted
+from policyguard.model.event import Event, Refused, SessionEnded, TurnStarted
 from policyguard.model.text import escape_surrogates
 from policyguard.store.errors import StoreError
 from policyguard.store.paths import ensure_private_folder
 from policyguard.store.protocol import AnchorStore
 
-_ANCHORED_EVENTS = frozenset({Refused, TurnStarted, Closed})
+_ANCHORED_EVENTS = frozenset({Refused, TurnStarted, SessionEnded})
 
 
 class Journal:
@@ -88,7 +88,9 @@ class Journal:
         try:
             file.append(line[:-1].decode(), masked, anchor or event_type in _ANCHORED_EVENTS)
         finally:
-            if event_type is Closed:  # even if not anchored, so that another process can continue
+            if (
+                event_type is SessionEnded
+            ):  # even if not anchored, so that another process can continue
                 self._discard(file)
 
     def line_template(self, event: Event) -> LineTemplate | None:

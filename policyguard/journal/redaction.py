@@ -15,7 +15,7 @@ import msgspec
 
 from policyguard.engines.fingerprint import Fingerprinter, NotJsonError
 from policyguard.model.constraint import Observation
-from policyguard.model.event import Admitted, Completed, Ended, Event, Refused
+from policyguard.model.event import Admitted, CallEnded, Completed, Event, Refused
 from policyguard.model.policy import RedactionMode
 
 Redactions = Mapping[type[Event], Callable[[Any], Event]]
@@ -62,7 +62,7 @@ class Redaction:
             # A result's observations quote arguments.
             self.by_event_type[Completed] = self._redact_result
         if results != "keep" or patterns:
-            self.by_event_type |= {Completed: self._redact_result, Ended: self._redact_end}
+            self.by_event_type |= {Completed: self._redact_result, CallEnded: self._redact_end}
 
     def _redact_attempt(self, event: Admitted | Refused) -> Event:
         args = event.args
@@ -108,7 +108,7 @@ class Redaction:
             event, text=text, error=error, meta=meta or {}, observations=observations
         )
 
-    def _redact_end(self, event: Ended) -> Event:
+    def _redact_end(self, event: CallEnded) -> Event:
         text = self._redact_text(event.text) if event.text else event.text
         error = self._redact_text(event.error) if event.error else event.error
         if text is event.text and error is event.error:

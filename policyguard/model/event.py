@@ -41,7 +41,7 @@ class _Event(
     at: int | None = None
 
 
-class Started(_Event, frozen=True, tag="started"):
+class SessionStarted(_Event, frozen=True, tag="started"):
     """A session started. `parent` is the session of the agent that spawned this one."""
 
     parent: str = ""
@@ -131,8 +131,8 @@ class Completed(_Event, frozen=True, tag="completed"):
     are seconds, `cost` is in the currency of the budgets, `status` is HTTP's, `score` measures
     progress. `state` is `pending`, `cancelled` or empty; `ok` of a cancelled call is None.
     `advancing` and `harness_flagged` come from the metadata (see `Outcome`). `timeout_by` is the
-    entry whose time limit the call exceeded, if it did; if it was `still_running` then, an `Ended`
-    follows.
+    entry whose time limit the call exceeded, if it did; if it was `still_running` then, a
+    `CallEnded` follows.
     """
 
     call: str = ""
@@ -161,7 +161,7 @@ class Completed(_Event, frozen=True, tag="completed"):
     still_running: bool = msgspec.field(default=False, name="running")
 
 
-class Ended(_Event, frozen=True, tag="ended"):
+class CallEnded(_Event, frozen=True, tag="ended"):
     """A call that had timed out, and was still running, has ended.
 
     It counts nowhere: the call failed when its time was over. It gives back the places that the
@@ -224,23 +224,23 @@ class Approved(_Event, frozen=True, tag="approved"):
     labels: tuple[str, ...] = ()
 
 
-class Closed(_Event, frozen=True, tag="closed"):
+class SessionEnded(_Event, frozen=True, tag="closed"):
     """The session ended. `success` is the run's own outcome, where it has one."""
 
     success: bool | None = None
 
 
 Event = (
-    Started
+    SessionStarted
     | TurnStarted
     | Admitted
     | Refused
     | Completed
-    | Ended
+    | CallEnded
     | Released
     | Spent
     | Granted
     | ChildCharged
     | Approved
-    | Closed
+    | SessionEnded
 )

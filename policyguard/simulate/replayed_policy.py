@@ -9,7 +9,7 @@ import msgspec
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.entry_paths import learn_id
 from policyguard.guard.replay import ReplayGuard
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.report.replay.figures import PolicyFigures
 from policyguard.simulate.redacted import PartialEvaluator
 from policyguard.simulate.session_replay import SessionReplay
@@ -37,7 +37,7 @@ class ReplayedPolicy:
         mode = "observe" if observe or evaluator.observe_only else "enforce"
         self.policy = PolicyFigures(evaluator.name, evaluator.digest, mode)
 
-    def start_session(self, started: Started, parent: SessionReplay | None) -> SessionReplay:
+    def start_session(self, started: SessionStarted, parent: SessionReplay | None) -> SessionReplay:
         """Start a session, as a child of `parent` if that is known."""
         guard = self._shared_guard or (parent.guard if parent is not None else self._make_guard())
         missing_tags = ""

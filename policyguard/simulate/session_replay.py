@@ -10,7 +10,15 @@ from policyguard.guard.replay import ReplayGuard
 from policyguard.model.amounts import to_units
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
-from policyguard.model.event import Admitted, Closed, Completed, Event, Refused, Spent, Started
+from policyguard.model.event import (
+    Admitted,
+    Completed,
+    Event,
+    Refused,
+    SessionEnded,
+    SessionStarted,
+    Spent,
+)
 from policyguard.model.outcome import Outcome
 from policyguard.report.replay.figures import ReplayEffect
 from policyguard.simulate.redacted import (
@@ -88,7 +96,7 @@ class SessionReplay:
     def __init__(
         self,
         guard: ReplayGuard,
-        started: Started,
+        started: SessionStarted,
         get_partial_evaluator: Callable[[], PartialEvaluator],
         missing_tags: str,
     ) -> None:
@@ -162,7 +170,7 @@ class SessionReplay:
 
     def close(self) -> None:
         """Close the session at the end of its recording."""
-        self._session.apply(Closed(session=self._session.id, at=0))
+        self._session.apply(SessionEnded(session=self._session.id, at=0))
 
     def _reopen(self) -> None:
         """Start anew: with too many open sessions, a guard closes the least recently used one."""

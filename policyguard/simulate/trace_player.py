@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from policyguard.model.event import Admitted, Approved, Closed, Completed, Event, Refused, Started
+from policyguard.model.event import (
+    Admitted,
+    Approved,
+    Completed,
+    Event,
+    Refused,
+    SessionEnded,
+    SessionStarted,
+)
 from policyguard.simulate.error_kinds import ReadOrder
 from policyguard.simulate.replayed_policy import ReplayedPolicy
 from policyguard.simulate.run import Run
@@ -94,11 +102,11 @@ class TracePlayer:
                 if on_tool is not None:
                     on_tool(item.tool, item.server)  # type: ignore[union-attr]  # as above
                 run.replay_call(item)  # type: ignore[arg-type]  # as above
-            elif isinstance(item, Closed):
+            elif isinstance(item, SessionEnded):
                 if item.success is not None:
                     run.success = item.success
                 yield self._close_run(run)
-            elif not isinstance(item, Started | Approved):  # a replay has no approver
+            elif not isinstance(item, SessionStarted | Approved):  # a replay has no approver
                 run.replay_event(item)
         yield from self.close_all()
 
@@ -110,7 +118,9 @@ class TracePlayer:
     def _open_run(self, event: Event, locate: Locate, line: int) -> Run:
         trace, order = locate(line)
         self.session_counts[order[:-1]] += 1
-        started = event if isinstance(event, Started) else Started(event.session, event.at)
+        started = (
+            event if isinstance(event, SessionStarted) else SessionStarted(event.session, event.at)
+        )
         parent = self._open.get(started.parent) if started.parent else None
         if parent is not None and line - parent.last_seen > IDLE_LINES:
             parent = None  # it is over, even if it was not closed yet

@@ -9,7 +9,7 @@ import msgspec
 
 from policyguard.engines.yaml_tree import Path
 from policyguard.guard.replay import ReplayGuard, ReplaySession
-from policyguard.model.event import Admitted, Approved, Closed, Event, Refused, Started
+from policyguard.model.event import Admitted, Approved, Event, Refused, SessionEnded, SessionStarted
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Failure, Mismatch
 from policyguard.testing.coverage import CoverageRecorder
@@ -81,7 +81,11 @@ class _TraceRunner:
             return
         session = self._sessions.get(event.session)
         if session is None:
-            started = event if isinstance(event, Started) else Started(event.session, event.at)
+            started = (
+                event
+                if isinstance(event, SessionStarted)
+                else SessionStarted(event.session, event.at)
+            )
             try:
                 session = self._guard.start_session(self._fill_in(started))
             except ValueError as error:
@@ -91,14 +95,14 @@ class _TraceRunner:
             self._sessions[event.session] = session
         if isinstance(event, Admitted | Refused):
             yield from self._replay_call(session, event)
-        elif not isinstance(event, Started | Approved):
+        elif not isinstance(event, SessionStarted | Approved):
             recorded = session.apply(event)
             if isinstance(recorded, Recorded):
                 self._coverage.record_result(recorded)
-            if isinstance(event, Closed):
+            if isinstance(event, SessionEnded):
                 del self._sessions[event.session]
 
-    def _fill_in(self, started: Started) -> Started:
+    def _fill_in(self, started: SessionStarted) -> SessionStarted:
         """Complete the start of a session with what the test says about it."""
         spec, declared = self._test.session, self._suite.compiled.policy.tags
         known = {name: value for name, value in started.tags.items() if name in declared}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from policyguard.model.event import Event, Started
+from policyguard.model.event import Event, SessionStarted
 from policyguard.traces.item import Skipped
 from policyguard.traces.reader import TraceFile
 
@@ -38,7 +38,10 @@ def convert_traces(traces: Iterable[TraceFile]) -> Iterator[Event | Skipped | Re
                     yield RenamedSession(str(trace.path), item.session, new_id)
             if new_id != item.session:
                 item = msgspec.structs.replace(item, session=new_id)
-            if isinstance(item, Started) and new_ids.get(item.parent, item.parent) != item.parent:
+            if (
+                isinstance(item, SessionStarted)
+                and new_ids.get(item.parent, item.parent) != item.parent
+            ):
                 item = msgspec.structs.replace(item, parent=new_ids[item.parent])
             yield item
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from policyguard.model.event import Closed, Event
+from policyguard.model.event import Event, SessionEnded
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.reader import Reader, TraceFile
 from policyguard.traces.session_trees import SessionTree
@@ -121,7 +121,7 @@ class InterleavedFiles:
         if name is None:
             is_taken = self._open_sessions.setdefault(session, index) != index
             name = member.session_names[session] = f"{session}#{index + 1}" if is_taken else session
-        if isinstance(event, Closed):
+        if isinstance(event, SessionEnded):
             del member.session_names[session]
             if name == session:
                 del self._open_sessions[session]

@@ -15,12 +15,12 @@ import msgspec
 
 from policyguard.model.event import (
     Admitted,
-    Closed,
     Completed,
     Event,
     Provenance,
+    SessionEnded,
+    SessionStarted,
     Spent,
-    Started,
     TurnStarted,
 )
 from policyguard.model.tool_name import split_tool_name
@@ -69,7 +69,7 @@ class ImportedResult(msgspec.Struct, frozen=True):
 class SessionBuilder:
     """A builder for the events of one session, after `started`; to be called in recorded order."""
 
-    def __init__(self, file: str, started: Started) -> None:
+    def __init__(self, file: str, started: SessionStarted) -> None:
         self._file = file
         self.started = started
         self.session = started.session
@@ -166,7 +166,7 @@ class SessionBuilder:
 
     def close(self, success: bool | None = None, at: int | None = None) -> Iterator[Event]:
         """Yield the last event; open calls stay open."""
-        yield Closed(self.session, at, success=success)
+        yield SessionEnded(self.session, at, success=success)
 
     def _take_open_call(self, original_id: str) -> str | None:
         """Return the oldest open call with that id; without an id, the oldest of all."""

@@ -14,7 +14,14 @@ from policyguard.cli import main
 from policyguard.engines.fingerprint import Fingerprinter
 from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redaction
-from policyguard.model.event import Admitted, Closed, Completed, Event, Refused, Started
+from policyguard.model.event import (
+    Admitted,
+    Completed,
+    Event,
+    Refused,
+    SessionEnded,
+    SessionStarted,
+)
 from policyguard.model.policy import RedactionMode
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Caps
@@ -22,11 +29,11 @@ from policyguard.store.protocol import Caps
 FINGERPRINTER = Fingerprinter(b"k", ignore=(), fold=(), tolerance={}, depth=20, size=10_000)
 AT = 1_755_500_000_123_000_000
 RUN: tuple[Event, ...] = (
-    Started("run-7", AT, agent="coder"),
+    SessionStarted("run-7", AT, agent="coder"),
     Admitted("run-7", AT, "c1", "bash", {"command": "ls\n-l"}, fingerprint="f" * 32),
     Completed("run-7", AT, "c1", ok=True, text="a\x1b[31mred\nb", result_fingerprint="r" * 32),
     Refused("run-7", AT, "c2", "rm", {"n": 1}, effect="halt", violations=("rules/no",)),
-    Closed("run-7", AT),
+    SessionEnded("run-7", AT),
 )
 
 

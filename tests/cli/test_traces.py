@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from policyguard.cli import main
-from policyguard.model.event import Admitted, Closed, Event, Started
+from policyguard.model.event import Admitted, Event, SessionEnded, SessionStarted
 from policyguard.traces import Reader, Skipped
 from policyguard.traces.importers import IMPORTERS
 from tests.simulate.recording import START, lines, read, write
@@ -181,7 +181,7 @@ def test_sessions_of_the_same_id_get_their_own(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("d.jsonl", "a/chat.json", "b/chat.json", "c/chat.json")]
     result = run("convert", *files, "-o", out)
     read = events(out)
-    starts = [event.session for event in read if isinstance(event, Started)]
+    starts = [event.session for event in read if isinstance(event, SessionStarted)]
     assert starts == ["chat.json#1", "chat.json", "chat.json#2", "chat.json#3"]
     plain = events(CHAT)
     assert [event for event in read if event.session == "chat.json"] == plain
@@ -234,7 +234,7 @@ def test_a_path_of_nothing_is_misuse(tmp_path: Path, command: list[str]) -> None
 def test_a_converted_file_ends_each_session(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     run("convert", CODEX, CHAT, "-o", out)
-    assert sum(isinstance(event, Closed) for event in events(out)) == 2
+    assert sum(isinstance(event, SessionEnded) for event in events(out)) == 2
 
 
 def test_links_in_a_circle_are_passed_over_with_a_word(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_sub_agents_are_put_among_their_parents_under_the_names_these_have(tmp_p
         write(tmp_path / folder / "2.jsonl", lines("main", [read("/y")] * 2, closed=False))
     out = tmp_path / "out.jsonl"
     assert run("convert", tmp_path / "a", tmp_path / "b", "-o", out).exit_code == 0
-    starts = [event for event in events(out) if isinstance(event, Started)]
+    starts = [event for event in events(out) if isinstance(event, SessionStarted)]
     assert [(event.session, event.parent) for event in starts] == [
         ("main", ""), ("child", "main"), ("main#1", ""), ("child#1", "main#1"),
     ]  # fmt: skip
@@ -268,4 +268,4 @@ def test_sub_agents_are_put_among_their_parents_under_the_names_these_have(tmp_p
     # At the same time what a sub-agent does goes before what its parent does.
     kinds = [(event.session, type(event)) for event in events(out)]
     second = [index for index, one in enumerate(kinds) if one == ("main", Admitted)][1]
-    assert kinds.index(("child", Closed)) < second
+    assert kinds.index(("child", SessionEnded)) < second

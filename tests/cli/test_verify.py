@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from policyguard.cli import main
 from policyguard.journal.journal import Journal
-from policyguard.model.event import Admitted, Closed, Started
+from policyguard.model.event import Admitted, SessionEnded, SessionStarted
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
 
@@ -39,7 +39,7 @@ def write(folder: Path, key: bytes | None = None) -> Path:
         max_open_files=4,
         key=key,
     )
-    for event in (Started("s"), Admitted("s", call="c", tool="bash"), Closed("s")):
+    for event in (SessionStarted("s"), Admitted("s", call="c", tool="bash"), SessionEnded("s")):
         journal.write(event)
     store.close()
     return journal.path_of("s")

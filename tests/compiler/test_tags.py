@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policyguard import Guard, PolicyError
 from policyguard.compiler.build.tag_types import convert_tag
-from policyguard.model.event import Admitted, Started
+from policyguard.model.event import Admitted, SessionStarted
 from policyguard.model.policy import Tag
 
 NOON = 1_767_268_800 * 10**9
@@ -125,7 +125,9 @@ def test_journal_stores_times_as_text_and_sessions_resume(tmp_path: Path) -> Non
     with guard(tmp_path, store=store) as second:
         assert second._journal is not None
         tags = [
-            e.tags for e in second._journal.read_events("s") if isinstance(e, Started | Admitted)
+            e.tags
+            for e in second._journal.read_events("s")
+            if isinstance(e, SessionStarted | Admitted)
         ]
         time = "2026-01-01T12:00:00Z"
         assert tags == [{"opens": time, "risk": 2.0}, {"opens": time}]

@@ -10,7 +10,7 @@ from policyguard import Guard, Session
 from policyguard.compiler import compile_policy
 from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session_opening import start_session
-from policyguard.model.event import Admitted, Completed, Event, Started
+from policyguard.model.event import Admitted, Completed, Event, SessionStarted
 
 POLICY = """
 policyguard: 1
@@ -41,7 +41,7 @@ def is_allowed(session: Session, tool: str, at: int, server: str = "") -> bool:
 
 
 def test_calls_without_times_never_open_the_breaker(guard: Guard) -> None:
-    session = start_session(guard, Started("s"))
+    session = start_session(guard, SessionStarted("s"))
     for number in range(9):
         call = f"c{number}"
         decision = ReplaySession(session).apply(Admitted("s", call=call, tool="get", args={}))

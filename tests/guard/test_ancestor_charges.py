@@ -15,7 +15,7 @@ from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session import Session
 from policyguard.guard.session_opening import start_session
 from policyguard.model.decision import Decision
-from policyguard.model.event import Admitted, ChildCharged, Event, Started
+from policyguard.model.event import Admitted, ChildCharged, Event, SessionStarted
 from tests.examples import examples
 
 POLICY = """
@@ -157,7 +157,7 @@ def test_replay_counts_charges_of_sub_agents_once(tmp_path: Path) -> None:
     ] * 3
     replayed = Guard.load(tmp_path / "policy.yaml", clock=clock)
     for event in events:
-        if isinstance(event, Started):
+        if isinstance(event, SessionStarted):
             start_session(replayed, event)
         else:
             ReplaySession(replayed.session(event.session)).apply(event)

@@ -13,7 +13,14 @@ from policyguard import Effect, Guard
 from policyguard.guard.replay import ReplaySession
 from policyguard.guard.session import Session
 from policyguard.journal.errors import AlteredError, JournalError
-from policyguard.model.event import Admitted, Closed, Completed, Event, Started, TurnStarted
+from policyguard.model.event import (
+    Admitted,
+    Completed,
+    Event,
+    SessionEnded,
+    SessionStarted,
+    TurnStarted,
+)
 from policyguard.store.errors import SessionBusyError, StoreError
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
@@ -65,7 +72,7 @@ def test_another_guard_can_resume_a_session_of_a_closed_guard(tmp_path: Path) ->
     assert open_files(tmp_path) == []
     second = load(tmp_path)
     reopened = second.session("s", project="p")
-    assert journal_events(second) == [Started, Admitted, Completed]
+    assert journal_events(second) == [SessionStarted, Admitted, Completed]
     assert [call(reopened, number) for number in range(3)] == [True, True, False]
 
 
@@ -87,7 +94,7 @@ def test_closed_guard_refuses_calls_and_writes_nothing(tmp_path: Path) -> None:
     assert open_files(tmp_path) == []
     other = load(tmp_path)
     reopened = other.session("s")
-    assert journal_events(other) == [Started, Admitted]
+    assert journal_events(other) == [SessionStarted, Admitted]
     reopened.end()
     assert "open a new session" in reopened.check("read").message
 
@@ -178,7 +185,7 @@ def test_session_whose_start_cannot_be_written_is_not_started(tmp_path: Path) ->
     session = guard.session("s", agent="a")
     assert call(session)
     session.end()
-    assert journal_events(guard) == [Started, Admitted, Completed, Closed]
+    assert journal_events(guard) == [SessionStarted, Admitted, Completed, SessionEnded]
 
 
 def test_report_to_a_closed_guard_is_not_counted_and_has_an_error(
@@ -224,7 +231,7 @@ def test_ended_session_accepts_no_more_events(tmp_path: Path) -> None:
     session.release(other)
     assert not session.check("read").allowed
     assert ReplaySession(session).apply(TurnStarted("s")) is None
-    assert journal_events(guard) == [Started, Admitted, Admitted, Closed]
+    assert journal_events(guard) == [SessionStarted, Admitted, Admitted, SessionEnded]
     assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
 
 
@@ -236,10 +243,10 @@ def test_session_is_closed_when_listeners_receive_its_end(tmp_path: Path) -> Non
     def listener(_: Event) -> None:
         states.append((session.check("read").allowed, guard.session("s") is session))
 
-    guard.on(listener, Closed)
+    guard.on(listener, SessionEnded)
     session.end()
     assert states == [(False, False)]
-    assert journal_events(guard) == [Started, Closed, Started]
+    assert journal_events(guard) == [SessionStarted, SessionEnded, SessionStarted]
 
 
 @pytest.mark.parametrize("evicted", [True, False])
@@ -276,4 +283,4 @@ def test_session_closes_its_file_even_if_its_end_cannot_be_anchored(tmp_path: Pa
     other.close()
     assert session.closed
     assert [name for name in open_files(tmp_path) if name.endswith(".jsonl")] == []
-    assert journal_events(guard) == [Started, Closed]
+    assert journal_events(guard) == [SessionStarted, SessionEnded]

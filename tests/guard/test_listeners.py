@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policyguard import Guard
-from policyguard.model.event import Completed, Event, Refused, Started
+from policyguard.model.event import Completed, Event, Refused, SessionStarted
 
 POLICY = "policyguard: 1\nname: p\nlimits: {tools: {shut: {no_progress: {max: 1, refuse: tool}}}}\n"
 META = "outcomes: {meta: {non_advancing: [n]}}\nrules: {no: {tools: [no]}}\n"
@@ -32,14 +32,14 @@ def test_listener_receives_the_chosen_events_until_unsubscribed(tmp_path: Path) 
     unsubscribe()
     session.check("no")
     assert [type(event).__name__ for event in all_events] == [
-        "Started",
+        "SessionStarted",
         "Admitted",
         "Completed",
         "Refused",
         "Refused",
     ]
     assert [type(event) for event in selected_events] == [Completed, Refused]
-    assert isinstance(all_events[0], Started)
+    assert isinstance(all_events[0], SessionStarted)
 
 
 def test_failing_listener_does_not_affect_others(
@@ -56,7 +56,7 @@ def test_failing_listener_does_not_affect_others(
     with caplog.at_level(logging.ERROR, "policyguard"):
         assert guard.session("s").check("yes").allowed
     assert len(events) == 2
-    assert "a listener failed on Started" in caplog.text
+    assert "a listener failed on SessionStarted" in caplog.text
 
 
 def test_disabled_tools_are_listed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from policyguard import Guard
 from policyguard.guard.session import Session
-from policyguard.model.event import Closed, Event
+from policyguard.model.event import Event, SessionEnded
 from policyguard.store.errors import SessionBusyError
 
 FIVE_CALLS = "budgets: {five: {calls: 5, per: session}}\n"
@@ -71,7 +71,7 @@ def test_sub_agents_end_with_their_parent(tmp_path: Path) -> None:
     ended_ids: list[str] = []
 
     def listener(event: Event) -> None:
-        if isinstance(event, Closed):
+        if isinstance(event, SessionEnded):
             ended_ids.append(event.session)
 
     guard = load(tmp_path, listener=listener)

@@ -9,7 +9,7 @@ import pytest
 from policyguard.compiler import compile_policy
 from policyguard.guard.replay import ReplayGuard, ReplaySession
 from policyguard.model.effect import Effect
-from policyguard.model.event import Admitted, Closed, Completed, Started
+from policyguard.model.event import Admitted, Completed, SessionEnded, SessionStarted
 
 POLICY = """
 policyguard: 1
@@ -32,7 +32,7 @@ def _call(number: int, tool: str = "read") -> Admitted:
 
 
 def _start(guard: ReplayGuard) -> ReplaySession:
-    return guard.start_session(Started("s", 0))
+    return guard.start_session(SessionStarted("s", 0))
 
 
 def test_refused_call_is_not_counted(guard: ReplayGuard) -> None:
@@ -67,7 +67,7 @@ def test_admitted_state_change_ends_a_repetition(guard: ReplayGuard) -> None:
             session.admit(event, state_changing=state_changing and number == 2)
             session.record(Completed("s", number * SECOND, event.call, text="x"))
         assert session.preview(_call(3, "list")).allowed is state_changing
-        session.apply(Closed("s", 4 * SECOND))
+        session.apply(SessionEnded("s", 4 * SECOND))
 
 
 def test_no_limit_can_fire_on_a_new_call(guard: ReplayGuard) -> None:
@@ -81,6 +81,6 @@ def test_no_limit_can_fire_on_a_new_call(guard: ReplayGuard) -> None:
 
 def test_closed_session_has_no_variables(guard: ReplayGuard) -> None:
     session = _start(guard)
-    session.apply(Closed("s", SECOND))
+    session.apply(SessionEnded("s", SECOND))
     assert session.closed
     assert guard.inspect("s") == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from policyguard import Guard, SessionBusyError
-from policyguard.model.event import Admitted, Closed, Completed, Event, Started
+from policyguard.model.event import Admitted, Completed, Event, SessionEnded, SessionStarted
 
 POLICY = """
 policyguard: 1
@@ -37,7 +37,7 @@ def test_leaving_the_block_closes_the_session(guard: Guard) -> None:
     refused = session.check("x")
     assert refused.violations[0].id == "session/closed"
     assert "guard.session" in refused.message
-    assert [type(event) for event in events] == [Started, Admitted, Completed]
+    assert [type(event) for event in events] == [SessionStarted, Admitted, Completed]
 
 
 def test_closed_session_is_resumed_with_its_counts(guard: Guard) -> None:
@@ -105,7 +105,7 @@ def test_sub_agents_are_closed_with_their_parent(guard: Guard) -> None:
 
 def test_ending_a_session_resets_its_counts(guard: Guard) -> None:
     events: list[Event] = []
-    guard.on(events.append, Closed)
+    guard.on(events.append, SessionEnded)
     with guard.session("s") as session:
         assert [session.check("x").allowed for _ in range(4)] == [True, True, True, False]
         session.end()
@@ -118,7 +118,7 @@ def test_ending_a_session_resets_its_counts(guard: Guard) -> None:
 
 def test_closed_session_can_be_ended(guard: Guard) -> None:
     events: list[Event] = []
-    guard.on(events.append, Closed)
+    guard.on(events.append, SessionEnded)
     with guard.session("s") as session:
         session.check("x")
     session.end()

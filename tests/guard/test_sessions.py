@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from policyguard import CallRefused, Effect, Guard, PolicyError
-from policyguard.model.event import Admitted, Completed, Event, Refused, Released, Started
+from policyguard.model.event import Admitted, Completed, Event, Refused, Released, SessionStarted
 
 LOOP = "policyguard: 1\nname: loop\nlimits: {default: {repeat: {max: 2, same: call}}}\n"
 
@@ -157,7 +157,7 @@ def test_listener_receives_every_event_in_order(tmp_path: Path) -> None:
     session.check("x")
     session.check("x")
     kinds = [type(event) for event in events]
-    assert kinds == [Started, Admitted, Completed, Admitted, Released, Admitted, Refused]
+    assert kinds == [SessionStarted, Admitted, Completed, Admitted, Released, Admitted, Refused]
     assert events[2].text == '{"b":1}'
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from policyguard import Guard
 from policyguard.guard.session import Session
-from policyguard.model.event import Admitted, Completed, Event, Refused, Started
+from policyguard.model.event import Admitted, Completed, Event, Refused, SessionStarted
 
 POLICY = """
 policyguard: 1
@@ -179,7 +179,7 @@ def test_invalid_report_is_an_error_and_can_be_repeated(
     with pytest.raises(TypeError, match=f"`{name}` is .*, of type `{type(value).__name__}`, not a"):
         session.record(decision, result="fine", **arguments)
     assert session.record(decision, result="fine").counted
-    assert [type(event) for event in read_events(session)] == [Started, Admitted, Completed]
+    assert [type(event) for event in read_events(session)] == [SessionStarted, Admitted, Completed]
 
 
 def test_empty_error_is_a_failure(session: Session) -> None:
@@ -365,9 +365,9 @@ def test_optional_values_can_be_none(tmp_path: Path) -> None:
     estimate: Any = {"tokens": None, "cost": Decimal("0.1")}
     session.check(Tool.READ, None, batch=None, server="", hints=hints, estimate=estimate)
     started, admitted = read_events(session)
-    assert isinstance(started, Started)
+    assert isinstance(started, SessionStarted)
     assert isinstance(admitted, Admitted)
-    assert started == Started("s", started.at, cwd=str(tmp_path))
+    assert started == SessionStarted("s", started.at, cwd=str(tmp_path))
     assert type(admitted.tool) is str
     assert (admitted.hints, admitted.estimate) == ({"destructive": False}, {"cost": 0.1})
 
@@ -393,7 +393,9 @@ def test_session_details_of_the_wrong_type_are_errors(
     guard = _guard(tmp_path)
     with pytest.raises(TypeError, match=message):
         guard.session(**{"id": "s", **arguments})
-    assert read_events(guard.session("s"))[0] == Started("s", read_events(guard.session("s"))[0].at)
+    assert read_events(guard.session("s"))[0] == SessionStarted(
+        "s", read_events(guard.session("s"))[0].at
+    )
 
 
 @pytest.mark.parametrize("policy", [None, 3, b"core", {"policyguard": 1}, ["core", 3]], ids=repr)

@@ -12,7 +12,7 @@ import pytest
 from policyguard import Guard, Session
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal_file import JournalFile
-from policyguard.model.event import Admitted, Event, Released, Started, TurnStarted
+from policyguard.model.event import Admitted, Event, Released, SessionStarted, TurnStarted
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
@@ -111,7 +111,7 @@ def test_action_that_is_written_but_not_anchored_takes_effect_once(
     with locked_store(tmp_path):
         session.turn()
     assert "is written, but not anchored" in caplog.text
-    assert event_types(guard) == [Started, TurnStarted]
+    assert event_types(guard) == [SessionStarted, TurnStarted]
     assert session._state.turn == 1
 
 
@@ -125,7 +125,7 @@ def test_written_admission_is_released_if_the_call_is_refused(
             decision = session.check("y")
         assert not decision.allowed
         assert "locked" in decision.errors[0].error
-        assert event_types(guard) == [Started, Admitted, Released]
+        assert event_types(guard) == [SessionStarted, Admitted, Released]
     assert count_allowed(load(tmp_path).session("s")) == 3
 
 
@@ -134,7 +134,7 @@ def test_call_is_released_if_the_parents_journal_cannot_be_written(tmp_path: Pat
         child = guard.session("child", parent=guard.session("parent"))
         with full_disk("parent"):
             assert not child.check("y").allowed
-        assert event_types(guard, "child") == [Started, Admitted, Released]
+        assert event_types(guard, "child") == [SessionStarted, Admitted, Released]
     assert count_allowed(load(tmp_path).session("child")) == 3
 
 

@@ -13,13 +13,13 @@ from policyguard.journal.journal import Journal
 from policyguard.journal.redaction import Redactions
 from policyguard.model.event import (
     Admitted,
-    Closed,
     Completed,
     Event,
     Refused,
     Released,
+    SessionEnded,
+    SessionStarted,
     Spent,
-    Started,
     TurnStarted,
 )
 from policyguard.store.memory.store import MemoryStore
@@ -82,7 +82,7 @@ def run(session: str = "s", *, close: bool = True) -> list[Event]:
     """Return a short run, with one event of most types."""
     clock = itertools.count(BEGIN, SECOND)
     events: list[Callable[[int], Event]] = [
-        lambda at: Started(session, at, agent="coder", cwd="/repo"),
+        lambda at: SessionStarted(session, at, agent="coder", cwd="/repo"),
         lambda at: TurnStarted(session, at),
         lambda at: Admitted(
             session, at, "c1", "bash", {"command": "pytest -q"}, fingerprint="f1", class_="shell"
@@ -95,5 +95,5 @@ def run(session: str = "s", *, close: bool = True) -> list[Event]:
         lambda at: Admitted(session, at, "c4", "read", {"path": "b.txt"}, fingerprint="f4"),
     ]
     if close:
-        events.append(lambda at: Closed(session, at, success=True))
+        events.append(lambda at: SessionEnded(session, at, success=True))
     return [make(next(clock)) for make in events]

@@ -13,7 +13,7 @@ import pytest
 from policyguard.journal.errors import JournalError
 from policyguard.journal.folder import prune
 from policyguard.journal.verify import verify
-from policyguard.model.event import Closed, Started
+from policyguard.model.event import SessionEnded, SessionStarted
 from tests.journal.setup import BEGIN, SECOND, JournalSetup
 
 DAY = 86_400 * SECOND
@@ -22,7 +22,7 @@ DAY = 86_400 * SECOND
 def write_closed(setup: JournalSetup, *sessions: str) -> None:
     """Write sessions that end on successive days, the first at `BEGIN`."""
     for day, session in enumerate(sessions):
-        setup.write(Started(session), Closed(session))
+        setup.write(SessionStarted(session), SessionEnded(session))
         at = BEGIN + day * DAY
         os.utime(setup.journal.path_of(session), ns=(at, at))
 
@@ -53,11 +53,11 @@ def test_the_oldest_surplus_journals_are_deleted(tmp_path: Path) -> None:
 
 def test_an_open_journal_is_kept(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
-    setup.write(Started("s"))
+    setup.write(SessionStarted("s"))
     os.utime(setup.journal.path_of("s"), ns=(BEGIN, BEGIN))
     assert prune(setup.folder, setup.anchors, before=BEGIN + DAY, max_journals=0) == []
-    setup.write(Closed("s"))
-    assert list(setup.journal.read_events("s")) == [Started("s"), Closed("s")]
+    setup.write(SessionEnded("s"))
+    assert list(setup.journal.read_events("s")) == [SessionStarted("s"), SessionEnded("s")]
 
 
 def test_a_session_continues_while_its_file_is_deleted(tmp_path: Path) -> None:
@@ -68,20 +68,20 @@ def test_a_session_continues_while_its_file_is_deleted(tmp_path: Path) -> None:
     setup.anchors.delete("a")
     with path.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        writer = threading.Thread(target=setup.write, args=(Started("a"),))
+        writer = threading.Thread(target=setup.write, args=(SessionStarted("a"),))
         writer.start()
         time.sleep(0.02)
         path.unlink()
     writer.join()
-    assert list(setup.journal.read_events("a")) == [Started("a")]
+    assert list(setup.journal.read_events("a")) == [SessionStarted("a")]
 
 
 def test_a_pruned_session_can_start_again(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     write_closed(setup, "a")
     prune(setup.folder, setup.anchors, before=None, max_journals=0)
-    setup.write(Started("a"))
-    assert list(setup.journal.read_events("a")) == [Started("a")]
+    setup.write(SessionStarted("a"))
+    assert list(setup.journal.read_events("a")) == [SessionStarted("a")]
 
 
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_missing_folder_contains_nothing(tmp_path: Path) -> None:
 def test_a_hundred_thousand_sessions_leave_max_journals_files(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     for number in range(100_000):
-        setup.write(Started(f"s{number}"), Closed(f"s{number}"))
+        setup.write(SessionStarted(f"s{number}"), SessionEnded(f"s{number}"))
         if number % 1000 == 999:
             prune(setup.folder, setup.anchors, before=None, max_journals=1000)
     assert len(list(setup.folder.iterdir())) == 1000

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from policyguard.journal.chain import CHAIN_FIELDS, Chain, Hasher
 from policyguard.journal.format import LineError, decode, encode
 from policyguard.model.constraint import Observation
-from policyguard.model.event import Admitted, Completed, Event, Refused, Started
+from policyguard.model.event import Admitted, Completed, Event, Refused, SessionStarted
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "schemas" / "event.schema.json").read_text(encoding="utf-8")
@@ -166,7 +166,7 @@ def test_the_examples_of_the_schema_are_events() -> None:
 
 
 def test_defaults_are_left_out_of_the_line() -> None:
-    assert encode(Started("s")) == b'{"event":"started","session":"s"}'
+    assert encode(SessionStarted("s")) == b'{"event":"started","session":"s"}'
     assert json.loads(encode(Admitted("s", call="c0", class_="shell"))) == {
         "event": "admitted",
         "session": "s",

@@ -16,7 +16,7 @@ import pytest
 from policyguard.journal.errors import JournalError
 from policyguard.journal.journal import Journal
 from policyguard.journal.verify import verify
-from policyguard.model.event import Admitted, Closed, Started, TurnStarted
+from policyguard.model.event import Admitted, SessionEnded, SessionStarted, TurnStarted
 from policyguard.store.protocol import Caps
 from policyguard.store.sqlite.store import SqliteStore
 from tests.journal.setup import JournalSetup, run
@@ -45,7 +45,7 @@ for number in itertools.count():
     if number % 7 == 0:
         journal.write(TurnStarted(session))
     if number % 50 == 49:
-        journal.write(Closed(session))
+        journal.write(SessionEnded(session))
 """
 
 
@@ -121,7 +121,7 @@ def test_a_killed_process_loses_no_event_and_breaks_no_chain(tmp_path: Path, rou
     ]
     assert written <= len(calls) <= written + rounds
     for number in range(3):
-        journal.write(Closed(f"s-{number}"))
+        journal.write(SessionEnded(f"s-{number}"))
     journal.close()
     assert verify([journal.folder], anchors=store.anchors).findings == ()
 
@@ -161,7 +161,7 @@ for number in range(3000):
     except KeyboardInterrupt:
         interrupted += 1
 signal.setitimer(signal.ITIMER_REAL, 0)
-journal.write(Closed("s"))
+journal.write(SessionEnded("s"))
 print(interrupted)
 """
     process = start(tmp_path, code)
@@ -194,12 +194,12 @@ def in_child(setup: JournalSetup, session: str) -> str:
 
 def test_a_forked_child_leaves_its_parents_sessions_alone(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
-    setup.write(Started("s"))
+    setup.write(SessionStarted("s"))
     output = in_child(setup, "s")
     assert "belongs to the process that this one was forked from; use another session id" in output
     assert in_child(setup, "t") == "written"
     setup.write(TurnStarted("s"))
-    assert list(setup.journal.read_events("s")) == [Started("s"), TurnStarted("s")]
+    assert list(setup.journal.read_events("s")) == [SessionStarted("s"), TurnStarted("s")]
     other = setup.reopen()
     with pytest.raises(JournalError, match="is being written"):
         other.write(TurnStarted("s"))
@@ -239,7 +239,7 @@ def test_a_full_disk_is_an_error_and_leaves_complete_lines(tmp_path: Path) -> No
     store, journal = reopen(tmp_path)
     assert not verify([journal.folder], anchors=store.anchors).has_failed
     assert len(list(journal.read_events("s"))) == int(number) + 1 > 20  # there was room again
-    journal.write(Closed("s"))
+    journal.write(SessionEnded("s"))
     assert verify([journal.folder], anchors=store.anchors).findings == ()
 
 
@@ -300,7 +300,7 @@ def test_a_removed_folder(tmp_path: Path) -> None:
     with pytest.raises(
         JournalError, match="No such file or directory; check that the folder still exists"
     ):
-        setup.write(Started("s"))
+        setup.write(SessionStarted("s"))
 
 
 def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     target.write_text("precious")
     setup.journal.path_of("s").symlink_to(target)
     with pytest.raises(JournalError, match="it is a symbolic link"):
-        setup.write(Started("s"))
+        setup.write(SessionStarted("s"))
     assert target.read_text() == "precious"
 
 
@@ -317,7 +317,7 @@ def test_a_device_or_pipe_in_place_of_the_file(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
     os.mkfifo(setup.journal.path_of("s"))
     with pytest.raises(JournalError, match="is not a regular file; move it away"):
-        setup.write(Started("s"))
+        setup.write(SessionStarted("s"))
 
 
 def test_an_error_in_one_session_does_not_affect_another(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_an_error_in_one_session_does_not_affect_another(tmp_path: Path) -> None
     setup.write(*run(close=False))
     os.mkfifo(setup.journal.path_of("t"))
     with pytest.raises(JournalError):
-        setup.write(Started("t"))
+        setup.write(SessionStarted("t"))
     setup.journal.path_of("t").unlink()
-    setup.write(Closed("s"), Started("t"))
+    setup.write(SessionEnded("s"), SessionStarted("t"))
     assert (len(setup.lines("s")), len(setup.lines("t"))) == (10, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from policyguard.journal.errors import AlteredError, JournalError
 from policyguard.journal.verify import verify
-from policyguard.model.event import Started, TurnStarted
+from policyguard.model.event import SessionStarted, TurnStarted
 from tests.journal.setup import JournalSetup, run
 
 
@@ -52,16 +52,16 @@ def test_death_at_any_byte_after_the_anchor_is_repaired_and_reported(tmp_path: P
 
 def test_death_in_the_first_line(tmp_path: Path) -> None:
     whole = JournalSetup(tmp_path / "whole")
-    whole.write(Started("s"))
+    whole.write(SessionStarted("s"))
     size = len(whole.lines()[0])
     for keep in range(size):
         setup = JournalSetup(tmp_path / str(keep))
-        setup.write(Started("s"))
+        setup.write(SessionStarted("s"))
         truncate(setup, keep)
         assert not verify([setup.folder], anchors=setup.anchors).has_failed
         setup.restart()
         setup.write(TurnStarted("s"))
-        first = [Started("s")] if keep == size - 1 else []
+        first = [SessionStarted("s")] if keep == size - 1 else []
         assert list(setup.journal.read_events("s")) == [*first, TurnStarted("s")]
         assert codes(setup) == []
 
@@ -92,7 +92,7 @@ def test_a_removed_file_is_not_replaced(tmp_path: Path) -> None:
     setup.write(*run())
     setup.journal.path_of("s").unlink()
     with pytest.raises(AlteredError):
-        setup.write(Started("s"))
+        setup.write(SessionStarted("s"))
     with pytest.raises(AlteredError):
         list(setup.journal.read_events("s"))
 
@@ -172,7 +172,7 @@ def test_opening_does_not_read_lines_before_the_anchor(tmp_path: Path) -> None:
 
 def test_a_chain_continues_with_its_own_key_only(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path, key=b"k" * 32)
-    setup.write(Started("s"))
+    setup.write(SessionStarted("s"))
     setup.restart()
     setup.write(TurnStarted("s"))
     assert len(list(setup.journal.read_events("s"))) == 2

@@ -18,14 +18,14 @@ from policyguard.journal.redaction import Redaction
 from policyguard.model.constraint import Observation
 from policyguard.model.event import (
     Admitted,
+    CallEnded,
     Charge,
     Completed,
-    Ended,
     Event,
     Granted,
     Refused,
+    SessionStarted,
     Spent,
-    Started,
     TurnStarted,
 )
 from policyguard.model.policy import RedactionMode
@@ -287,8 +287,8 @@ OF_RESULTS = [
     Completed(
         "s", call="c2", observations=(Observation("", "p", "k", "k", ok=False, error=SECRET),)
     ),
-    Ended("s", call="c2", text=SECRET),
-    Ended("s", call="c2", error=SECRET),
+    CallEnded("s", call="c2", text=SECRET),
+    CallEnded("s", call="c2", error=SECRET),
 ]
 
 
@@ -309,7 +309,7 @@ def test_each_event_is_redacted_by_its_own_setting_only(mode: RedactionMode, eve
 @pytest.mark.parametrize("mode", ["keep", "mask", "hash", "drop"])
 @pytest.mark.parametrize(
     "event",
-    [Started("s", tags={"a": "sk-1"}), TurnStarted("s"), Spent("s"), Granted("s", by="ana")],
+    [SessionStarted("s", tags={"a": "sk-1"}), TurnStarted("s"), Spent("s"), Granted("s", by="ana")],
 )
 def test_data_of_the_host_stays(mode: RedactionMode, event: Event) -> None:
     assert redact_all(mode)(event) is event

@@ -15,7 +15,7 @@ from policyguard.journal.errors import AlteredError
 from policyguard.journal.findings import CODES
 from policyguard.journal.format import encode
 from policyguard.journal.verify import VerifyResult, anchor_lines, read_anchors, verify
-from policyguard.model.event import Closed, Event, Started, TurnStarted
+from policyguard.model.event import Event, SessionEnded, SessionStarted, TurnStarted
 from policyguard.store.memory.store import MemoryStore
 from policyguard.store.protocol import Anchor, Caps
 from policyguard.store.sqlite.store import SqliteAnchors, SqliteStore
@@ -71,7 +71,7 @@ def test_an_honest_journal_has_no_findings(setup: JournalSetup) -> None:
 
 
 def test_lines_beyond_the_anchor_are_reported_and_no_failure(setup: JournalSetup) -> None:
-    setup.write(Started("s"), TurnStarted("s"), Started("s"), Started("s"))
+    setup.write(SessionStarted("s"), TurnStarted("s"), SessionStarted("s"), SessionStarted("s"))
     result = verify([setup.folder], anchors=setup.anchors)
     assert codes(result) == [("unanchored", 13)]
     assert not result.has_failed
@@ -187,7 +187,7 @@ def test_a_rehashed_chain_that_counts_wrongly(setup: JournalSetup) -> None:
     path = setup.journal.path_of("s")
     lines = setup.lines("s")
     prev = json.loads(lines[8])["hash"]
-    line = Chain(Hasher(), "", 20, prev).seal(body(Closed("s")), masked=False)
+    line = Chain(Hasher(), "", 20, prev).seal(body(SessionEnded("s")), masked=False)
     path.write_bytes(b"".join([*lines[:9], line]))
     assert codes(verify([path])) == [("dropped", 10)]
 
@@ -272,7 +272,7 @@ def test_after_an_eviction_nothing_is_proven_without_an_anchor(setup: JournalSet
 
 
 def test_a_torn_last_line_is_no_failure(setup: JournalSetup) -> None:
-    setup.write(Started("s"))
+    setup.write(SessionStarted("s"))
     result = after(setup, lambda ls: [*ls[:-1], ls[-1][:-20]])
     assert codes(result) == [("torn-line", 11)]
     assert not result.has_failed
@@ -356,7 +356,7 @@ def test_no_later_anchor_replaces_an_exported_one(
     path.unlink()
     setup.anchors.delete("s")
     setup.restart()
-    setup.write(*run("s")[:4], Closed("s"))
+    setup.write(*run("s")[:4], SessionEnded("s"))
     assert codes(after_export()) == [("foreign-chain", None)]
 
 
@@ -402,7 +402,7 @@ def test_with_a_key_nobody_else_can_forge_a_chain(tmp_path: Path) -> None:
     whole = setup.lines("s")
     value = json.loads(whole[0])
     genesis = Hasher().genesis("s", value["chain"])
-    line = Chain(Hasher(), value["chain"], 0, genesis).seal(body(Started("s")), masked=False)
+    line = Chain(Hasher(), value["chain"], 0, genesis).seal(body(SessionStarted("s")), masked=False)
     path.write_bytes(line)
     assert codes(verify([path], key=b"k" * 32)) == [("no-key", 1)]
     path.write_bytes(b"".join(forged(whole, 4, tokens=1)))
@@ -432,7 +432,7 @@ def test_findings_per_file_are_bounded(setup: JournalSetup) -> None:
 
 
 def test_a_forged_distant_seq_costs_nothing(setup: JournalSetup) -> None:
-    line = Chain(Hasher(), "", 10**17, "0" * 64).seal(body(Closed("s")), masked=False)
+    line = Chain(Hasher(), "", 10**17, "0" * 64).seal(body(SessionEnded("s")), masked=False)
     result = after(setup, lambda ls: [*ls, line])
     assert codes(result) == [("dropped", 11)]
 

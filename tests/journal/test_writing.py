@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from policyguard.journal.errors import JournalError
 from policyguard.journal.folder import SUFFIX, file_name, is_journal_name
 from policyguard.journal.format import decode
-from policyguard.model.event import Admitted, Closed, Completed, Refused, Started, TurnStarted
+from policyguard.model.event import (
+    Admitted,
+    Completed,
+    Refused,
+    SessionEnded,
+    SessionStarted,
+    TurnStarted,
+)
 from policyguard.store.memory.store import MemoryStore
 from tests.journal.setup import CAPS, SECOND, JournalSetup, run
 
@@ -88,7 +95,7 @@ def test_names_are_readable_and_differ(tmp_path: Path) -> None:
     assert len({file_name(name) for name in ("a/b", "a_b", "A/B", "a:b", "", ".", "..")}) == 7
     setup = JournalSetup(tmp_path)
     for session in ("../up", "/abs", "a\x00b", "\ud800", "", "x" * 10_000):
-        setup.write(Started(session))
+        setup.write(SessionStarted(session))
     assert len(list(setup.folder.iterdir())) == 6
     assert [path for path in tmp_path.iterdir() if path != setup.folder] == []
     assert all(path.suffix == SUFFIX for path in setup.folder.iterdir())
@@ -122,7 +129,7 @@ def test_anchors_come_with_refusals_turns_and_the_end(tmp_path: Path) -> None:
 
 def test_anchors_come_each_second_when_asked_for_and_at_the_end(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
-    setup.write(Started("s"), Admitted("s", call="c1"))
+    setup.write(SessionStarted("s"), Admitted("s", call="c1"))
     assert count(setup) == 0
     setup.journal.write(Completed("s", call="c1"), anchor=True)
     assert count(setup) == 3
@@ -153,31 +160,31 @@ def test_few_files_are_open_however_many_sessions_write(tmp_path: Path) -> None:
 def test_the_least_recently_used_file_is_closed_first(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path, max_open_files=2)
     for session in "abac":
-        setup.write(Started(session))
+        setup.write(SessionStarted(session))
     with pytest.raises(JournalError, match="is being written"):
-        setup.reopen().write(Started("a"))
-    setup.reopen().write(Started("b"))
+        setup.reopen().write(SessionStarted("a"))
+    setup.reopen().write(SessionStarted("b"))
 
 
 def test_a_file_closed_for_one_that_cannot_be_opened_is_reopened(
     tmp_path: Path,
 ) -> None:
     setup = JournalSetup(tmp_path, max_open_files=1)
-    setup.write(Started("s"))
+    setup.write(SessionStarted("s"))
     other = setup.reopen()
-    other.write(Started("t"))
+    other.write(SessionStarted("t"))
     with pytest.raises(JournalError, match="is being written"):
-        setup.write(Started("t"))
+        setup.write(SessionStarted("t"))
     setup.write(TurnStarted("s"))
-    assert list(setup.journal.read_events("s")) == [Started("s"), TurnStarted("s")]
+    assert list(setup.journal.read_events("s")) == [SessionStarted("s"), TurnStarted("s")]
 
 
 def test_a_session_id_too_long_for_a_line(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
-    setup.write(Started("s" * 10_000))
-    assert list(setup.journal.read_events("s" * 10_000)) == [Started("s" * 10_000)]
+    setup.write(SessionStarted("s" * 10_000))
+    assert list(setup.journal.read_events("s" * 10_000)) == [SessionStarted("s" * 10_000)]
     with pytest.raises(JournalError, match="id has 10,001 characters; use an id of at most 10,000"):
-        setup.write(Started("s" * 10_001))
+        setup.write(SessionStarted("s" * 10_001))
 
 
 def test_a_reopened_session_continues_its_chain(tmp_path: Path) -> None:
@@ -191,12 +198,12 @@ def test_a_reopened_session_continues_its_chain(tmp_path: Path) -> None:
 
 def test_a_session_has_one_writer_at_a_time(tmp_path: Path) -> None:
     setup = JournalSetup(tmp_path)
-    setup.write(Started("s"))
+    setup.write(SessionStarted("s"))
     other = setup.reopen()
     with pytest.raises(JournalError, match="is being written by another process or guard; end"):
-        other.write(Started("s"))
-    other.write(Started("t"))
-    setup.write(Closed("s"))
+        other.write(SessionStarted("s"))
+    other.write(SessionStarted("t"))
+    setup.write(SessionEnded("s"))
     other.write(TurnStarted("s"))
     other.close()
 
@@ -219,7 +226,7 @@ CYCLE.append(CYCLE)
 def test_any_arguments_leave_a_readable_line(tmp_path: Path, value: object) -> None:
     setup = JournalSetup(tmp_path)
     refused = Refused("s", call="c", tool="t", args={"a": value}, violations=("bounds/arguments",))
-    setup.write(Started("s"), refused, Closed("s"))
+    setup.write(SessionStarted("s"), refused, SessionEnded("s"))
     _, read, _ = setup.journal.read_events("s")
     assert isinstance(read, Refused)
     assert read.args is None

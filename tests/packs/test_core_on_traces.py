@@ -11,7 +11,7 @@ import pytest
 
 from policyguard.compiler import compile_policy
 from policyguard.guard.replay import ReplayGuard
-from policyguard.model.event import Admitted, Completed, Event, Started
+from policyguard.model.event import Admitted, Completed, Event, SessionStarted
 from policyguard.simulate import Labels, Replay
 from policyguard.traces import Reader, Skipped, expand
 
@@ -78,12 +78,12 @@ def _last(events: list[Event]) -> tuple[Admitted, Completed]:
 
 
 def _copies_until_refused(guard: ReplayGuard, events: list[Event]) -> int | None:
-    started = next((event for event in events if isinstance(event, Started)), None)
-    session = guard.start_session(started or Started(events[0].session))
+    started = next((event for event in events if isinstance(event, SessionStarted)), None)
+    session = guard.start_session(started or SessionStarted(events[0].session))
     call, result = _last(events)
     answered = False
     for event in events:
-        if not isinstance(event, Started) and type(event).__name__ != "Closed":
+        if not isinstance(event, SessionStarted) and type(event).__name__ != "SessionEnded":
             session.apply(event)
             answered = answered or (isinstance(event, Completed) and event.call == call.call)
     if not answered:

@@ -32,7 +32,7 @@ import pytest
 from policyguard import Decision, Effect
 from policyguard.compiler import CompiledPolicy, compile_policy
 from policyguard.guard.replay import ReplayGuard, ReplaySession
-from policyguard.model.event import Admitted, Completed, Event, Refused, Spent, Started
+from policyguard.model.event import Admitted, Completed, Event, Refused, SessionStarted, Spent
 from policyguard.model.outcome import Recorded
 from policyguard.traces import Reader, Skipped
 
@@ -138,7 +138,7 @@ def replay(policy_file: str | Path, recording: Path) -> ReplayedTrace:
     for event in events(recording):
         session = sessions.get(event.session)
         if session is None:
-            assert isinstance(event, Started), f"{event.session} is used before it starts"
+            assert isinstance(event, SessionStarted), f"{event.session} is used before it starts"
             session = sessions[event.session] = guard.start_session(_tagged(event, compiled))
             continue
         answer = session.apply(event)
@@ -166,7 +166,7 @@ def replay(policy_file: str | Path, recording: Path) -> ReplayedTrace:
     return replayed
 
 
-def _tagged(event: Started, compiled: CompiledPolicy) -> Started:
+def _tagged(event: SessionStarted, compiled: CompiledPolicy) -> SessionStarted:
     """The start of a session, with the tags that this policy knows, and its defaults."""
     declared = compiled.policy.tags
     known = {name: value for name, value in event.tags.items() if name in declared}

@@ -299,10 +299,10 @@ def test_inspect_logs_with_every_method_and_in_archives(
         [trace] = [(t.format, t.path.name, list(t)) for t in Reader().iter_files(path)]
         assert trace[:2] == ("inspect-ai", "a.eval")
         assert [type(item).__name__ for item in trace[2]] == [
-            "Started",
+            "SessionStarted",
             "TurnStarted",
             "Admitted",
-            "Closed",
+            "SessionEnded",
             "Skipped",
         ]
         assert trace[2][0].session == "a.eval:1/1"

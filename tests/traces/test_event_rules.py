@@ -14,7 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policyguard.journal.format import decode, encode
-from policyguard.model.event import Admitted, Closed, Completed, Event, Started, TurnStarted
+from policyguard.model.event import (
+    Admitted,
+    Completed,
+    Event,
+    SessionEnded,
+    SessionStarted,
+    TurnStarted,
+)
 from policyguard.traces import Item, Reader, Skipped
 from tests.examples import examples
 
@@ -45,9 +52,9 @@ def check(items: Iterable[Item]) -> None:
 
 
 def check_session(events: list[Event]) -> None:
-    assert isinstance(events[0], Started)
-    assert isinstance(events[-1], Closed)
-    assert sum(isinstance(event, Started | Closed) for event in events) == 2
+    assert isinstance(events[0], SessionStarted)
+    assert isinstance(events[-1], SessionEnded)
+    assert sum(isinstance(event, SessionStarted | SessionEnded) for event in events) == 2
     open_calls: set[str] = set()
     batches: dict[str, int] = {}
     calls: set[str] = set()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from policyguard.model.event import Closed, Started
+from policyguard.model.event import SessionEnded, SessionStarted
 from policyguard.traces import Item, Reader, Skipped
 
 
@@ -110,9 +110,12 @@ def test_one_reader_reads_a_simulation_once(tmp_path: Path) -> None:
     run = {"id": "sim-a", "messages": [{"role": "user", "content": "hi"}]}
     path.write_text(json.dumps({"simulations": [run]}))
     reader = Reader()
-    assert [type(item).__name__ for item in reader.read(path)] == ["Started", "Closed"]
+    assert [type(item).__name__ for item in reader.read(path)] == ["SessionStarted", "SessionEnded"]
     assert [type(item).__name__ for item in reader.read(path)] == ["Skipped"]
-    assert [type(item).__name__ for item in Reader().read(path)] == ["Started", "Closed"]
+    assert [type(item).__name__ for item in Reader().read(path)] == [
+        "SessionStarted",
+        "SessionEnded",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,4 +141,7 @@ def test_results_file_only_names_the_agent(tmp_path: Path, beside: str | None, a
     else:
         (tmp_path / "results.json").write_text(beside, errors="surrogatepass")
     started, closed = Reader().read(folder / "s.json")
-    assert (started, closed) == (Started("s.json", agent=agent), Closed("s.json", success=True))
+    assert (started, closed) == (
+        SessionStarted("s.json", agent=agent),
+        SessionEnded("s.json", success=True),
+    )

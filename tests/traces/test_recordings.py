@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from policyguard.model.event import Admitted, Closed, Completed, TurnStarted
+from policyguard.model.event import Admitted, Completed, SessionEnded, TurnStarted
 from policyguard.traces import Reader, Skipped
 
 HERE = Path(__file__).parent
@@ -50,7 +50,7 @@ def tally(path: Path) -> dict[str, Any]:
                 counts["results"] += 1
                 counts[item.provenance] += 1
                 counts["failed"] += item.ok is False
-            case Closed():
+            case SessionEnded():
                 success[item.session] = item.success
     return {
         "format": trace.format,

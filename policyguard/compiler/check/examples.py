@@ -17,7 +17,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.model.diagnostic import Diagnostic, quote_text
 from policyguard.model.entry import Example
 from policyguard.model.errors import ArgumentsError
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.model.policy import Policy, Rule
 
 
@@ -42,7 +42,7 @@ def prepare_example(policy: Policy, example: Example, evaluator: Evaluator) -> t
     Raises `ArgumentsError` for arguments that cannot be evaluated.
     """
     tags = {name: tag.default for name, tag in policy.tags.items() if tag.default is not None}
-    started = Started(
+    started = SessionStarted(
         session="example",
         at=_to_nanoseconds(example.at),
         agent=example.agent,

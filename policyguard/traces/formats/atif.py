@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_id, as_list, as_object, as_objects, as_string
@@ -53,7 +53,7 @@ class _FileReader:
             return
         yield from _TrajectoryReader(self, document, self._unique_name(document), parent).items()
 
-    def new_builder(self, started: Started) -> SessionBuilder:
+    def new_builder(self, started: SessionStarted) -> SessionBuilder:
         """Return a builder for a session of this file."""
         return SessionBuilder(self._source.file, started)
 
@@ -80,7 +80,7 @@ class _TrajectoryReader:
         self._times = [at for at in times if at is not None]
         self._file = file
         self._builder = file.new_builder(
-            Started(
+            SessionStarted(
                 session=name,
                 at=self._times[0] if self._times else None,
                 parent=parent,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import tool_blocks
@@ -63,7 +63,7 @@ def _has_text_calls(conversation: _Conversation) -> bool:
 
 
 def _read_session(source: Source, conversation: _Conversation) -> Iterator[Item]:
-    builder = SessionBuilder(source.file, Started(session=conversation.session))
+    builder = SessionBuilder(source.file, SessionStarted(session=conversation.session))
     yield builder.started
     last = len(conversation.messages) - 1
     for index, message in enumerate(conversation.messages):

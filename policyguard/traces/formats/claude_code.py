@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing import tool_blocks
@@ -208,8 +208,8 @@ def _is_sidechain(line: dict[str, Any]) -> bool:
     return line.get("isSidechain") is True or bool(line.get("parent_tool_use_id"))
 
 
-def _start_event(source: Source, line: dict[str, Any]) -> Started:
-    return Started(
+def _start_event(source: Source, line: dict[str, Any]) -> SessionStarted:
+    return SessionStarted(
         session=source.name,
         at=from_iso(line.get("timestamp")),
         parent=main.name if (main := main_session_file(source.path)) is not None else "",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_amount, as_id, as_object, as_objects, as_string
@@ -68,7 +68,7 @@ class _SessionReader:
         at = from_iso(line.get("timestamp"))
         self._last_at = at or self._last_at
         if self._builder is None:
-            started = Started(
+            started = SessionStarted(
                 session=self._name,
                 at=from_iso(data.get("startTime")) or at,
                 agent=FORMAT,

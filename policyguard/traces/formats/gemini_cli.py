@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import (
@@ -80,7 +80,7 @@ def read(source: Source) -> Iterator[Item]:
             line.get("type") in _NOTICE_TYPES or _is_command(line)
         ):
             yield Skipped(source.file, number, "not a message of a session")
-    started = Started(session=source.name, at=from_iso(head.get("startTime")), agent=FORMAT)
+    started = SessionStarted(session=source.name, at=from_iso(head.get("startTime")), agent=FORMAT)
     builder = SessionBuilder(source.file, started)
     yield builder.started
     called_ids: set[str] = set()

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped, UnreadableError
 from policyguard.traces.parsing.json_shape import (
@@ -105,7 +105,7 @@ class _SampleReader:
         self._ended_at = from_iso(sample.get("completed_at")) or from_iso(last)
         started = self._sample_events.first_time()
         started = started or from_iso(sample.get("started_at")) or from_iso(first)
-        self._builder = SessionBuilder(source.file, Started(session=name, at=started))
+        self._builder = SessionBuilder(source.file, SessionStarted(session=name, at=started))
 
     def items(self) -> Iterator[Item]:
         """Yield the session's events and its skipped parts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Provenance, Started
+from policyguard.model.event import Provenance, SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_list, as_object, as_objects, as_string
@@ -35,7 +35,7 @@ def read(source: Source) -> Iterator[Item]:
             yield Skipped(source.file, None, f"session `{name}`: no steps")
             continue
         tool = as_string(as_object(entry).get("environment")).removeprefix("ic_")
-        builder = SessionBuilder(source.file, Started(session=name))
+        builder = SessionBuilder(source.file, SessionStarted(session=name))
         yield builder.started
         builder.add_prompt()
         for action, observation, valid in steps:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import (
@@ -62,7 +62,7 @@ def read(source: Source) -> Iterator[Item]:
         reason = "the run finds its commands with a custom regex, which is not supported"
         yield Skipped(source.file, None, reason)
         return
-    started = Started(
+    started = SessionStarted(
         session=as_id(document.get("instance_id")) or source.name,
         agent=FORMAT,
         cwd=as_string(as_object(config.get("environment")).get("cwd")),

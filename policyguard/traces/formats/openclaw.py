@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from policyguard.model.event import Completed, Started
+from policyguard.model.event import Completed, SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import (
@@ -100,7 +100,7 @@ class _LogReader:
         for event, next_type in zip(events, _next_types(events), strict=True):
             session = self._sessions.get(event.session)
             if session is None:
-                started = Started(
+                started = SessionStarted(
                     session=event.session,
                     at=from_milliseconds(event.fields.get("ts")),
                     parent=self._find_parent(event.session),
@@ -144,7 +144,7 @@ class _TelemetryEvent(msgspec.Struct, frozen=True):
 class _SessionReader:
     """A reader for one session."""
 
-    def __init__(self, file: str, started: Started) -> None:
+    def __init__(self, file: str, started: SessionStarted) -> None:
         self.builder = SessionBuilder(file, started)
         self.last_at = started.at
         self.textless_results = 0

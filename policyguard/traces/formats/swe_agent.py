@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.parsing.json_shape import as_list, as_object, as_objects, as_seconds
@@ -85,7 +85,7 @@ def read(source: Source) -> Iterator[Item]:
         yield Skipped(source.file, None, reason)
     if "trajectory" not in document:
         return
-    started = Started(session=source.name.removesuffix(".traj"), agent=FORMAT)
+    started = SessionStarted(session=source.name.removesuffix(".traj"), agent=FORMAT)
     builder = SessionBuilder(source.file, started)
     yield builder.started
     builder.add_prompt()

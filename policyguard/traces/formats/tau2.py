@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.content import UNLIMITED, PlainFile, read_bytes
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.item import Item, Skipped, UnreadableError
@@ -80,7 +80,7 @@ def _read_simulation(source: Source, run: object, fallback_id: str, agent: str) 
     if name:
         source.seen_ids[name] = source.file
     at = from_iso(as_object(run).get("start_time"))
-    started = Started(session=name or fallback_id, at=at, agent=agent)
+    started = SessionStarted(session=name or fallback_id, at=at, agent=agent)
     yield from _read_session(source, SessionBuilder(source.file, started), as_object(run))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.model.tool_name import split_tool_name
 from policyguard.traces.item import Item, Skipped
 from policyguard.traces.session_builder import ImportedCall, ImportedResult, SessionBuilder
@@ -55,7 +55,7 @@ def build_session(file: str, session: str, spans: list[Span]) -> Iterator[Item]:
     ends = [span.end for span in spans if span.end is not None]
     agents = sorted((_sort_time(span.start), span.agent) for span in spans if span.agent)
     began = min(starts, default=None)
-    started = Started(session=session, at=began, agent=agents[0][1] if agents else "")
+    started = SessionStarted(session=session, at=began, agent=agents[0][1] if agents else "")
     builder = SessionBuilder(file, started)
     yield builder.started
     builder.add_prompt(began)

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import pytest
 
 from policyguard import CallRefused, Session, ToolTimeoutError
-from policyguard.model.event import Admitted, Completed, Ended, Released
+from policyguard.model.event import Admitted, CallEnded, Completed, Released
 from tests.guard.running.time_limits import (
     TIMEOUT,
     EventLog,
@@ -39,7 +39,7 @@ def test_timed_out_async_call_cleans_up_before_the_caller_continues(
         with pytest.raises(ToolTimeoutError, match=r"after 0\.05 s"):
             await session.arun("slow", {}, fn)
         steps.append("went on")
-        (end,) = log.of_type(Ended)
+        (end,) = log.of_type(CallEnded)
         assert (end.ok, end.error) == (False, "CancelledError")
 
     asyncio.run(main())
@@ -66,9 +66,9 @@ def test_async_call_that_ignores_cancellation_ends_later(
 
         with pytest.raises(ToolTimeoutError):
             await session.arun("slow", {}, fn)
-        assert log.of_type(Ended) == []
+        assert log.of_type(CallEnded) == []
         gate.set()
-        (end,) = await wait_for_events(log, Ended)
+        (end,) = await wait_for_events(log, CallEnded)
         assert (end.ok, end.text) == (True, "late")
 
     asyncio.run(main())
@@ -86,7 +86,7 @@ def test_result_of_a_cancelled_call_is_reported_as_late(session: Session, log: E
     async def main() -> None:
         with pytest.raises(ToolTimeoutError):
             await session.arun("slow", {}, fn)
-        assert [(end.ok, end.text) for end in log.of_type(Ended)] == [(True, "half of it")]
+        assert [(end.ok, end.text) for end in log.of_type(CallEnded)] == [(True, "half of it")]
 
     asyncio.run(main())
 
@@ -140,7 +140,7 @@ def test_cancellation_by_the_caller_is_not_a_timeout(
 
     asyncio.run(main())
     assert log.of_type(Released) == []
-    assert log.of_type(Ended) == []
+    assert log.of_type(CallEnded) == []
 
 
 def test_call_that_outlives_its_cancelled_caller_is_recorded(
@@ -226,4 +226,4 @@ def test_two_hundred_tasks_share_one_budget_exactly(
         "refused": 100,
     }
     assert len(ran) == len(log.of_type(Admitted)) == len(log.of_type(Completed)) == 100
-    assert len(log.of_type(Ended)) == 50
+    assert len(log.of_type(CallEnded)) == 50

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from policyguard import ToolTimeoutError
-from policyguard.model.event import Ended
+from policyguard.model.event import CallEnded
 from tests.guard.running.time_limits import TIMEOUT, EventLog, OpenSession, make_stuck_tool
 
 
@@ -25,7 +25,7 @@ def test_timed_out_call_keeps_its_slot_until_it_ends(
     assert session.check("other").allowed
     assert not session.preview("other").allowed, "two are running"
     gate.set()
-    log.wait(Ended)
+    log.wait(CallEnded)
     assert session.preview("slow").allowed
 
 
@@ -54,7 +54,7 @@ def test_timed_out_call_keeps_its_slot_as_long_as_it_runs(
         assert session.check("other").allowed
         assert not session.check("slow").allowed
     gate.set()
-    log.wait(Ended)
+    log.wait(CallEnded)
     assert session.check("slow").allowed
 
 
@@ -69,7 +69,7 @@ def test_folded_events_rebuild_the_taken_slots(
     for event in list(log.events):
         rebuilt.guard._state.fold(event)
     assert not rebuilt.preview("slow").allowed
-    rebuilt.guard._state.fold(Ended(session="a", call="c1"))
+    rebuilt.guard._state.fold(CallEnded(session="a", call="c1"))
     assert rebuilt.preview("slow").allowed
     gate.set()
-    log.wait(Ended)
+    log.wait(CallEnded)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from policyguard import CallRefused, Decision, Guard, Session
-from policyguard.model.event import Admitted, Completed, Event, Started
+from policyguard.model.event import Admitted, Completed, Event, SessionStarted
 
 POLICY = """
 policyguard: 1
@@ -152,7 +152,7 @@ def test_async_listener_is_awaited_in_order(tmp_path: Path, durable: bool) -> No
     received: list[type[Event]] = []
 
     async def listener(event: Event) -> None:
-        await asyncio.sleep(0.01 if isinstance(event, Started) else 0)
+        await asyncio.sleep(0.01 if isinstance(event, SessionStarted) else 0)
         received.append(type(event))
 
     guard = load(tmp_path, durable=durable, listener=listener)
@@ -164,7 +164,7 @@ def test_async_listener_is_awaited_in_order(tmp_path: Path, durable: bool) -> No
             await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(main(), 10))
-    assert received == [Started, Admitted, Completed]
+    assert received == [SessionStarted, Admitted, Completed]
 
 
 def test_async_listener_without_a_loop_is_logged(
@@ -173,7 +173,7 @@ def test_async_listener_without_a_loop_is_logged(
     async def listener(event: Event) -> None: ...
 
     load(tmp_path, listener=listener).session("s")
-    assert "an async listener missed Started: no event loop is running" in caplog.text
+    assert "an async listener missed SessionStarted: no event loop is running" in caplog.text
 
 
 def test_cancelled_check_counts_nothing(tmp_path: Path) -> None:

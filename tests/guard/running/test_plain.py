@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from policyguard import Session, ToolTimeoutError
-from policyguard.model.event import Completed, Ended, Released
+from policyguard.model.event import CallEnded, Completed, Released
 from tests.guard.running.time_limits import (
     POLICY,
     TIMEOUT,
@@ -56,7 +56,7 @@ def test_timed_out_call_fails_and_the_caller_continues(
     assert failed.blame == "harness"
     assert failed.duration is not None
     assert failed.duration >= 0.05
-    assert log.of_type(Ended) == []
+    assert log.of_type(CallEnded) == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_end_of_a_timed_out_call_is_an_event_and_changes_no_count(
             session.run("slow", {}, make_stuck_tool(gate, result))
     variables = dict(session._state.cel_session)
     gate.set()
-    ended_events = log.wait(Ended, 2)
+    ended_events = log.wait(CallEnded, 2)
     assert {(event.ok, event.text, event.error) for event in ended_events} == {end}
     assert {event.call for event in ended_events} == {"c1", "c2"}
     assert len(log.of_type(Completed)) == 2
@@ -174,7 +174,7 @@ def test_interrupted_call_is_recorded_when_it_ends(
     gate.set()
     (done,) = log.wait(Completed)
     assert (done.ok, done.text, done.timeout_by) == (True, "done", "")
-    assert log.of_type(Ended) == []
+    assert log.of_type(CallEnded) == []
 
 
 def test_call_is_released_if_no_thread_can_start(
@@ -211,7 +211,7 @@ def test_concurrent_calls_leave_no_finished_threads(
         assert list(pool.map(call, range(count))).count(False) == count // 2
     assert wait_for_workers(previous + count // 2)
     gate.set()
-    log.wait(Ended, count // 2)
+    log.wait(CallEnded, count // 2)
     assert wait_for_workers(previous)
 
 
@@ -264,7 +264,7 @@ def test_sync_call_inside_an_event_loop_times_out(session: Session, log: EventLo
         assert session.run("quick", {}, lambda: "fine") == "fine"
         with pytest.raises(ToolTimeoutError):
             session.run("slow", {}, wait_for_loop)
-        (end,) = await asyncio.to_thread(log.wait, Ended)
+        (end,) = await asyncio.to_thread(log.wait, CallEnded)
         return end.text
 
     assert asyncio.run(main()) == "free"

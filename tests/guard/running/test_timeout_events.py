@@ -10,7 +10,7 @@ import pytest
 
 from policyguard import CallRefused, Session, ToolTimeoutError
 from policyguard.journal.format import decode
-from policyguard.model.event import Completed, Ended
+from policyguard.model.event import CallEnded, Completed
 from tests.guard.running.time_limits import (
     TIMEOUT,
     EventLog,
@@ -40,14 +40,14 @@ def test_journal_holds_the_timeout_and_the_end_redacted(
         with pytest.raises(ToolTimeoutError):
             session.run("slow", {}, make_stuck_tool(gate, result))
     gate.set()
-    log.wait(Ended, 2)
+    log.wait(CallEnded, 2)
     journal = session.guard._journal
     assert journal is not None
     lines = journal.path_of("a").read_bytes().splitlines()
     assert not any(b"sk-12345" in line for line in lines)
     events = [decode(line) for line in lines]
     assert [event.still_running for event in events if isinstance(event, Completed)] == [True, True]
-    ended_events = [event for event in events if isinstance(event, Ended)]
+    ended_events = [event for event in events if isinstance(event, CallEnded)]
     assert {(event.text, event.error) for event in ended_events} == {
         ("[key]", None),
         ("", "ValueError: [key]"),
@@ -66,5 +66,5 @@ def test_ended_session_receives_no_end_event(
     gate.set()
     worker.join(TIMEOUT)
     assert not worker.is_alive()
-    assert log.of_type(Ended) == []
+    assert log.of_type(CallEnded) == []
     assert reopened.check("slow").allowed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.formats.codex import forks
 from policyguard.traces.formats.codex.results import CallEnd, parse_end, parse_result
@@ -93,7 +93,9 @@ class _RolloutReader:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._builder = SessionBuilder(source.file, Started(session=source.name, agent=FORMAT))
+        self._builder = SessionBuilder(
+            source.file, SessionStarted(session=source.name, agent=FORMAT)
+        )
         self._has_started = False
         self._pending_calls: list[ImportedCall] = []
         self._called_ids: set[str] = set()
@@ -128,7 +130,7 @@ class _RolloutReader:
 
     def _start(self, payload: dict[str, Any], at: int | None) -> Iterator[Item]:
         self._has_started = True
-        started = Started(
+        started = SessionStarted(
             session=self._source.name,
             at=from_iso(payload.get("timestamp")) or at,
             agent=FORMAT,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.containers.source import Sample, Source
 from policyguard.traces.formats.openhands import version_1
 from policyguard.traces.formats.openhands.results import is_result, parse_result
@@ -148,7 +148,7 @@ def _read_session(
         yield Skipped(source.file, line, f"session `{name}`: {odd} entries that are not events")
     events = list(_iter_events(history))
     first = next((at for event in events if (at := from_iso(event.get("timestamp")))), None)
-    started = Started(session=name, at=first, agent=FORMAT)
+    started = SessionStarted(session=name, at=first, agent=FORMAT)
     if any(version_1.is_event(event) for event in events):
         yield from version_1.read_session(source.file, started, events, line)
         return

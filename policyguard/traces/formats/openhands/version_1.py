@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from policyguard.model.event import Started
+from policyguard.model.event import SessionStarted
 from policyguard.traces.formats.openhands.results import STILL_RUNNING, find_exit_code
 from policyguard.traces.item import Item
 from policyguard.traces.parsing.json_shape import as_id, as_object, as_string
@@ -28,7 +28,7 @@ def is_event(value: object) -> bool:
 
 
 def read_session(
-    file: str, started: Started, history: Sequence[dict[str, Any]], line: int | None
+    file: str, started: SessionStarted, history: Sequence[dict[str, Any]], line: int | None
 ) -> Iterator[Item]:
     """Yield one conversation; `line` is its line in a file of several."""
     builder = SessionBuilder(file, started)

@@ -47,6 +47,18 @@ class _Commands(click.Group):
         commands = (value for value in names if isinstance(value, click.Command))
         return next(command for command in commands if command.name == cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from policyguard.model.diagnostic import did_you_mean
+
+            if hint := did_you_mean(args[0], _COMMANDS):
+                error.message += f" {hint[0].upper()}{hint[1:]}"
+            raise
+
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="policyguard-engine", prog_name="policyguard")

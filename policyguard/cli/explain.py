@@ -6,7 +6,7 @@ import click
 
 from policyguard.cel import DYN, CelError, Declarations, compile  # noqa: A004 - its public name
 from policyguard.cli.console import usage_error
-from policyguard.lint.catalog import PAGES
+from policyguard.lint.catalog import ALL_PAGES
 from policyguard.lint.catalog import explain as explain_code
 from policyguard.model.diagnostic import did_you_mean
 
@@ -32,7 +32,7 @@ def explain(context: click.Context, code: str | None, source: str | None) -> Non
 def _explain_code(code: str) -> None:
     text = explain_code(code)
     if text is None:
-        hint = did_you_mean(code, PAGES)
+        hint = did_you_mean(code, ALL_PAGES)
         usage_error(f"unknown code `{code}`{f'; {hint}' if hint else ''}")
     click.echo(text)
 

@@ -64,7 +64,7 @@ def _read_lines(path: Path, *, follow: bool) -> Iterator[bytes]:
     *OUTPUT, default=STDOUT, metavar="FILE", help_="The file to write.  [default: standard output]"
 )
 def anchors(store: Path | None, output: Path) -> None:
-    """Write the anchors, one per line. Keep them where agents and their users cannot write.
+    """Write the anchors, one per line. Keep them where neither agents nor their users can write.
 
     `policyguard journal verify --anchor FILE` checks journals against them.
     """

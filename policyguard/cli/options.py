@@ -32,5 +32,6 @@ policy_option = click.option(
     f"[default: {DEFAULT_POLICY} here, else core]",
 )
 labels_option = path_option(
-    "--labels", help_='JSONL of {"session", "success", "file"?}: which runs succeeded.'
+    "--labels",
+    help_='Which runs succeeded: JSONL of {"session": …, "success": true}; "file" is optional.',
 )

@@ -21,7 +21,7 @@ from policyguard.compare.strictness import Direction
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.selectors import globs_overlap, literal_prefix_length
 from policyguard.engines.yaml_tree import Path, to_plain
-from policyguard.evaluator.messages import format_duration
+from policyguard.model.amounts import format_duration
 from policyguard.report.policy.annotated import flow_yaml
 from policyguard.report.policy.changes import PolicyChange
 

@@ -45,7 +45,7 @@ class _NonPlainValueError(Exception):
 
 
 class OpaqueText(str):
-    """Stands for an argument that is no data, such as a client. No two are equal."""
+    """Stands for an argument that is not data, such as a client. No two are equal."""
 
     __slots__ = ()
 

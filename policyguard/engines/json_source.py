@@ -1,6 +1,7 @@
 """JSON text to the same located tree that `yaml_source` builds.
 
-YAML's parser is no substitute: it rejects the surrogate pairs that JSON escapes rare letters with.
+YAML's parser is not a substitute: it rejects the surrogate pairs with which JSON escapes rare
+letters.
 """
 
 from __future__ import annotations

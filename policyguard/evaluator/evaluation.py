@@ -24,7 +24,8 @@ class Evaluation(msgspec.Struct, frozen=True):
     """What a policy says of an attempt. `would` comes from entries in observe mode.
 
     `runs_unapproved`: the call asks, and its requirements let it run unanswered. `remaining` is
-    what remains of the budgets that a refused call would charge.
+    what remains of the budgets that a refused call would charge; `time_budgets` are those among
+    them whose unit is the second.
     """
 
     effect: Effect
@@ -33,6 +34,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     errors: tuple[EvalError, ...]
     runs_unapproved: bool = False
     remaining: dict[str, float] = {}
+    time_budgets: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> bool:

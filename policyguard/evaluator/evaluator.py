@@ -269,8 +269,15 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
             for budget in plan.budgets
             if (amount := budget.remaining(state.ledger, attempt)) is not None
         }
+        time_budgets = tuple([one.id for one in plan.budgets if one.kind == "time"])
         return Evaluation(
-            ordered[0].effect, ordered, tuple(would), attempt.errors, unapproved, remaining
+            ordered[0].effect,
+            ordered,
+            tuple(would),
+            attempt.errors,
+            unapproved,
+            remaining,
+            time_budgets,
         )
 
     def is_waived(

@@ -68,20 +68,6 @@ def _to_json(value: Any) -> str:
         return f"({type(value).__name__})"
 
 
-def format_duration(nanoseconds: int) -> str:
-    """Format a duration for people: `45s`, `2m`, `1h30m`, `3d`."""
-    total = nanoseconds / 1e9
-    if total < 60:
-        return f"{format_number(total)}s"
-    parts = []
-    rest = int(total)
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts[:2])
-
-
 def format_times(count: int) -> str:
     """Format a count: `once`, `twice`, `3 times`."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -26,7 +26,7 @@ ignored. An async one is awaited by `acheck`, `arun` and async tools."""
 
 
 def check_approver(approver: Any) -> None:
-    """Raise `TypeError` for what is no function."""
+    """Raise `TypeError` for what is not a function."""
     if not callable(approver):
         raise TypeError(f"`approver` is a function, not {approver!r:.40}")
 

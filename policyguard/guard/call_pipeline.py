@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from policyguard.guard.tool_results import PendingAdvice
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision, EvalError
 from policyguard.model.effect import Effect
-from policyguard.model.errors import ArgumentsError, UnknownCallError
+from policyguard.model.errors import ArgumentsError, ClosedError, UnknownCallError
 from policyguard.model.event import (
     Charge,
     ChildCharged,
@@ -51,7 +52,7 @@ _ALLOW = Effect.ALLOW  # a member of an enum is slow to look up
 class CallPipeline:
     """The calls of one session.
 
-    Calls are numbered, refused ones included: those of this life of the session come after
+    Calls are numbered, refused ones included: those since the session was opened come after
     `first_number`, the latest has `last_number`. `entered` counts the `with` blocks it is used in.
     A session that is `closed` refuses all calls, and has `ended` if its run is over.
     """
@@ -89,7 +90,7 @@ class CallPipeline:
             try:
                 if self.closed:
                     evaluation = self._closed_evaluation
-                    attempt.id = ""  # it might be one of the session's next life
+                    attempt.id = ""  # a later call may get this number
                     admit = False
                 elif invalid_reason:
                     evaluation = decisions.invalid_arguments(
@@ -192,20 +193,19 @@ class CallPipeline:
             with suppress(JournalError, StoreError):  # the first error is reported
                 self._guard._events.emit(event)
 
-    def find_host_call(self, host_call: str, *, given_up: bool = False) -> str | None:
-        """Return the own id of the call in flight to which the host gave this one.
+    def find_host_call(self, host_call: str, *, in_flight_only: bool = False) -> str | None:
+        """Return the own id of the call that has this id of the host's.
 
-        With `given_up` also that of one that was taken for unreported, the latest.
+        Without `in_flight_only` also of one that a closed session has in flight or that was given
+        up as unreported.
         """
         state = self._state
         with self._guard._lock:
-            for attempt in state.in_flight.values() if host_call else ():
-                if attempt.host_call == host_call:
-                    return attempt.id
-            for attempt in reversed(state.given_up.values()) if host_call and given_up else ():
-                if attempt.host_call == host_call:
-                    return attempt.id
-        return None
+            searched: list[Iterable[Attempt]] = [state.in_flight.values()]
+            if not in_flight_only:
+                searched += [self._suspended.values(), reversed(state.given_up.values())]
+            found = (one.id for one in chain(*searched) if one.host_call == host_call)
+            return next(found, None) if host_call else None
 
     def hold(self, call: str) -> Attempt | None:
         """Note that the guard runs a call: it is not taken for unreported meanwhile."""
@@ -216,16 +216,22 @@ class CallPipeline:
         return attempt
 
     def require_known(self, id_: str) -> None:
-        """Raise `UnknownCallError` unless this is a call of this life of an open session."""
+        """Raise `UnknownCallError` unless this is a call of the session since it was opened.
+
+        Calls in flight from before are known too.
+        """
         number = parse_call_number(id_)
         with self._guard._lock:
             first, last = self._first_number, self.last_number
-            if self.closed or first < number <= last or self._state.find_unreported(id_):
+            is_unreported = id_ in self._suspended or self._state.find_unreported(id_) is not None
+            if is_unreported or first < number <= last:
                 return
         if not id_:
             reason = "`preview` admits nothing: report decisions of `check`"
+        elif self.closed:
+            reason = self.closed_reason
         elif 0 < number <= first:
-            reason = "it belongs to the session's earlier life, or has been reported in it"
+            reason = "it was reported before the session was opened, or is of an earlier run"
         else:
             reason = "it has been reported, or was never admitted"
         raise UnknownCallError(f"no call `{id_}` in session `{self._state.id}`: {reason}")
@@ -234,7 +240,7 @@ class CallPipeline:
         """Classify a result and count it; one of a call that is not in flight counts nowhere.
 
         A call that was given up as unreported is an exception: its result counts, though late.
-        With `must_exist`, `UnknownCallError` unless it is a call of this session's life.
+        With `must_exist`, `UnknownCallError` unless `require_known` knows the call.
         """
         guard = self._guard
         with guard._lock:
@@ -298,13 +304,13 @@ class CallPipeline:
             self.fold(event, partial(self._charge_ancestors, refunds, at))
 
     def fold(self, event: Event, charge_ancestors: Callable[[], None] | None = None) -> None:
-        """Apply any other event. `RuntimeError` if the session is closed.
+        """Apply any other event. `ClosedError` if the session is closed.
 
         Raises `JournalError` as `Guard._apply` does, and `StoreError` if a grant cannot be stored.
         """
         with self._guard._lock:
             if self.closed:
-                raise RuntimeError(self.closed_reason)
+                raise ClosedError(self.closed_reason)
             self._guard._apply(event)
             if charge_ancestors is None:
                 return

@@ -11,6 +11,7 @@ from policyguard.evaluator.attempt import EMPTY, Attempt, CallResult
 from policyguard.evaluator.evaluation import Evaluation
 from policyguard.evaluator.evaluator import CheckTags
 from policyguard.guard import validate
+from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.host_log import warn
 from policyguard.model.decision import Decision, EvalError, Violation
 from policyguard.model.effect import Effect
@@ -33,6 +34,8 @@ def set_context(
         return
     attempt.batch = validate.optional_text("batch", batch)
     attempt.host_call = validate.identifier("call", call)
+    if parse_call_number(attempt.host_call):
+        raise ValueError(f"`call` is `{call}`, like an id of policyguard's own; add a prefix")
     attempt.server = validate.optional_text("server", server)
     attempt.tags = check_tags(validate.mapping("tags", tags), overlay=True) if tags else EMPTY
     attempt.hints = validate.bools("hints", hints, HINT_KEYS) if hints else EMPTY
@@ -58,6 +61,7 @@ def build_decision(
         timeout / 1e9 if timeout is not None else None,
         attempt.timeout_by if timeout is not None else "",
         evaluation.remaining,
+        evaluation.time_budgets,
     )
 
 

@@ -29,6 +29,7 @@ from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
 from policyguard.model.constraint import Constraint
+from policyguard.model.errors import ClosedError
 from policyguard.model.event import CallEnded, Event, Released, SessionEnded, SessionStarted
 from policyguard.store import fork_safety
 from policyguard.store.errors import StoreError
@@ -222,8 +223,9 @@ class Guard:
         event loop, a session with a store is opened when it is first used or entered.
 
         `ValueError` if the session has another user, agent or project, if its parent is closed, of
-        another guard or cannot be resumed, and for missing or wrong tags. `RuntimeError` if the
-        guard is closed, or has no room for a session beside its ancestors. With a store:
+        another guard or cannot be resumed, and for missing or wrong tags. `ClosedError` if the
+        guard is closed, `SessionLimitError` if it has no room for a session beside its ancestors.
+        With a store:
         `SessionBusyError` if the session is open in another process or guard, `AlteredError` if its
         journal was altered, `JournalError` and `StoreError` if something cannot be read or written.
         """
@@ -325,12 +327,12 @@ class Guard:
         """Revoke a constraint, for every process with the same store. It is not learned again.
 
         Returns whether there was such a constraint. `by` names the person who revokes it.
-        `StoreError` if the store cannot be written: then it is not revoked. `RuntimeError` if the
+        `StoreError` if the store cannot be written: then it is not revoked. `ClosedError` if the
         guard is closed.
         """
         with self._lock:
             if self.closed:
-                raise RuntimeError("the guard is closed: load another to revoke constraints")
+                raise ClosedError("the guard is closed: load another to revoke constraints")
             if self._constraint_sync is not None:
                 self._constraint_sync.poll()
             if self._state.constraint_set.get(id) is None:
@@ -354,7 +356,7 @@ class Guard:
 
         What was revoked in either guard stays revoked. A store is updated too, except for
         revocations of constraints unknown to it, which this guard remembers. `ValueError` for
-        something that is no snapshot, and if this guard's fingerprints already have another key,
+        something that is not a snapshot, and if this guard's fingerprints already have another key,
         since it has a store or open sessions.
         """
         with self._lock:

@@ -36,7 +36,7 @@ class Listeners:
             raise TypeError(f"a listener is a function, not {listener!r:.40}")
         for event_type in event_types:
             if event_type not in _EVENT_TYPES:
-                raise TypeError(f"{event_type!r:.40} is no event class, such as `Refused`")
+                raise TypeError(f"{event_type!r:.40} is not an event class such as `Refused`")
         call = _AsyncListener(listener) if is_async(listener) else listener
         entry = (call, event_types)
         self._entries = (*self._entries, entry)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.host_log import log_failure
 from policyguard.journal.errors import JournalError
+from policyguard.model.errors import SessionLimitError
 from policyguard.store.errors import StoreError
 from policyguard.store.protocol import SessionLock, Store
 
@@ -79,8 +80,8 @@ class OpenSessions:
     def make_room(self, parent: SessionState | None) -> None:
         """End the least recently used sessions until there is room for one more.
 
-        `RuntimeError` if that would end an ancestor of the new session, a sub-agent of `parent`.
-        Errors of writing down the end of an evicted session are logged.
+        `SessionLimitError` if that would end an ancestor of the new session, a sub-agent of
+        `parent`. Errors of writing down the end of an evicted session are logged.
         """
         ancestors: frozenset[str] = frozenset()
         if parent is not None:
@@ -89,7 +90,7 @@ class OpenSessions:
         while len(self._sessions) >= self._max_sessions:
             oldest = next(iter(self._sessions.values()))
             if parent is not None and oldest.id in ancestors:
-                raise RuntimeError(
+                raise SessionLimitError(
                     f"no room for a sub-agent of session `{parent.id}`: it would evict its own "
                     f"ancestor `{oldest.id}`; raise `bounds.sessions` ({self._max_sessions})"
                 )

@@ -33,7 +33,7 @@ Progress = ProgressStatus
 class Session(SessionLifetime):
     """One agent's run: its calls are checked and recorded here. Opened by `Guard.session`.
 
-    `close` releases the session, as leaving a `with` block does: the run may be resumed here or
+    `close` closes the session, as leaving a `with` block does: the run may be resumed here or
     in another process. `end` says that the run is over. Inside a `with` block it is the session of
     functions decorated with `@guard.tool`.
     """
@@ -78,9 +78,9 @@ class Session(SessionLifetime):
         to reserve, as `{"tokens": …, "cost": …}`. `call`: the host's own id of the call, by which
         `record` and `release` find it.
 
-        `TypeError` or `ValueError` for a wrong value, before anything is counted, and `ValueError`
-        for a `call` that is in flight. Arguments that are not plain JSON are the model's mistake:
-        the call is refused.
+        `TypeError` or `ValueError` for a wrong value, before anything is counted; a `call` that is
+        in flight or looks like an id of our own (`c1`) is one. Arguments that are not plain JSON
+        are the model's mistake: the call is refused.
 
         If the effect is *ask*, the guard's approver is called; if it approves, the call is checked
         again and that decision is returned. If it fails, the call stays refused, with the error in
@@ -159,7 +159,7 @@ class Session(SessionLifetime):
         if not (admit and attempt.host_call):
             return self._pipeline.check(attempt, admit, invalid_reason)
         with self.guard._lock:
-            if self._pipeline.find_host_call(attempt.host_call) is not None:
+            if self._pipeline.find_host_call(attempt.host_call, in_flight_only=True):
                 raise ValueError(f"call `{attempt.host_call}` is in flight: report it first")
             return self._pipeline.check(attempt, admit, invalid_reason)
 
@@ -183,7 +183,7 @@ class Session(SessionLifetime):
         """Report the result of an admitted call, named by its decision, its id or the host's id.
 
         `result`: what the tool returned (text, or JSON-like). `error`: what it raised or printed
-        instead; any text is a failure, even an empty one. An exception that is no `Exception`
+        instead; any text is a failure, even an empty one. An exception that is not an `Exception`
         (`CancelledError`, `KeyboardInterrupt`) says that the call was stopped from outside: it is
         recorded as cancelled, and keeps what it was charged. A non-zero `exit_code` or an HTTP
         `status` of 400 or more is a failure too. `duration` and `retry_after`: seconds, or a
@@ -194,8 +194,8 @@ class Session(SessionLifetime):
         its text, error flag and `_meta` are read, except keys that only the host may set
         (`outcomes.meta.harness`); the host sets these in `meta`.
 
-        `LookupError` for an unknown call and for one of an earlier life of the session,
-        `TypeError` or `ValueError` for a wrong value; the call may then be reported again.
+        `UnknownCallError` (a `LookupError`) for a call that the session does not know. `TypeError`
+        or `ValueError` for a wrong value; the call may then be reported again.
         """
         is_cancelled = False
         if error is not None and type(error) is not str:
@@ -246,7 +246,7 @@ class Session(SessionLifetime):
         """Return the own id of a call that is to be reported."""
         if not isinstance(decision, Decision):
             id_ = validate.text("decision", decision)
-            return self._pipeline.find_host_call(id_, given_up=True) or id_
+            return self._pipeline.find_host_call(id_) or id_
         if decision.session != self.id:  # its calls have the same ids
             raise ValueError(
                 f"call `{decision.id}` is one of session `{decision.session}`, not of this"
@@ -257,8 +257,8 @@ class Session(SessionLifetime):
         """Undo an admission: the call never began to run, and no longer counts.
 
         Report one that began and was stopped with `record(decision, error=…)`.
-        Does nothing if the session is closed. `LookupError` for an unknown call, `ValueError` for a
-        decision of another session.
+        Does nothing if the session is closed. `UnknownCallError` for an unknown call, `ValueError`
+        for a decision of another session.
         """
         call = self._find_call(decision)
         with self.guard._lock:
@@ -276,7 +276,7 @@ class Session(SessionLifetime):
 
         Returns whether the call is approved now: a rule may need several people, people with a
         label, or an answer within a time. An approval that no `check` waits for counts nowhere.
-        `RuntimeError` if the session is closed, `ValueError` for a call that cannot be compared.
+        `ClosedError` if the session is closed, `ValueError` for a call that cannot be compared.
         """
         if decision.effect is not Effect.ASK or decision.session != self.id:
             raise ValueError(f"call `{decision.id}` of this session does not need an approval")
@@ -297,7 +297,7 @@ class Session(SessionLifetime):
 
         `amount` is in the budget's own unit (seconds or a `timedelta` for `time`), by default the
         budget's `extend`. `KeyError` for an unknown budget, `ValueError` for an amount that is
-        missing, negative or not finite, `RuntimeError` if the session is closed; and
+        missing, negative or not finite, `ClosedError` if the session is closed; and
         `JournalError` or `StoreError`.
         """
         budgets = self.guard._evaluator.budgets
@@ -317,14 +317,14 @@ class Session(SessionLifetime):
     def turn(self) -> None:
         """Begin a new turn: it lifts a halt, and counts per turn start again.
 
-        `RuntimeError` if the session is closed.
+        `ClosedError` if the session is closed.
         """
         self._pipeline.fold(TurnStarted(session=self.id, at=self._now()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls.
 
-        `ValueError` for a negative or infinite value, `RuntimeError` if the session is closed.
+        `ValueError` for a negative or infinite value, `ClosedError` if the session is closed.
         """
         tokens = validate.integer("tokens", validate.amount("tokens", tokens))
         cost = validate.amount("cost", cost)
@@ -347,7 +347,7 @@ class Session(SessionLifetime):
         `server`, `batch` and `call` are as in `check`, `cost` and `tokens` as in `record`.
         A refused call raises `CallRefused`; what `fn` raises is recorded as the call's error and
         raised. Advice is appended to a result that is text, or an MCP result with `content`.
-        `TypeError` if `fn` is no function, before anything is counted.
+        `TypeError` if `fn` is not a function, before anything is counted.
 
         If the policy limits the call's time, `fn` runs in a thread of its own, and a call that
         runs out of time is recorded as failed and raises `ToolTimeoutError`. The thread goes on:

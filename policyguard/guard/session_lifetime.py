@@ -1,4 +1,4 @@
-"""The life of a session: opened, perhaps at its first use; closed, resumed, ended."""
+"""Opens, closes, resumes and ends a session."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.call_pipeline import CallPipeline
 from policyguard.guard.event_loop import run_blocking
+from policyguard.model.errors import ClosedError
 from policyguard.model.event import SessionEnded
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class SessionLifetime:
         return self._pipeline.closed
 
     def close(self) -> None:
-        """Release the session: its run may be resumed, here or in another process.
+        """Close the session: its run may be resumed, here or in another process.
 
         Calls in flight may be reported when the session is open again. Sub-agents' sessions are
         closed first. Raises `JournalError` or `StoreError` if something cannot be written; the
@@ -62,7 +63,7 @@ class SessionLifetime:
 
         A closed session is resumed for that; ending twice does nothing. Sub-agents' sessions are
         ended first. Raises `JournalError` or `StoreError` if something cannot be written; the
-        session is over all the same. `RuntimeError` if the guard is closed.
+        session is over all the same. `ClosedError` if the guard is closed.
         """
         with self.guard._lock, ExitStack() as exit_stack:
             if self._pipeline.ended:
@@ -77,10 +78,10 @@ class SessionLifetime:
         self._pipeline.detach()
 
     def _reopen(self) -> None:
-        """Resume a closed session. `RuntimeError` if its run is over or the guard is closed."""
+        """Resume a closed session. `ClosedError` if its run is over or the guard is closed."""
         found = None if self._pipeline.ended else self.guard._resume_session(self)
         if found is None:
-            raise RuntimeError(self._pipeline.closed_reason)
+            raise ClosedError(self._pipeline.closed_reason)
         self._state, self._pipeline = found._state, found._pipeline
 
     def __enter__(self) -> Self:
@@ -90,7 +91,7 @@ class SessionLifetime:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release the session, unless another block still uses it."""
+        """Close the session, unless another block still uses it."""
         _exit_session(self)
         self._leave()
 

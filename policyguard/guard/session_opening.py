@@ -12,6 +12,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.session import Session
+from policyguard.model.errors import ClosedError
 from policyguard.model.event import Admitted, Refused, SessionEnded, SessionStarted
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
         if opened is not None:
             return opened
         if guard.closed:
-            raise RuntimeError("the guard is closed: load another to open sessions")
+            raise ClosedError("the guard is closed: load another to open sessions")
         guard._open_sessions.lock(event.session)
         try:
             first_number = max(
@@ -100,9 +101,10 @@ def _check_owner(state: SessionState, started: SessionStarted) -> None:
     for name in ("user", "agent", "project"):
         wanted, found = getattr(started, name), state.scope_keys[name]
         if wanted and wanted != found:
+            owner = f"for {name} `{found}`" if found else f"without {name}"
             raise ValueError(
-                f"session `{state.id}` has {name} `{found}`, not `{wanted}`: use another id, "
-                "or end that session first"
+                f"session `{state.id}` was opened {owner}, not for `{wanted}`: use another id, or "
+                "end that session first"
             )
 
 

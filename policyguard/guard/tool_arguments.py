@@ -30,7 +30,7 @@ _TEXT_MODULES = frozenset({"ipaddress", "fractions", "zoneinfo", "yarl"})
 _DIGEST_KEY = secrets.token_bytes(32)
 _DIGEST_SIZE = 12
 _MAX_EXPONENT = 300
-"""Decimals with more digits before the point are no finite float."""
+"""Decimals with more digits before the point are not finite floats."""
 
 
 class _TooLargeError(Exception):
@@ -177,7 +177,7 @@ class _Reader:
         return self.read(column.to_numpy(), depth)
 
     def _read_cells(self, found: Any, depth: int) -> Any:
-        """Return values of arrays, whose NaN and infinity are no error, unlike an argument's."""
+        """Return values of arrays, whose NaN and infinity are not errors, unlike an argument's."""
         if isinstance(found, list):
             return [self._read_cells(item, depth) for item in found]
         read = self.read(found, depth)

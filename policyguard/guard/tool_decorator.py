@@ -19,7 +19,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _RECEIVER_NAMES = ("self", "cls")
-"""First parameters of methods, which are no arguments of the call."""
+"""First parameters of methods, which are not arguments of the call."""
 
 
 def guard_tool(guard: Guard, fn: Callable[P, R]) -> Callable[P, R]:

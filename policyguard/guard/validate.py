@@ -34,7 +34,7 @@ _MCP_HINTS = {
 def text(name: str, value: object) -> str:
     """Return a text as a plain `str`: subclasses such as enums are encoded differently."""
     if not isinstance(value, str):
-        raise _type_error(name, value, "a text")
+        raise _type_error(name, value, "text")
     return str.__str__(value)
 
 
@@ -57,7 +57,7 @@ def text_list(name: str, values: Iterable[str] | None) -> tuple[str, ...]:
     if values is None:
         return ()
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise _type_error(name, values, "a list of texts")
+        raise _type_error(name, values, "a list of text")
     return tuple([text(name, value) for value in values])
 
 
@@ -121,6 +121,8 @@ def number(name: str, value: object) -> float:
 
 def timestamp(name: str, value: object) -> int:
     """Return nanoseconds since 1970 (UTC), given as such or as an aware `datetime`."""
+    if isinstance(value, float):
+        raise _type_error(name, value, "an aware `datetime` or nanoseconds, as of `time.time_ns`")
     if not isinstance(value, datetime):
         return integer(name, value)
     if value.utcoffset() is None:
@@ -130,11 +132,12 @@ def timestamp(name: str, value: object) -> int:
 
 
 def duration(name: str, value: object) -> float:
-    """Return seconds, given as such or as a `timedelta`. Infinity, unknown to JSON, is capped."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    found = number(name, value)
-    return math.copysign(_MAX_INT, found) if math.isinf(found) else found
+    """Return seconds, given as such or as a `timedelta`: at least 0, and finite for JSON.
+
+    A host's clock may be set back while a tool runs, so that a negative duration is not a mistake.
+    """
+    found = value.total_seconds() if isinstance(value, timedelta) else number(name, value)
+    return min(max(found, 0.0), float(_MAX_INT))
 
 
 def usage(name: str, value: object) -> float:
@@ -165,14 +168,14 @@ def amount(name: str, value: object) -> float:
     """Return an amount to count. `ValueError` unless it is finite and at least 0."""
     found = number(name, value)
     if to_units(found) is None:
-        raise ValueError(f"`{name}` is {value!r:.40}, no finite number of at least 0")
+        raise ValueError(f"`{name}` is {value!r:.40}, not a finite number of at least 0")
     return found
 
 
 def error_value(name: str, value: object) -> None:
-    """Raise `TypeError` for a boolean or a number, which is no error."""
+    """Raise `TypeError` for a boolean or a number, which is not an error."""
     if isinstance(value, (bool, int, float)):
-        raise _type_error(name, value, "a text or an exception")
+        raise _type_error(name, value, "text or an exception")
 
 
 def function(name: str, value: object) -> None:

@@ -57,8 +57,31 @@ _KINDS: dict[str, tuple[Severity, str]] = {
     "journal/empty": ("info", "nothing: a process died before its first line"),
 }
 
+_MEANINGS = {
+    "journal/edited": "A line differs from what was written: its hash does not fit the chain.",
+    "journal/dropped": "Lines are missing in the middle: the chain has a gap.",
+    "journal/inserted": "A line was added that the chain does not lead to.",
+    "journal/reordered": "The lines are all there, but not in the order of the chain.",
+    "journal/rewritten": "The file is a valid chain, but not the one that was anchored.",
+    "journal/foreign-chain": "The file holds the journal of another session, or of another run.",
+    "journal/cut-tail": "Lines at the end are missing that were anchored.",
+    "journal/missing-file": "A journal that was anchored is gone.",
+    "journal/unreadable": "The file cannot be read, or is not a regular file.",
+    "journal/no-chain": "The lines have no hashes: the file is a trace, not a journal.",
+    "journal/key": "The journal was written with another key, so its hashes cannot be checked.",
+    "journal/no-key": "The journal was written without a key, and others were written with one.",
+    "journal/torn-line": "The last line is incomplete: a process died while writing it.",
+    "journal/unanchored": "The last lines are newer than the last anchor.",
+    "journal/no-anchor": "No anchor of this journal is known.",
+    "journal/dropped-anchors": "The store has forgotten anchors: it held more than it may keep.",
+    "journal/empty": "The file has no line.",
+}
+
 CODES = tuple(_KINDS)
 """The codes of all findings."""
+
+PAGES = {code: f"{_MEANINGS[code]} What to do: {help_}." for code, (_, help_) in _KINDS.items()}
+"""What each code means and what to do, for `policyguard explain`."""
 
 UNPROVEN = (
     "journal/unreadable",

@@ -3,7 +3,7 @@
 The *search space* holds the candidates of the latest `space` calls that were admitted or refused by
 a learned constraint. A candidate is what the policy bans: a tool, a class, or else a call. It is
 banned from a refusal, or the failure that taught the ban, until it is visited again without a ban
-or state changes. See docs/decisions/0008-what-the-search-space-is.md.
+or state changes. See docs/decisions/0008-search-space.md.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from policyguard.compiler.build.selectors import compile_glob
+from policyguard.journal.findings import PAGES as JOURNAL_PAGES
 from policyguard.lint.rule import rule_code, rule_page
 from policyguard.lint.rules import RULES
 from policyguard.model.diagnostic import Diagnostic, did_you_mean, quote_text
@@ -224,7 +225,10 @@ _IGNORE_PAGES: dict[str, str] = {
 }
 
 PAGES = {**LOAD_PAGES, **_IGNORE_PAGES, **{rule_code(rule): rule_page(rule) for rule in RULES}}
-"""The page of each diagnostic code."""
+"""The page of each code that `lint` can report."""
+
+ALL_PAGES = {**PAGES, **JOURNAL_PAGES}
+"""Those of `journal verify` too."""
 
 ALIASES = {
     "cel/not-alive": "cel/unsupported",
@@ -246,7 +250,7 @@ def canonical_code(code: str) -> str:
 def explain(code: str) -> str | None:
     """Return the page of a code with its heading, or None if the code is unknown."""
     code = canonical_code(code)
-    text = PAGES.get(code)
+    text = ALL_PAGES.get(code)
     return f"{code}\n\n{text}" if text is not None else None
 
 
@@ -255,7 +259,7 @@ def render_document() -> Iterator[str]:
     yield "# Diagnostics"
     yield ""
     yield "Every code that `policyguard` reports. `policyguard explain CODE` prints one page."
-    for name, text in PAGES.items():
+    for name, text in ALL_PAGES.items():
         yield ""
         yield f"## {name}"
         yield ""

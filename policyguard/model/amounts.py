@@ -25,6 +25,20 @@ def format_number(value: float) -> str:
     return format(Decimal(text), "f") if is_common else text
 
 
+def format_duration(nanoseconds: int) -> str:
+    """Format a duration for people: `45s`, `2m`, `1h30m`, `3d`."""
+    total = nanoseconds / 1e9
+    if total < 60:
+        return f"{format_number(total)}s"
+    parts = []
+    rest = int(total)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts[:2])
+
+
 def to_units(amount: Any) -> int | None:
     """Convert an amount to units of 1e-9; None unless it is a finite number of at least 0."""
     if amount.__class__ is bool or not isinstance(amount, (int, float)):

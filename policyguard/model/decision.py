@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil, floor
 from typing import Any
 
 import msgspec
 
-from policyguard.model.amounts import format_number
+from policyguard.model.amounts import format_duration, format_number, to_nanoseconds
 from policyguard.model.effect import Effect
 from policyguard.model.text import sanitize
 
@@ -50,7 +51,7 @@ class Decision(msgspec.Struct, frozen=True):
     observe mode, `errors` every expression that failed. `fingerprint` is the same for the same call
     (keyed, so meaningless to another guard). `timeout` is how many seconds an allowed call may take
     (None: unlimited), as the entry `timeout_by` says. `left` is what remains of the budgets that a
-    refused call would charge, by id, each in its own unit.
+    refused call would charge, by id, each in its own unit; that of `time_budgets` is the second.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Decision(msgspec.Struct, frozen=True):
     timeout: float | None = None
     timeout_by: str = ""
     left: dict[str, float] = {}
+    time_budgets: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -105,7 +107,9 @@ class Decision(msgspec.Struct, frozen=True):
             text += f"\n- and {rest} more reason{'s' if rest > 1 else ''}"
         named = {violation.id for violation in self.violations}
         left = [
-            f"{id_} {format_number(left)}" for id_, left in self.left.items() if id_ not in named
+            f"{id_} {_format_left(amount, id_ in self.time_budgets)}"
+            for id_, amount in self.left.items()
+            if id_ not in named
         ]
         line = f"\nLeft: {', '.join(left)}"
         return text + line if left and len(text) + len(line) <= MAX_MESSAGE_CHARS else text
@@ -168,12 +172,20 @@ def _format_violation(violation: Violation, max_chars: int) -> str:
     """Return a violation on a line of its own, its texts truncated to fit."""
     details = f" [{_truncate(violation.id, _MAX_NAME_CHARS)}]"
     if violation.retry_after:
-        details += f" Try again in {violation.retry_after:.3g} s."
+        details += f" Try again in {_format_seconds(ceil(violation.retry_after))}."
     instead = f" Instead: {violation.instead}" if violation.instead else ""
     max_chars -= len("\n- ") + len(details)
     if len(violation.text) + len(instead) > max_chars:
         instead = _truncate(instead, max(max_chars // 3, max_chars - len(violation.text)))
     return f"\n- {_truncate(violation.text, max_chars - len(instead))}{details}{instead}"
+
+
+def _format_left(amount: float, is_time: bool) -> str:
+    return _format_seconds(floor(amount)) if is_time else format_number(amount)
+
+
+def _format_seconds(seconds: int) -> str:
+    return format_duration(to_nanoseconds(seconds))
 
 
 def _truncate(text: str, max_chars: int) -> str:

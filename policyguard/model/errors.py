@@ -36,6 +36,14 @@ class NonPlainArgumentsError(Exception):
         super().__init__()
 
 
+class ClosedError(PolicyguardError, RuntimeError):
+    """The session or its guard is closed, or the run is over: `str()` of it says what to do."""
+
+
+class SessionLimitError(PolicyguardError, RuntimeError):
+    """A session cannot be opened: it would evict one of its own ancestors (`bounds.sessions`)."""
+
+
 class UnknownCallError(PolicyguardError, LookupError):
     """A reported call is not one of this session, or no longer: `str()` of it says why."""
 

@@ -49,7 +49,7 @@ class LineShard:
         self._children.clear()
 
     def __call__(self, line: bytes) -> bool:
-        """Return whether a line is for this worker; lines that are no events go to the first."""
+        """Return whether a line is for this worker; lines that are not events go to the first."""
         self.line += 1
         if not self.is_whole and self._assign_worker(line) != self.index:
             return False

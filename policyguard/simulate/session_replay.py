@@ -229,7 +229,7 @@ class SessionReplay:
                 or self._uncertainty.may_be_refused
                 or not uncertain.isdisjoint(applicability.applicable)
             )
-            if applicability.undecidable:  # reading redacted data is no error of the expression
+            if applicability.undecidable:  # reading redacted data is not an error of the expression
                 decidable = applicability.applicable - applicability.undecidable
                 errors = (error for error in errors if error.id in decidable)
         self._count_errors(errors)

@@ -34,5 +34,5 @@ def damaged_error(path: Path, what: str, error: Exception) -> StoreError:
 class SessionBusyError(StoreError):
     """Another live process, or another guard of this one, holds the session.
 
-    End it there, or use another session id.
+    Close it there, or use another session id.
     """

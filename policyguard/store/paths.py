@@ -40,7 +40,7 @@ def journal_folder(store: Path) -> Path:
 
 
 def resolve_store_path(path: str | Path) -> Path:
-    """Expand `~` in the path of a store. Raises `StoreError` for a path that is no file's."""
+    """Expand `~` in the path of a store. Raises `StoreError` for a path that cannot be a file's."""
     store = Path(path)
     if str(path) == ":memory:":
         raise StoreError(store, "is not a file path", "omit `store` to keep state in memory")

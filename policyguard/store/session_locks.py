@@ -93,7 +93,7 @@ class LockFile:
         return SessionBusyError(
             self._path,
             f"session {session!r:.80} is held {holder}",
-            "end it there, or use another session id",
+            "close it there, or use another session id",
         )
 
 

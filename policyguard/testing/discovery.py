@@ -1,4 +1,4 @@
-"""The discovery of tests files. Imports little: the pytest plugin uses it for every file."""
+"""The discovery of test files. Imports little: the pytest plugin uses it for every file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ POLICIES = Path("policies")
 
 
 class NothingToTestError(Exception):
-    """No tests file was found; the message says where."""
+    """No test file was found; the message says where."""
 
 
 def find_tests(paths: Sequence[Path]) -> list[Path]:
-    """Return the tests files at these paths, each once; a file that is named may have any name.
+    """Return the test files at these paths, each once; a file that is named may have any name.
 
     By default those below `policies/`, or else below the current folder. Raises
     `NothingToTestError`.
@@ -49,7 +49,7 @@ def has_tests_name(name: str) -> bool:
 
 
 def has_tests_keys(file: Path) -> bool:
-    """Return whether the file has the two keys of every tests file.
+    """Return whether the file has the two keys of every test file.
 
     Other programs use the same file names.
     """

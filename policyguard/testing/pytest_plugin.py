@@ -25,7 +25,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 class PolicyTestsFile(pytest.File):
-    """A tests file. If it or its policy is broken, collecting it raises the diagnostics."""
+    """A test file. If it or its policy is broken, collecting it raises the diagnostics."""
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield one item per test."""

@@ -1,4 +1,4 @@
-"""The schema of tests files, and their unsupported keys."""
+"""The schema of test files, and their unsupported keys."""
 
 from __future__ import annotations
 

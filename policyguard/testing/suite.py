@@ -1,4 +1,4 @@
-"""The types of a tests file, with the names of `schemas/policy-tests.schema.json`.
+"""The types of a test file, with the names of `schemas/policy-tests.schema.json`.
 
 Durations and times are text, as in the file; the functions convert them to nanoseconds or seconds.
 """
@@ -162,7 +162,7 @@ class Test(_Struct, frozen=True, kw_only=True):
 
 
 class Suite(NamedTuple):
-    """A valid tests file: its tree, its policy, its tests."""
+    """A valid test file: its tree, its policy, its tests."""
 
     root: Node
     compiled: CompiledPolicy
@@ -200,9 +200,9 @@ class Suite(NamedTuple):
 
 
 def resolve_reference(file: str, name: str) -> FilePath:
-    """Return the file that `name` refers to in the tests file `file`.
+    """Return the file that `name` refers to in the test file `file`.
 
-    It is relative to the tests file's folder, or to the parent of a folder called `tests` that has
+    It is relative to the test file's folder, or to the parent of a folder called `tests` that has
     no such file.
     """
     folder = FilePath(file).parent

@@ -1,4 +1,4 @@
-"""A tests file → its suite, or the diagnostics of the file and its policy."""
+"""A test file → its suite, or the diagnostics of the file and its policy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ReadResult(NamedTuple):
 
 
 def read_suite(file: str | Path) -> ReadResult:
-    """Read a tests file and compile its policy. Raises nothing: all errors are diagnostics."""
+    """Read a test file and compile its policy. Raises nothing: all errors are diagnostics."""
     root, found = parse_file(file)
     if root is None:
         return ReadResult(None, found)

@@ -1,4 +1,4 @@
-"""Validation of a tests file beyond its schema."""
+"""Validation of a test file beyond its schema."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from policyguard.testing.suite import ExpectedCall, ExpectedDecision, Suite, Tes
 from policyguard.traces import Reader, Skipped, TraceFile
 
 _OWN_FORMAT = "policyguard"
-"""In our own format every line is an event; importers of others skip what is no call."""
+"""In our own format every line is an event; other formats' importers skip what is not a call."""
 
 
 def run_trace(suite: Suite, test: Test, coverage: CoverageRecorder) -> Iterator[Failure]:

@@ -27,7 +27,7 @@ class TraceError(PolicyguardError):
     """A path on the command line that matches no file."""
 
 
-class UnreadableError(Exception):
+class UnreadableError(PolicyguardError):
     """A file, or the rest of one, that yields no JSON; the message is the reason."""
 
 

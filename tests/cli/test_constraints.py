@@ -81,7 +81,7 @@ def test_the_store_may_be_named_before_the_command_or_after_it(store: Path) -> N
         assert (after.exit_code, after.stdout) == (0, before.stdout)
     missing = CliRunner().invoke(main, ["constraints", "list", "--store", nowhere])
     assert missing.exit_code == 2
-    assert "no store at this path; pass `--store`" in missing.stderr
+    assert "no store at this path; pass the path of one as `--store`" in missing.stderr
 
 
 def test_explain_tells_which_calls_taught_it(store: Path) -> None:
@@ -106,7 +106,7 @@ def test_to_revoke_makes_no_store(tmp_path: Path) -> None:
     other = tmp_path / "typo.db"
     result = _run(other, "revoke", "k1")
     assert result.exit_code == 2
-    assert "no store at this path; pass `--store`" in result.stderr
+    assert "no store at this path; pass the path of one as `--store`" in result.stderr
     assert not other.exists()
 
 

@@ -198,7 +198,7 @@ def test_a_key_is_read_from_a_file(tmp_path: Path) -> None:
     ("args", "says"),
     [
         (["nowhere"], "nowhere: does not exist; pass a journal"),
-        (["--store", "nowhere.db"], "no store at this path; pass `--store`"),
+        (["--store", "nowhere.db"], "no store at this path; pass the path of one as `--store`"),
         (["--store", "text"], "is damaged, or not a database"),
         (["--anchor", "nowhere"], "nowhere: cannot be read"),
         (["--anchor", "text"], "line 1 is not an anchor; export again"),

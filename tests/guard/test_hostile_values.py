@@ -188,7 +188,7 @@ def test_spend_and_grant_reject_invalid_amounts(guard: Guard, amount: Any) -> No
     session = guard.session("s")
     is_number = isinstance(amount, (int, float))
     error_type = ValueError if is_number else TypeError
-    message = "no finite number of at least 0" if is_number else "of type `.*`, not a number"
+    message = "not a finite number of at least 0" if is_number else "of type `.*`, not a number"
     with pytest.raises(error_type, match=f"`cost` is .*, {message}"):
         session.spend(cost=amount)
     with pytest.raises(error_type, match=f"`tokens` is .*, {message}"):

@@ -84,7 +84,7 @@ def read_events(session: Session) -> list[Event]:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tool": 7}, "`tool` is 7, of type `int`, not a text"),
+        ({"tool": 7}, "`tool` is 7, of type `int`, not text"),
         ({"tool": None}, "`tool` is None"),
         ({"at": "noon"}, "`at` is 'noon', of type `str`, not a number"),
         ({"batch": 5}, "`batch` is 5"),
@@ -190,7 +190,7 @@ def test_empty_error_is_a_failure(session: Session) -> None:
 
 def test_value_that_is_not_a_call_is_an_error(session: Session) -> None:
     not_a_decision: Any = 3
-    with pytest.raises(TypeError, match="`decision` is 3, of type `int`, not a text"):
+    with pytest.raises(TypeError, match="`decision` is 3, of type `int`, not text"):
         session.record(not_a_decision)
     with pytest.raises(TypeError, match="`decision` is 3"):
         session.release(not_a_decision)
@@ -375,12 +375,12 @@ def test_optional_values_can_be_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"id": 123}, "`id` is 123, of type `int`, not a text"),
+        ({"id": 123}, "`id` is 123, of type `int`, not text"),
         ({"id": None}, "`id` is None"),
         ({"parent": 5}, "`parent` is 5"),
         ({"agent": 5}, "`agent` is 5"),
         ({"user": b"me"}, "`user` is b'me'"),
-        ({"roles": "admin"}, "`roles` is 'admin', of type `str`, not a list of texts"),
+        ({"roles": "admin"}, "`roles` is 'admin', of type `str`, not a list of text"),
         ({"roles": [1]}, "`roles` is 1"),
         ({"project": Path("x")}, "`project` is .*Path"),
         ({"cwd": 1}, "`cwd` is 1"),

@@ -195,7 +195,9 @@ def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
 
 def test_a_missing_store_cannot_be_read(tmp_path: Path) -> None:
     reader = SqliteStore(tmp_path / "store.db", caps=None, read_only=True)
-    with pytest.raises(StoreError, match="no store at this path; pass `--store`"):
+    with pytest.raises(
+        StoreError, match="no store at this path; pass the path of one as `--store`"
+    ):
         reader.constraints.list()
     assert not any(tmp_path.iterdir())
 

@@ -1,6 +1,6 @@
 """Stories: a policy, calls and their results in order, and the decisions to expect.
 
-Each file in `tests/cases/stories/` is a tests file (`docs/policy-tests.md`) with an inline policy.
+Each file in `tests/cases/stories/` is a test file (`docs/policy-tests.md`) with an inline policy.
 """
 
 from __future__ import annotations

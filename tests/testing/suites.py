@@ -1,4 +1,4 @@
-"""Helpers: a tests file in a few lines, and its report."""
+"""Helpers: a test file in a few lines, and its report."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ POLICY: dict[str, Any] = {
 
 
 def write(folder: Path, tests: list[dict[str, Any]], policy: Any = None, **rest: Any) -> Path:
-    """A tests file in `folder`."""
+    """A test file in `folder`."""
     file = folder / "x.tests.yaml"
     document = {"policy": POLICY if policy is None else policy, **rest, "tests": tests}
     file.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))

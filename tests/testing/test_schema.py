@@ -1,4 +1,4 @@
-"""The published schema of tests files is complete, and agrees with the code that reads them."""
+"""The published schema of test files is complete, and agrees with the code that reads them."""
 
 from __future__ import annotations
 

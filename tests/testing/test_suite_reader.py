@@ -1,4 +1,4 @@
-"""Errors in a tests file or its policy are reported with their position."""
+"""Errors in a test file or its policy are reported with their position."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TESTS = "tests: [{name: a, steps: [{turn: true}]}]\n"
     [
         ("", "yaml/empty", 1, "the file is empty"),
         ("- 1\n", "schema/type", 1, "expected a map, found a list"),
-        ("policy: core\n", "schema/missing-key", 1, "a tests file needs `tests`"),
+        ("policy: core\n", "schema/missing-key", 1, "a test file needs `tests`"),
         ("policy: core\ntests: []\n", "schema/empty", 2, "`tests` is empty"),
         ("a: 1\n---\nb: 2\n", "yaml/several-documents", 2, "a second document begins here"),
         (f"policy: [core]\n{TESTS}", "schema/type", 1, "expected text or a map, found a list"),

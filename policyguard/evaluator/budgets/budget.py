@@ -16,8 +16,8 @@ from policyguard.evaluator.activation import Expression
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
 from policyguard.evaluator.limits.escalation import Escalation
-from policyguard.evaluator.messages import MessageTemplate, format_duration, quote_value
-from policyguard.model.amounts import SCALE, to_units
+from policyguard.evaluator.messages import MessageTemplate, quote_value
+from policyguard.model.amounts import SCALE, format_duration, to_units
 from policyguard.model.decision import Violation
 from policyguard.model.effect import Effect
 from policyguard.model.errors import ExpressionError

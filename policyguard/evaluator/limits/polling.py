@@ -9,8 +9,8 @@ import msgspec
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.limits.base import LimitChecker
 from policyguard.evaluator.limits.state_changes import StateChanges
-from policyguard.evaluator.messages import format_duration, format_times
-from policyguard.model.amounts import to_nanoseconds
+from policyguard.evaluator.messages import format_times
+from policyguard.model.amounts import format_duration, to_nanoseconds
 from policyguard.model.decision import Violation
 from policyguard.model.outcome import Outcome
 

@@ -1,7 +1,7 @@
 """When the world may last have changed, and by which call.
 
 A repetition is a loop only while nothing else changes the world: a test run again after an edit is
-work. A call's own repetitions are no change, or no loop of state-changing calls would be seen.
+work. A call's own repetitions are not changes, or no loop of state-changing calls would be seen.
 Changes by sub-agents are changes for their parents. For what a session has learned for itself, a
 new turn is a change too: the user may have fixed what failed.
 """

@@ -2,7 +2,7 @@ r"""A name that no tool, server or agent can have.
 
 A selector takes exact names and globs, in which `*` stands for any text and `?` for one character.
 It takes no regex, no list in one text and no permission syntax such as `Bash(rm:*)`. In CEL, `==`,
-`in` and `session.count()` compare exact text, so there a glob is no name either. Invisible
+`in` and `session.count()` compare exact text, so there a glob is not a name either. Invisible
 characters, and letters of another alphabet that look like Latin ones, never match either.
 
 Avoid:

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from policyguard.compiler.build.entry_paths import level_path
-from policyguard.evaluator.messages import format_duration
 from policyguard.lint.rule import Finding, LintContext
+from policyguard.model.amounts import format_duration
 
 _UNREPORTED = ("bounds", "unreported")
 

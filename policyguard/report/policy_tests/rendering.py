@@ -37,7 +37,7 @@ def render_coverage(coverage: Coverage) -> str:
 
 
 def _lines(report: TestReport) -> Iterator[str]:
-    # Errors of a policy with several tests files appear once.
+    # Errors of a policy with several test files appear once.
     errors = sort_unique(error for file in report.files for error in file.errors)
     if errors:
         yield diagnostics_text(errors)

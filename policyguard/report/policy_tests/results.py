@@ -45,7 +45,7 @@ class TestResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One tests file, and the name of its policy. A file with `errors` has no tests."""
+    """One test file, and the name of its policy. A file with `errors` has no tests."""
 
     file: str
     policy: str = ""
@@ -77,7 +77,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of all tests files, with coverage if requested."""
+    """The results of all test files, with coverage if requested."""
 
     __test__ = False  # keeps pytest from collecting the class
 
@@ -102,5 +102,5 @@ class TestReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """0: all passed; 1: failures; 2: a tests file or its policy is broken."""
+        """0: all passed; 1: failures; 2: a test file or its policy is broken."""
         return 2 if self.broken else 1 if self.failed else 0

@@ -38,7 +38,7 @@ class MemoryStore:
                 raise SessionBusyError(
                     Path(":memory:"),
                     f"session {session!r:.80} is held by another guard of this process",
-                    "end it there, or use another session id",
+                    "close it there, or use another session id",
                 )
             lock = self._locks[session] = MemorySessionLock(self._locks, session)
             return lock

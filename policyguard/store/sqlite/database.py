@@ -286,7 +286,9 @@ class Database:
                 "end that program, or wait",
             )
         if code == sqlite3.SQLITE_CANTOPEN and not self.path.exists():
-            return StoreError(self.path, "no store at this path", "pass `--store`")
+            return StoreError(
+                self.path, "no store at this path", "pass the path of one as `--store`"
+            )
         reason, remedy = _REASONS.get(code, ("cannot be used", "see SQLite's message"))
         return StoreError(self.path, f"{reason} ({error})", remedy)
 

@@ -179,7 +179,7 @@ class _SessionReader:
 
 
 def _parse_call(fields: dict[str, Any], at: int | None) -> ImportedCall:
-    """Return a call, whose id is the tool's name: there are no ids."""
+    """Return a call, whose id is the tool's name: the format has no ids."""
     tool = fields.get("toolName")
     return ImportedCall.parse(tool, tool, fields.get("params"), at)
 

@@ -55,9 +55,8 @@ class _Commands(click.Group):
         except click.UsageError as error:
             from policyguard.model.diagnostic import did_you_mean
 
-            if hint := did_you_mean(args[0], _COMMANDS):
-                error.message += f" {hint[0].upper()}{hint[1:]}"
-            raise
+            hint = did_you_mean(args[0], _COMMANDS)
+            raise click.UsageError(f"{error.message}{f' ({hint})' if hint else ''}", ctx) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,7 +8,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.model.event import Granted, Refused, Spent
 
 
-class Effects:
+class TransitionHooks:
     """Hooks that transitions call after they have changed the state; here they do nothing."""
 
     def on_admitted(self, attempt: Attempt) -> None:
@@ -37,9 +37,9 @@ class Effects:
 class EngineState:
     """All sessions, and the ledger of the budgets they share. Changed by `fold` alone."""
 
-    __slots__ = ("effects", "ledger", "sessions")
+    __slots__ = ("hooks", "ledger", "sessions")
 
-    def __init__(self, effects: Effects) -> None:
+    def __init__(self, hooks: TransitionHooks) -> None:
         self.sessions: dict[str, SessionState] = {}
         self.ledger = UsageLedger()
-        self.effects = effects
+        self.hooks = hooks

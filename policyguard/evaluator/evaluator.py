@@ -181,17 +181,17 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
         `learned` are the violations of learned constraints.
         """
         session, plan = attempt.session, bound_plan.plan
-        ask_limits = bound_plan.must_evaluate or not session.on_fast_path
-        if not ask_limits:
+        evaluates_limits = bound_plan.must_evaluate or not session.on_fast_path
+        if not evaluates_limits:
             for calls in bound_plan.watched:
                 if attempt.fingerprint in calls:
-                    ask_limits = True
+                    evaluates_limits = True
                     break
-        if not (ask_limits or learned or plan.budgets or plan.rules or attempt.errors):
+        if not (evaluates_limits or learned or plan.budgets or plan.rules or attempt.errors):
             return ALLOWED
         found = list(learned)
         would: list[Violation] = []
-        if ask_limits:
+        if evaluates_limits:
             self._evaluate_limits(session, attempt, bound_plan, found, would)
         for budget in plan.budgets:
             violation = budget.evaluate(state.ledger, attempt)

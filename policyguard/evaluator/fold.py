@@ -154,7 +154,7 @@ def spend(evaluator: Evaluator, state: EngineState, session: SessionState, event
     session.add_usage(event.tokens, event.cost)
     for charge in event.charges:
         apply_charge(evaluator, state, session, charge, event.at)
-    state.effects.on_spent(event)
+    state.hooks.on_spent(event)
 
 
 def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event: Granted) -> None:
@@ -173,7 +173,7 @@ def grant(evaluator: Evaluator, state: EngineState, session: SessionState, event
     charge = grant_charge(evaluator, session, event)
     if charge is not None:
         raise_limit(evaluator, state, session, charge)
-    state.effects.on_granted(session, event)
+    state.hooks.on_granted(session, event)
 
 
 def apply_child_charges(evaluator: Evaluator, state: EngineState, event: ChildCharged) -> None:

@@ -101,7 +101,7 @@ def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
         _remember_call(evaluator, session, attempt)
     if not session.on_fast_path:
         _clear_refusals(session, attempt)
-    state.effects.on_admitted(attempt)
+    state.hooks.on_admitted(attempt)
 
 
 def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> list[str]:
@@ -145,7 +145,7 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
     if evaluator.reads_changed and not is_cancelled:
         fingerprint, max_entries = outcome.result_fingerprint, evaluator.bounds.window_entries
         _set_latest(session.last_results, attempt.fingerprint, fingerprint, max_entries)
-    return state.effects.on_completed(result)
+    return state.hooks.on_completed(result)
 
 
 def _clear_refusals(session: SessionState, attempt: Attempt) -> None:
@@ -209,7 +209,7 @@ def release(
             table = session.cel_session.get(counts, {})
             if table.get(name):
                 table[name] -= 1
-    state.effects.on_released(attempt)
+    state.hooks.on_released(attempt)
 
 
 def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, event: Refused) -> None:
@@ -248,7 +248,7 @@ def refuse(evaluator: Evaluator, state: EngineState, session: SessionState, even
         if limit.sets_bans and limit.id in event.violations:
             _add_ban(limit, tracker, attempt, "")
     session.update_active_limits(plan)
-    state.effects.on_refused(session, event)
+    state.hooks.on_refused(session, event)
 
 
 def advance_clock(session: SessionState, at: int | None) -> None:
@@ -359,7 +359,7 @@ def _give_up(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int
 def _abandon(evaluator: Evaluator, state: EngineState, attempt: Attempt, at: int | None) -> None:
     free_slots(evaluator, state, attempt)
     attempt.is_given_up = True
-    state.effects.on_abandoned(attempt, at)
+    state.hooks.on_abandoned(attempt, at)
 
 
 def _remember_tolerant_call(evaluator: Evaluator, session: SessionState, attempt: Attempt) -> None:

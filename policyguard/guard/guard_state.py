@@ -9,7 +9,7 @@ from __future__ import annotations
 from policyguard.compiler import CompiledPolicy
 from policyguard.compiler.build.messages import build_redactor
 from policyguard.evaluator.attempt import Attempt, CallResult
-from policyguard.evaluator.engine_state import Effects, EngineState
+from policyguard.evaluator.engine_state import EngineState, TransitionHooks
 from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.learner import Learner
@@ -23,7 +23,7 @@ from policyguard.model.errors import ExpressionError
 from policyguard.model.event import Event, Granted, Refused, SessionEnded, Spent
 
 
-class GuardState(Effects):
+class GuardState(TransitionHooks):
     """The engine's state and the learned constraints under one policy.
 
     `shared_budgets` is None where no budget is shared. Events of a journal are rebuilt: what they
@@ -83,7 +83,7 @@ class GuardState(Effects):
         if not self._learn_entries or result.report.provenance != "explicit":
             return ()
         attempt, outcome = result.attempt, result.outcome
-        if outcome.ok and self.learner.has_nothing_on(
+        if outcome.ok and self.learner.has_no_evidence_on(
             self.constraint_set, attempt, include_evidence=True
         ):
             return ()

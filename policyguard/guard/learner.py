@@ -69,7 +69,7 @@ class Learner:
         """Return violations for a call, and the ids of the constraints that it probes."""
         violations: list[Violation] = []
         probes: list[str] = []
-        if self.has_nothing_on(constraint_set, attempt):
+        if self.has_no_evidence_on(constraint_set, attempt):
             return violations, probes
         for ban_key in self._ban_keys(attempt):
             for constraint in constraint_set.on_key(ban_key.scope, ban_key.key):
@@ -128,7 +128,7 @@ class Learner:
             **failure,
         )
 
-    def has_nothing_on(
+    def has_no_evidence_on(
         self, constraint_set: ConstraintSet, attempt: Attempt, *, include_evidence: bool = False
     ) -> bool:
         """Whether it is cheap to see that nothing learned concerns a call."""

@@ -158,5 +158,5 @@ class ReplaySession:
             loose_fingerprint  # tolerant numbers make the call equal to another
             or any(plan.must_evaluate for plan in bound)
             or any(fingerprint in calls for plan in bound for calls in plan.watched)
-            or not learned.has_nothing_on(guard._state.constraint_set, attempt)
+            or not learned.has_no_evidence_on(guard._state.constraint_set, attempt)
         )

@@ -1,4 +1,4 @@
-"""Effects on a call, from weakest to strongest."""
+"""TransitionHooks on a call, from weakest to strongest."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from policyguard.model.diagnostic import did_you_mean
 from policyguard.model.outcome import Recorded
 from policyguard.report.policy_tests.results import Mismatch
 from policyguard.testing.suite import (
-    CallResult,
     ExpectedDecision,
+    ScriptedResult,
     Step,
     parse_nanoseconds,
     parse_seconds,
@@ -108,7 +108,7 @@ def _hint(part: str, known_ids: Iterable[str]) -> str:
     return f" ({hint})" if hint else ""
 
 
-def record_result(session: Session, decision: Decision, result: CallResult) -> Recorded:
+def record_result(session: Session, decision: Decision, result: ScriptedResult) -> Recorded:
     """Record the result of a call."""
     error = result.error
     if error is None and result.ok is False:

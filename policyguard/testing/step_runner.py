@@ -23,7 +23,7 @@ from policyguard.testing.expectations import (
 )
 from policyguard.testing.suite import (
     MAIN_SESSION,
-    Approval,
+    ScriptedApproval,
     SessionSpec,
     Step,
     Suite,
@@ -131,7 +131,10 @@ class _StepRunner:
         if step.grant is not None:
             session.grant(*step.granted, by="test")
         if step.approve:
-            self._approve(step, step.approve if isinstance(step.approve, Approval) else Approval())
+            self._approve(
+                step,
+                step.approve if isinstance(step.approve, ScriptedApproval) else ScriptedApproval(),
+            )
         if step.spend is not None:
             tokens, cost = step.spend.get("tokens", 0), step.spend.get("cost", 0.0)
             session.spend(tokens=int(tokens), cost=cost)
@@ -148,7 +151,7 @@ class _StepRunner:
         if step.progress is not None:
             self._compare_state(session, (*step.path, "progress"), step.progress)
 
-    def _approve(self, step: Step, approval: Approval) -> None:
+    def _approve(self, step: Step, approval: ScriptedApproval) -> None:
         decision = self._last_decision
         if decision is None or decision.effect is not Effect.ASK:
             found = "no call yet"

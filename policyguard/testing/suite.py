@@ -35,7 +35,7 @@ class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pass
 
 
-class CallResult(_Struct, frozen=True, kw_only=True):
+class ScriptedResult(_Struct, frozen=True, kw_only=True):
     """The result of a call.
 
     Without `ok` it is a success, unless `error`, `exit_code` or `status` indicate a failure. `mcp`
@@ -70,7 +70,7 @@ class SessionSpec(_Struct, frozen=True, kw_only=True):
     parent: str | None = None
 
 
-class Approval(_Struct, frozen=True, kw_only=True):
+class ScriptedApproval(_Struct, frozen=True, kw_only=True):
     """The person who approves a call, with the labels that the host gives them."""
 
     by: str = "test"
@@ -102,7 +102,7 @@ class Step(ExpectedDecision, frozen=True, kw_only=True):
     in_: str = msgspec.field(name="in", default=MAIN_SESSION)
     turn: bool = False
     grant: tuple[str | float, ...] | None = None
-    approve: bool | Approval = False
+    approve: bool | ScriptedApproval = False
     spend: dict[str, float] | None = None
     times: int = 1
     wait: str | None = None
@@ -114,7 +114,7 @@ class Step(ExpectedDecision, frozen=True, kw_only=True):
     estimate: dict[str, float] | None = None
     effect: Effect | None = msgspec.field(name="expect", default=None)
     returns: str | None = None
-    result: CallResult = CallResult()
+    result: ScriptedResult = ScriptedResult()
     running: bool = False
     as_: str | None = msgspec.field(name="as", default=None)
     release: bool = False

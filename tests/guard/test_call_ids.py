@@ -32,9 +32,9 @@ def load(folder: Path, *, durable: bool) -> Guard:
 def test_call_can_be_reported_by_the_hosts_id(guard: Guard) -> None:
     session = guard.session("s")
     first = session.check("x", call="toolu_01")
-    second = session.check("x", call="c1")  # equals the first decision's id
+    second = session.check("x", call="call c1")
     assert (first.id, second.id) == ("c1", "c2")
-    assert session.record("c1", result="the second").counted
+    assert session.record("call c1", result="the second").counted
     assert session.record("toolu_01", result="the first").counted
     session.release(session.check("x", call="toolu_02"))
     session.check("x", call="toolu_03")

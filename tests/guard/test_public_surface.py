@@ -131,7 +131,9 @@ def test_session_cannot_be_reopened_for_another_owner(
     assert guard.session("s") is session
     assert guard.session("s", **{owner: "ann"}) is session
     for _ in range(2):
-        with pytest.raises(ValueError, match=f"session `s` has {owner} `ann`, not `bob`"):
+        with pytest.raises(
+            ValueError, match=f"session `s` was opened for {owner} `ann`, not for `bob`"
+        ):
             guard.session("s", **{owner: "bob"})
         session.close()
     assert guard.session("s", **{owner: "ann"}).check("x").allowed

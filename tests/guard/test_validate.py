@@ -176,7 +176,7 @@ def test_invalid_report_is_an_error_and_can_be_repeated(
 ) -> None:
     decision = session.check("read")
     ((name, value),) = arguments.items()
-    with pytest.raises(TypeError, match=f"`{name}` is .*, of type `{type(value).__name__}`, not a"):
+    with pytest.raises(TypeError, match=f"`{name}` is .*, of type `{type(value).__name__}`, not "):
         session.record(decision, result="fine", **arguments)
     assert session.record(decision, result="fine").counted
     assert [type(event) for event in read_events(session)] == [SessionStarted, Admitted, Completed]
@@ -212,9 +212,8 @@ def test_value_that_is_not_a_call_is_an_error(session: Session) -> None:
         ({"cost": math.inf}, {"cost": 2.0**63}),
         ({"cost": Ratio("nan")}, {"cost": 2.0**63}),
         ({"retry_after": math.inf}, {"retry_after": 2.0**63}),
-        ({"duration": -(10**400)}, {"duration": -(2.0**63)}),
+        ({"duration": -(10**400)}, {"duration": 0.0}),
         ({"duration": True}, {"duration": 1.0}),
-        ({"at": 1.5}, {}),
         ({"at": -(10**400)}, {}),
     ],
     ids=repr,
@@ -430,7 +429,7 @@ def test_listeners_and_approvers_must_be_callable(tmp_path: Path) -> None:
     guard = _guard(tmp_path)
     with pytest.raises(TypeError, match="a listener is a function, not 'me'"):
         guard.on(not_callable)
-    with pytest.raises(TypeError, match=r"'refused' is no event class"):
+    with pytest.raises(TypeError, match=r"'refused' is not an event class"):
         guard.on(print, "refused")  # type: ignore[arg-type]  # hosts may do it
 
 

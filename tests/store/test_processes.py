@@ -119,7 +119,7 @@ def test_a_session_lock_is_free_when_its_process_has_died(tmp_path: Path) -> Non
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "up\n"
-    with pytest.raises(SessionBusyError, match="session 's' is held by another process; end it"):
+    with pytest.raises(SessionBusyError, match="session 's' is held by another process; close it"):
         store.lock_session("s")
     with store.lock_session("t"):
         pass

@@ -85,7 +85,7 @@ def test_the_model_has_the_keys_of_the_schema(part: str, struct: Any, own: set[s
 
 
 def test_the_result_has_the_keys_of_the_schema() -> None:
-    fields = {field.encode_name for field in msgspec.structs.fields(suite.CallResult)}
+    fields = {field.encode_name for field in msgspec.structs.fields(suite.ScriptedResult)}
     assert fields == set(PARTS["step"]["properties"]["result"]["properties"])
 
 

@@ -37,7 +37,7 @@ class Share(msgspec.Struct):
 class CallFigures(msgspec.Struct, omit_defaults=True):
     """One call in the timeline of a session.
 
-    Its index in the session counts from 0; a gap means that calls were left out. `at` is in
+    `place` is its index in the session, from 0; a gap means that calls were left out. `at` is in
     nanoseconds since 1970 (UTC), None if not recorded. `args` (as JSON, None if not recorded) and
     `error` are excerpts. `rule` is the entry with the strongest effect, `message` its text.
     `counterfactual`: under the policy or the baseline, an earlier call of the session ended
@@ -128,8 +128,8 @@ class RuleFigures(msgspec.Struct):
 class UnfiredEntry(msgspec.Struct):
     """An own entry of the policy (not a pack's) that never fired.
 
-    The tools it names are listed if these runs have no call of any: the names may be misspelt, or
-    another system's.
+    `absent` lists the tools it names, if these runs have no call of any: the names may be misspelt,
+    or another system's.
     """
 
     id: str
@@ -187,7 +187,7 @@ class EffectFigures(msgspec.Struct):
 class TraceFigures(msgspec.Struct):
     """The input of a replay.
 
-    `files` counts the files read, with members of archives; the named ones are counted apart.
+    `files` counts the files read, with members of archives; `given` those that were named.
     `untimed` counts calls without a time, for which time rules are not evaluated; `unknown`
     undetermined calls. `without_calls` counts sessions without calls, which no share includes;
     `orphans` sub-agents without a running parent, which are replayed alone. `unlabelled` are the
@@ -348,8 +348,8 @@ class BaselineFigures(msgspec.Struct):
 class GateFigures(msgspec.Struct):
     """One `--fail-on` condition, whether it was true, and the values it read, as text.
 
-    The result is null if the condition could not be decided, for the reason in `error`; the gate
-    then fails.
+    `held`: whether it was true, so that the gate fails; null if that could not be decided, for the
+    reason in `error`; the gate then fails too.
     """
 
     expression: str
@@ -364,9 +364,10 @@ class Figures(msgspec.Struct):
     `refused` is the share of sessions with a refused call, without undetermined ones; `undecided`
     that of undetermined sessions. `sessions` lists sessions in the order read, up to the requested
     number: first those refused although they succeeded, then those changed against the baseline,
-    then other refused ones. `left_out` counts the rest, which all other figures include. Own rules,
-    limits and budgets of the policy that never fired are listed apart. `partial`: the replay was
-    interrupted. `elapsed_s` is always null, so that equal replays give equal reports.
+    then other refused ones. `left_out` counts the rest, which all other figures include. `silent`
+    lists the policy's own rules, limits and budgets that never fired, `faults` expressions that
+    failed, `gates` the `--fail-on` conditions. `partial`: the replay was interrupted. `elapsed_s`
+    is always null, so that equal replays give equal reports.
     """
 
     policy: PolicyFigures

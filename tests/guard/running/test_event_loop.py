@@ -205,7 +205,7 @@ def test_session_under_a_loop_opens_on_first_use(tmp_path: Path) -> None:
         assert "not open yet" in repr(session)
         assert session.check("x").allowed
         assert guard.session("s") is session
-        with pytest.raises(ValueError, match="has user `ann`"):
+        with pytest.raises(ValueError, match="was opened for user `ann`"):
             guard.session("s", user="bob")
 
     asyncio.run(main())

@@ -143,7 +143,9 @@ class Activation:
 
 
 def _now(activation: Activation) -> Any:
-    return activation.context.to_timestamp(activation.at) if activation.at is not None else None
+    wall = activation.attempt.wall
+    now = activation.at if wall is None else wall
+    return activation.context.to_timestamp(now) if now is not None else None
 
 
 _FACTORIES: dict[str, Callable[[Activation], Any]] = {

@@ -58,6 +58,8 @@ class Attempt(msgspec.Struct, eq=False):
     `timeout_by`. `state_changing` is None until it is needed. `bound_plan` is set by
     `Evaluator.prepare`, `window_entry` by `transitions.admit`; `limit_notes` holds what single
     limits note on the call, by their ids.
+    `wall` is the wall clock's time (ns) at the check, then at the result, where that is not the
+    call's own.
     `is_held`: the guard itself runs the call, and will report its end. `is_given_up`: it was taken
     for unreported, and its slots were freed.
     """
@@ -92,6 +94,7 @@ class Attempt(msgspec.Struct, eq=False):
     timeout: int | None = None
     timeout_by: str = ""
     completed_at: int | None = None
+    wall: int | None = None
     limit_notes: Mapping[str, Any] = EMPTY
     bound_plan: BoundPlan = None  # type: ignore[assignment]
     window_entry: WindowEntry = None  # type: ignore[assignment]
@@ -142,10 +145,11 @@ class Attempt(msgspec.Struct, eq=False):
         """The tool with its server: tools of two servers are two tools."""
         return f"{self.server}\x1f{self.tool}" if self.server else self.tool
 
-    def mark_completed(self, at: int | None) -> None:
+    def mark_completed(self, at: int | None, wall: int | None) -> None:
         """Note that the result came at `at` (ns): expressions see the call anew."""
         self._is_completed = True
         self.completed_at = at
+        self.wall = wall
         if self._activation is not None:
             self._activation = None
         if self.errors:

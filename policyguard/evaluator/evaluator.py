@@ -333,7 +333,7 @@ class Evaluator(msgspec.Struct, eq=False, kw_only=True):
 
         From then on the attempt's errors are those of its result.
         """
-        attempt.mark_completed(at)
+        attempt.mark_completed(at, event.wall)
         last = attempt.session.last_results.get(attempt.fingerprint) if self.reads_changed else None
         outcome = self.outcome_classifier.classify(event, attempt, last)
         if not attempt.charges:

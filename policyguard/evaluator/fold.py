@@ -52,7 +52,7 @@ def fold(evaluator: Evaluator, state: EngineState, event: Event) -> None:
         case Completed():
             attempt = session.find_unreported(event.call)
             if attempt is not None:
-                attempt.mark_completed(session.clamp_time(event.at))
+                attempt.mark_completed(session.clamp_time(event.at), event.wall)
                 outcome = outcome_from_event(event)
                 result = CallResult(attempt, event, outcome, event.charges, event.observations)
                 transitions.complete(evaluator, state, result)

@@ -36,6 +36,7 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
         event.hints,
         event.estimate,
         event.host_tool,
+        wall=event.wall,
     )
     attempt.split_tool_name()
     return attempt

@@ -105,6 +105,7 @@ class FastCallEmitter(CallEventEmitter):
         """Write an admitted call."""
         if (
             attempt.at is None
+            or (attempt.wall is not None and attempt.wall != attempt.at)
             or attempt.tags
             or attempt.hints
             or attempt.estimate
@@ -154,6 +155,7 @@ class FastCallEmitter(CallEventEmitter):
         at = result.attempt.completed_at
         if (
             at is None
+            or (event.wall is not None and event.wall != at)
             or not event.text
             or event.meta
             or event.provenance != "explicit"

@@ -54,12 +54,14 @@ class CallPipeline:
 
     Calls are numbered, refused ones included: those since the session was opened come after
     `first_number`, the latest has `last_number`. `entered` counts the `with` blocks it is used in.
+    `timeline` is the session's time.
     A session that is `closed` refuses all calls, and has `ended` if its run is over.
     """
 
     def __init__(self, guard: Guard, state: SessionState, first_number: int) -> None:
         self._guard = guard
         self._state = state
+        self.timeline = guard._timeline
         self._first_number = self.last_number = first_number
         self._advice = PendingAdvice(guard._evaluator.bounds.in_flight)
         self._suspended: dict[str, Attempt] = {}

@@ -152,6 +152,7 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
     return {
         "session": attempt.session.id,
         "at": attempt.at,
+        "wall": None if attempt.wall == attempt.at else attempt.wall,
         "call": attempt.id,
         "tool": attempt.tool,
         "args": attempt.args,
@@ -178,10 +179,11 @@ def _attempt_fields(attempt: Attempt, decision: Decision) -> dict[str, Any]:
 
 def build_completed(result: CallResult) -> Completed:
     """Return a reported result as it was evaluated."""
-    outcome = result.outcome
+    outcome, report, at = result.outcome, result.report, result.attempt.completed_at
     return replace(
-        result.report,
-        at=result.attempt.completed_at,
+        report,
+        at=at,
+        wall=None if report.wall == at else report.wall,
         ok=None if outcome.state == "cancelled" else outcome.ok,
         signature=outcome.signature,
         blame=outcome.blame,

@@ -25,6 +25,7 @@ from policyguard.guard.session import Session
 from policyguard.guard.session_lifetime import SessionLifetime
 from policyguard.guard.session_opening import DeferredSession, open_session, reopen_session
 from policyguard.guard.shared_budgets import open_shared_budgets
+from policyguard.guard.timeline import open_timeline
 from policyguard.guard.tool_decorator import guard_tool
 from policyguard.journal.errors import JournalError
 from policyguard.learned import snapshot as snapshots
@@ -77,7 +78,7 @@ class Guard:
             self._fingerprinter.rekey(store.fingerprint_key)
         self._evaluator = compiled.evaluator
         self.diagnostics = compiled.diagnostics
-        self._clock = clock
+        self._timeline = open_timeline(clock, store)
         self._lock = threading.RLock()
         fork_safety.guard_locks.add(self._lock)
         self._state = GuardState(compiled)
@@ -232,7 +233,6 @@ class Guard:
         name = validate.identifier("id", validate.text("id", id))
         started = SessionStarted(
             session=name,
-            at=self._clock(),
             agent=validate.identifier("agent", agent),
             user=validate.identifier("user", user),
             roles=validate.text_list("roles", roles),
@@ -338,7 +338,7 @@ class Guard:
             if self._state.constraint_set.get(id) is None:
                 return False
             if self._constraint_sync is not None:
-                self._constraint_sync.revoke(id, by=by, at=self._clock())
+                self._constraint_sync.revoke(id, by=by, at=self._timeline.read()[0])
             else:
                 self._state.constraint_set.revoke(id)
             return True
@@ -370,7 +370,7 @@ class Guard:
                 self._fingerprinter.rekey(decoded.key)
             snapshots.restore(self._state.constraint_set, decoded)
             if self._constraint_sync is not None:
-                self._constraint_sync.restore(decoded, self._clock())
+                self._constraint_sync.restore(decoded, self._timeline.read()[0])
 
     def tool(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function so that its calls are checked and recorded.

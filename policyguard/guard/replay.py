@@ -71,7 +71,7 @@ class ReplayGuard(Guard):
             opened = self._open_sessions.get(session)
             if state is None or opened is None:
                 return {}
-            started, now = state.started_at, max(self._clock(), state.now or 0)
+            started, now = state.started_at, max(self._timeline.read()[0], state.now or 0)
             return {
                 **{name: state.cel_session.get(name) for name in _CEL_FIELDS},
                 # The expressions' own `running` is updated only when a call is evaluated.

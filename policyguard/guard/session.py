@@ -14,6 +14,7 @@ from policyguard.guard.approver import ask, ask_async, is_approved, require_comp
 from policyguard.guard.call_options import CallContext, CheckOptions, RecordOptions, RunOptions
 from policyguard.guard.decisions import set_context
 from policyguard.guard.event_loop import run_blocking
+from policyguard.guard.grants import find_grant
 from policyguard.guard.session_lifetime import SessionLifetime
 from policyguard.guard.tool_results import error_text, parse_result
 from policyguard.learned.progress import ProgressStatus
@@ -86,7 +87,6 @@ class Session(SessionLifetime):
         again and that decision is returned. If it fails, the call stays refused, with the error in
         `errors`.
         """
-        at = self.guard._clock() if at is None else validate.timestamp("at", at)
         context: CallContext = {}
         if batch or tags or server or hints or estimate or call:
             context = CallContext(
@@ -94,7 +94,12 @@ class Session(SessionLifetime):
             )
         is_plain = type(tool) is str and not (context or tool.startswith(MCP_PREFIX))
         if is_plain and type(args) is dict:  # the common case
-            decision = self._pipeline.check(Attempt(tool, args.copy(), at, self._state), True)
+            pipeline = self._pipeline
+            time, wall = pipeline.timeline.read() if at is None else validate.times("at", at)
+            attempt = Attempt(tool, args.copy(), time, self._state)
+            if wall is not None:
+                attempt.wall = wall
+            decision = pipeline.check(attempt, True)
         else:
             decision = self._evaluate(True, tool, args, at, **context)
         if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
@@ -111,8 +116,7 @@ class Session(SessionLifetime):
 
         If the caller is cancelled meanwhile, an admitted call is released: it has not begun.
         """
-        guard, at = self.guard, options.get("at")
-        options["at"] = guard._clock() if at is None else validate.timestamp("at", at)
+        guard = self.guard
         admit = partial(self._evaluate, True, tool, args, **options)
         decision = await run_blocking(guard, admit, self._release_unused)
         if decision.allowed or decision.effect is not Effect.ASK or guard._approver is None:
@@ -126,7 +130,7 @@ class Session(SessionLifetime):
 
     def _is_approved(self, decision: Decision) -> bool:
         with self.guard._lock:
-            return is_approved(self.guard._evaluator, self._state, decision, self._now())
+            return is_approved(self.guard._evaluator, self._state, decision, self._times()["at"])
 
     def _release_unused(self, decision: Decision) -> None:
         if decision.allowed:
@@ -146,13 +150,14 @@ class Session(SessionLifetime):
         at: int | datetime | None = None,
         **context: Unpack[CallContext],
     ) -> Decision:
-        at = self.guard._clock() if at is None else validate.timestamp("at", at)
+        time, wall = self._pipeline.timeline.read() if at is None else validate.times("at", at)
         tool, invalid_reason = validate.text("tool", tool), ""
         try:
-            attempt = Attempt(tool, {} if args is None else {**args}, at, self._state)
+            attempt = Attempt(tool, {} if args is None else {**args}, time, self._state)
         except TypeError:
-            attempt = Attempt(tool, {}, at, self._state)
+            attempt = Attempt(tool, {}, time, self._state)
             invalid_reason = f"they are of type `{type(args).__name__}`, not an object"
+        attempt.wall = wall
         if context:
             set_context(attempt, self.guard._evaluator.check_tags, **context)
         attempt.split_tool_name()
@@ -208,12 +213,12 @@ class Session(SessionLifetime):
             parsed = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)
             text, failed, pending = parsed.text, failed or parsed.failed, parsed.pending
             host_meta = {**parsed.meta, **host_meta}
-        at = self.guard._clock() if at is None else validate.timestamp("at", at)
+        time, wall = self._pipeline.timeline.read() if at is None else validate.times("at", at)
         return self._pipeline.complete(
             Completed(
                 # Positional: CPython passes more than 15 values with keywords as a dict.
                 self.id,
-                at,
+                time,
                 decision.id
                 if type(decision) is Decision and decision.session == self.id
                 else self._find_call(decision),
@@ -232,6 +237,7 @@ class Session(SessionLifetime):
                 meta=host_meta,
                 blame=validate.choice("blame", blame, get_args(Blame)) if blame else "",
                 state="cancelled" if is_cancelled else "pending" if pending else "",
+                wall=wall,
             ),
             True,
         )
@@ -264,7 +270,7 @@ class Session(SessionLifetime):
         with self.guard._lock:
             if not self.closed:
                 self._pipeline.require_known(call)
-                self._pipeline.release(Released(session=self.id, at=self._now(), call=call))
+                self._pipeline.release(Released(session=self.id, call=call, **self._times()))
 
     def approve(self, decision: Decision, *, by: str, labels: Iterable[str] = ()) -> bool:
         """Approve a call whose effect is *ask*: check it again, and it runs.
@@ -282,15 +288,19 @@ class Session(SessionLifetime):
             raise ValueError(f"call `{decision.id}` of this session does not need an approval")
         require_comparable(decision)
         by, labels = validate.text("by", by), validate.text_list("labels", labels)
-        at = self._now()
+        times = self._times()
         fingerprint = decision.fingerprint
         with self.guard._lock:
             raised = self._state.approvals.charges_to_extend(fingerprint)
-            self._pipeline.fold(Approved(self.id, at, decision.id, fingerprint, by, labels))
+            approved = {"call": decision.id, "fingerprint": fingerprint, "by": by}
+            self._pipeline.fold(Approved(self.id, labels=labels, **approved, **times))
             for charge in raised:  # a repeated approval raises nothing more
                 extend = self.guard._evaluator.budgets[charge.budget].extension
-                self._pipeline.grant(Granted(self.id, at, charge.budget, extend, by, charge.key))
-            return is_approved(self.guard._evaluator, self._state, decision, at)
+                granted = Granted(
+                    self.id, budget=charge.budget, amount=extend, by=by, key=charge.key, **times
+                )
+                self._pipeline.grant(granted)
+            return is_approved(self.guard._evaluator, self._state, decision, times["at"])
 
     def grant(self, budget: str, amount: float | timedelta | None = None, *, by: str) -> None:
         """Raise a budget for this session, and lift a halt.
@@ -300,26 +310,16 @@ class Session(SessionLifetime):
         missing, negative or not finite, `ClosedError` if the session is closed; and
         `JournalError` or `StoreError`.
         """
-        budgets = self.guard._evaluator.budgets
-        id_ = budget if budget in budgets else f"budgets/{budget}"
-        if id_ not in budgets:
-            known = ", ".join(name.partition("/")[2] for name in budgets) or "none"
-            raise KeyError(f"no budget `{budget}` in this policy; it has: {known}")
-        if amount is None:
-            if budgets[id_].extend is None:
-                raise ValueError(f"budget `{budget}` has no `extend`; pass an amount")
-            amount = budgets[id_].extension
-        if isinstance(amount, timedelta) and budgets[id_].kind == "time":
-            amount = amount.total_seconds()
-        amount = validate.amount("amount", amount)
-        self._pipeline.grant(Granted(self.id, self._now(), id_, amount, validate.text("by", by)))
+        id_, raised = find_grant(self.guard._evaluator.budgets, budget, amount)
+        by = validate.text("by", by)
+        self._pipeline.grant(Granted(self.id, budget=id_, amount=raised, by=by, **self._times()))
 
     def turn(self) -> None:
         """Begin a new turn: it lifts a halt, and counts per turn start again.
 
         `ClosedError` if the session is closed.
         """
-        self._pipeline.fold(TurnStarted(session=self.id, at=self._now()))
+        self._pipeline.fold(TurnStarted(session=self.id, **self._times()))
 
     def spend(self, *, tokens: int = 0, cost: float = 0.0) -> None:
         """Count tokens and cost that the model used between calls.
@@ -328,7 +328,7 @@ class Session(SessionLifetime):
         """
         tokens = validate.integer("tokens", validate.amount("tokens", tokens))
         cost = validate.amount("cost", cost)
-        self._pipeline.spend(Spent(session=self.id, at=self._now(), tokens=tokens, cost=cost))
+        self._pipeline.spend(Spent(self.id, tokens=tokens, cost=cost, **self._times()))
 
     def run(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict
 
 from policyguard.evaluator.session_state import SessionState
 from policyguard.guard.call_pipeline import CallPipeline
@@ -15,6 +15,13 @@ from policyguard.model.event import SessionEnded
 
 if TYPE_CHECKING:
     from policyguard.guard.guard import Guard
+
+
+class Times(TypedDict):
+    """The times of an event."""
+
+    at: int
+    wall: int | None
 
 
 active_sessions: ContextVar[tuple[SessionLifetime, ...]] = ContextVar(
@@ -70,7 +77,7 @@ class SessionLifetime:
                 return
             if self.closed and self.guard._open_sessions.get(self.id) is not self:
                 self._reopen()
-            exit_stack.callback(self._pipeline.end, SessionEnded(session=self.id, at=self._now()))
+            exit_stack.callback(self._pipeline.end, SessionEnded(session=self.id, **self._times()))
             for child in self.guard._open_sessions.children_of(self.id):
                 exit_stack.callback(child.end)
 
@@ -116,8 +123,10 @@ class SessionLifetime:
             if self._pipeline.entered <= 0:
                 self.close()
 
-    def _now(self) -> int:
-        return self.guard._clock()
+    def _times(self) -> Times:
+        """Return the times of an event that happens now."""
+        at, wall = self._pipeline.timeline.read()
+        return Times(at=at, wall=wall)
 
 
 def _exit_session(session: SessionLifetime) -> None:

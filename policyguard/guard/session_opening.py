@@ -12,6 +12,7 @@ from policyguard.evaluator.session_state import SessionState
 from policyguard.guard import validate
 from policyguard.guard.call_ids import parse_call_number
 from policyguard.guard.session import Session
+from policyguard.guard.timeline import Timeline, continue_from
 from policyguard.model.errors import ClosedError
 from policyguard.model.event import Admitted, Refused, SessionEnded, SessionStarted
 
@@ -56,7 +57,9 @@ def open_session(
             return guard._resume_session(opened) or opened
         parent_id = "" if guard.closed else _resolve_parent(guard, started.session, parent)
         checked = guard._evaluator.check_tags(tags)
-        return start_session(guard, replace(started, parent=parent_id, tags=checked))
+        at, wall = _find_timeline(guard, parent_id).read()
+        event = replace(started, at=at, wall=wall, parent=parent_id, tags=checked)
+        return start_session(guard, event)
 
 
 def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False) -> Session:
@@ -85,6 +88,10 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
             )
             guard._open_sessions.make_room(None if isolated else state.parent)
             session = Session(guard, state, first_number)
+            timeline = _find_timeline(guard, "" if state.parent is None else state.parent.id)
+            if resumed is not None:
+                timeline = continue_from(timeline, state.now)
+            session._pipeline.timeline = timeline
             guard._open_sessions.add(session)
             guard._mark_used(event.session)
             if resumed is None:
@@ -94,6 +101,12 @@ def start_session(guard: Guard, event: SessionStarted, *, isolated: bool = False
             guard._open_sessions.remove(event.session)
             raise
         return session
+
+
+def _find_timeline(guard: Guard, parent: str) -> Timeline:
+    """Return the time of a session with this parent: parents may be ahead of their guard."""
+    opened = guard._open_sessions.get(parent) if parent else None
+    return guard._timeline if opened is None else opened._pipeline.timeline
 
 
 def _check_owner(state: SessionState, started: SessionStarted) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent import futures
 from functools import partial
@@ -29,6 +28,7 @@ from policyguard.guard.background_tasks import (
 )
 from policyguard.guard.event_loop import run_blocking, run_later
 from policyguard.guard.host_log import warn
+from policyguard.guard.timeline import elapsed_time
 from policyguard.guard.tool_results import ToolResult, append_advice, error_text, parse_result
 from policyguard.journal.errors import JournalError
 from policyguard.model.decision import Decision
@@ -187,7 +187,7 @@ class _RunningCall:
             _held.add(self._attempt)
         self._decision = decision
         self._usage: dict[str, Any] = {"cost": cost, "tokens": tokens}
-        self._started_at = time.monotonic()
+        self._started_at = elapsed_time()
         self.id = decision.id
         self.timeout = decision.timeout
 
@@ -198,7 +198,7 @@ class _RunningCall:
 
     def elapsed(self) -> float:
         """Return the seconds since the call began."""
-        return time.monotonic() - self._started_at
+        return (elapsed_time() - self._started_at) / 1e9
 
     def finish(self, result: R) -> R:
         """Report a result, and return it with the advice that it is to carry."""
@@ -230,7 +230,7 @@ class _RunningCall:
         error = ToolTimeoutError(self._decision)
         failed = Completed(
             session=self._session.id,
-            at=self._session.guard._clock(),
+            **self._session._times(),
             call=self.id,
             ok=False,
             error=str(error),
@@ -252,7 +252,7 @@ class _RunningCall:
         )
         event = CallEnded(
             session=session.id,
-            at=session.guard._clock(),
+            **session._times(),
             call=self.id,
             ok=None if result.pending else not result.failed,
             text=result.text,

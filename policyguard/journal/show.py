@@ -69,7 +69,9 @@ def format_line(line: bytes) -> str:
         _format_value(event[name]) for name in _UNNAMED if event.get(name) not in (None, "", [], {})
     ]
     parts += [
-        f"{name}={_format_value(value)}" for name, value in event.items() if name not in _HIDDEN
+        f"{name}={_format_time(value) if name == 'wall' else _format_value(value)}"
+        for name, value in event.items()
+        if name not in _HIDDEN
     ]
     return " ".join(parts).rstrip()
 

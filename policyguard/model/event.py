@@ -4,7 +4,8 @@ One JSON object a line is policyguard's own trace format (`schemas/event.schema.
 `event` names the kind. Importers (`traces/`) leave the derived fields (`class`, `fingerprint`,
 `charges` …) empty; a replay computes them.
 
-Times are integers, nanoseconds since 1970 in UTC; `None` where the record has no time.
+Times are integers, nanoseconds since 1970 in UTC; `None` where the record has no time. `at` goes by
+a clock that only advances; `wall` is the wall clock's time where that was another.
 """
 
 # No `annotations` from `__future__`: msgspec would compile the text of each by itself.
@@ -34,8 +35,12 @@ class Charge(msgspec.Struct, frozen=True, array_like=True):
     amount: int
 
 
+class _Timed(msgspec.Struct, frozen=True, kw_only=True):
+    wall: int | None = None
+
+
 class _Event(
-    msgspec.Struct, frozen=True, tag_field="event", omit_defaults=True, forbid_unknown_fields=True
+    _Timed, frozen=True, tag_field="event", omit_defaults=True, forbid_unknown_fields=True
 ):
     session: str
     at: int | None = None

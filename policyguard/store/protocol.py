@@ -3,7 +3,8 @@
 A store keeps state that outlives a call, and most of it a process: the key of fingerprints, the
 anchors of journals, session locks, constraints and evidence, and the usage of shared budgets. It
 treats constraints and evidence as opaque bytes under a scope and a key. Callers pass every time, in
-nanoseconds since 1970 (UTC): a store has no clock, and orders uses by counting.
+nanoseconds since 1970 (UTC): a store has no clock, and orders uses by counting. It keeps how the
+guards of one boot tell the time, so that all count durations alike.
 
 Every method may raise `StoreError`. Each is atomic; use `transaction` to combine several. All are
 thread-safe and survive a fork.
@@ -261,6 +262,13 @@ class Store(Protocol):
     @property
     def quotas(self) -> QuotaStore:
         """The usage of shared budgets."""
+
+    def anchor_time(self, offset: int, elapsed: int) -> int:
+        """Return by how much the time of events is ahead of the time since boot, `elapsed` (ns).
+
+        That is `offset` for the first guard of a boot, and the same for all others of that boot.
+        It is larger where that would be a time before the last call of this method.
+        """
 
     def lock_session(self, session: str) -> SessionLock:
         """Lock a session; raise `SessionBusyError` if another process or guard holds it."""

@@ -32,9 +32,13 @@ class BudgetUsage(msgspec.Struct, eq=False):
 
         A clock that runs backwards makes no charge older than the ones before.
         """
-        if at is not None and self.latest_at is not None and amount >= 0:
-            at = max(at, self.latest_at)
+        if at is not None and amount >= 0:
+            at = self.clamp_time(at)
         self.insert_charge(amount, at, within, max_charges)
+
+    def clamp_time(self, at: int) -> int:
+        """Return `at`, or the time of the latest charge if that is later."""
+        return at if self.latest_at is None or at >= self.latest_at else self.latest_at
 
     def insert_charge(
         self, amount: int, at: int | None, within: int | None, max_charges: int

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from policyguard.store.boot import TimeAnchor, anchor_time
 from policyguard.store.errors import SessionBusyError
 from policyguard.store.memory.table import Table, UndoLog
 from policyguard.store.protocol import REVOKED, Anchor, Caps, ConstraintChanges, ConstraintRecord
@@ -31,6 +32,12 @@ class MemoryStore:
         self.evidence = MemoryEvidence(Table(self._undo_log, caps.evidence))
         self.quotas = SharedQuotas(MemoryQuotaBackend(self._undo_log))
         self._locks: WeakValueDictionary[str, MemorySessionLock] = WeakValueDictionary()
+        self._time_anchor: TimeAnchor | None = None
+
+    def anchor_time(self, offset: int, elapsed: int) -> int:
+        with self._undo_log():
+            self._time_anchor = anchor_time(self._time_anchor, "", offset, elapsed)
+            return self._time_anchor.offset
 
     def lock_session(self, session: str) -> MemorySessionLock:
         with self._undo_log():

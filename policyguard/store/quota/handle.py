@@ -109,7 +109,7 @@ class LeasedQuota:
             self.used += amount
             words[USED] = self.used
         else:
-            at = self._monotonic_time(at)
+            at = self.usage.clamp_time(at or 0)
             self._write(words, amount, at, reserve=self.spec.reserves)
         if words[ID] == self.lease_id:
             return True
@@ -128,7 +128,7 @@ class LeasedQuota:
         ):
             self.charge_in_store(self, amount, at)
         else:
-            at = self._monotonic_time(at) if amount > 0 else at
+            at = self.usage.clamp_time(at or 0) if amount > 0 else at
             self._write(words, amount, at, reserve=False)
 
     def reserve(self, amount: int) -> None:
@@ -151,10 +151,6 @@ class LeasedQuota:
             return
         log_charge(words, self.count, at or 0, amount)
         self.count += 1
-
-    def _monotonic_time(self, at: int | None) -> int:
-        """Return a time that is not before earlier charges, even if the clock runs backwards."""
-        return max(at or 0, self.usage.latest_at or 0)
 
     def _has_log_room(self, charges: int) -> bool:
         """Return whether the log takes so many more charges. A charge may need one to undo it."""

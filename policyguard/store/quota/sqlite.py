@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Collection
-from contextlib import AbstractContextManager, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager
 
 import msgspec
 
 from policyguard.evaluator.budgets.usage import BudgetUsage
+from policyguard.store.boot import read_boot_id
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
 from policyguard.store.protocol import QuotaKey
 from policyguard.store.quota.lease import QuotaLease, SlotWords
@@ -35,7 +35,7 @@ class SqliteQuotaBackend:
         self._slots = MmapSlots(database.path.with_name(f"{database.path.name}.purses"))
         self._holder: tuple[int, FileLock] | None = None
         self.is_durable = is_durable
-        self.boot_id = _read_boot_id()
+        self.boot_id = read_boot_id()
 
     def transaction(self, *, write: bool = True) -> AbstractContextManager[None]:
         return self._database.transaction(write=write)
@@ -136,10 +136,3 @@ class SqliteQuotaBackend:
 def _encode_usage(usage: BudgetUsage) -> bytes:
     charges = list(usage.charges) if usage.charges is not None else None
     return _encode((usage.used, usage.granted, usage.started_at, usage.latest_at, charges))
-
-
-def _read_boot_id() -> str:
-    """Return an id of the machine's boot; empty if the system has none (macOS)."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""

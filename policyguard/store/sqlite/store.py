@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from policyguard.store.boot import TimeAnchor, anchor_time, read_time_id
 from policyguard.store.errors import DECODE_ERRORS, damaged_error
 from policyguard.store.paths import resolve_store_path
 from policyguard.store.protocol import REVOKED, Anchor, Caps, ConstraintChanges, ConstraintRecord
@@ -20,6 +21,7 @@ from policyguard.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 _KEY_BYTES = 32
 _EVICTED = "anchors dropped"
+_TIME = "time"
 _BATCH_ROWS = 500
 """The rows of one read, so that no process waits for a long one."""
 
@@ -69,6 +71,23 @@ class SqliteStore:
                 ((key,),) = self._database.execute("SELECT value FROM meta WHERE name = 'key'")
             self._fingerprint_key = bytes(key)
         return self._fingerprint_key
+
+    def anchor_time(self, offset: int, elapsed: int) -> int:
+        with self._database.transaction():
+            rows = self._database.execute("SELECT value FROM meta WHERE name = ?", (_TIME,))
+            try:
+                known = msgspec.json.decode(rows[0][0], type=TimeAnchor) if rows else None
+            except DECODE_ERRORS as error:
+                raise damaged_error(self._database.path, "its time", error) from None
+            # A random id: without an id of the boot, no guard can know another's time.
+            time_id = read_time_id() or os.urandom(8).hex()
+            anchor = anchor_time(known, time_id, offset, elapsed)
+            self._database.execute(
+                "INSERT INTO meta (name, value) VALUES (?, ?) "
+                "ON CONFLICT DO UPDATE SET value = excluded.value",
+                (_TIME, msgspec.json.encode(anchor)),
+            )
+        return anchor.offset
 
     def lock_session(self, session: str) -> FileLock:
         return self._lock_file.acquire(session)

@@ -68,6 +68,7 @@ class Attempt(msgspec.Struct, eq=False):
     args: dict[str, Any]
     at: int | None
     session: SessionState
+    wall: int | None = None
     id: str = ""
     server: str = ""
     batch: str = ""
@@ -94,7 +95,6 @@ class Attempt(msgspec.Struct, eq=False):
     timeout: int | None = None
     timeout_by: str = ""
     completed_at: int | None = None
-    wall: int | None = None
     limit_notes: Mapping[str, Any] = EMPTY
     bound_plan: BoundPlan = None  # type: ignore[assignment]
     window_entry: WindowEntry = None  # type: ignore[assignment]

@@ -28,6 +28,7 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
         event.args or {},
         at,
         session,
+        event.wall,
         event.call,
         event.server,
         event.batch,
@@ -36,7 +37,6 @@ def attempt_from_event(session: SessionState, event: Admitted | Refused, at: int
         event.hints,
         event.estimate,
         event.host_tool,
-        wall=event.wall,
     )
     attempt.split_tool_name()
     return attempt

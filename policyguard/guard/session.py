@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from time import monotonic_ns
 from typing import Any, TypeVar, Unpack, cast, get_args
 
 from policyguard.evaluator.attempt import Attempt
@@ -94,12 +95,11 @@ class Session(SessionLifetime):
             )
         is_plain = type(tool) is str and not (context or tool.startswith(MCP_PREFIX))
         if is_plain and type(args) is dict:  # the common case
-            pipeline = self._pipeline
-            time, wall = pipeline.timeline.read() if at is None else validate.times("at", at)
-            attempt = Attempt(tool, args.copy(), time, self._state)
-            if wall is not None:
-                attempt.wall = wall
-            decision = pipeline.check(attempt, True)
+            pipeline, wall = self._pipeline, None
+            time = monotonic_ns() + pipeline.timeline.offset
+            if time >= pipeline.timeline.next_look or at is not None:
+                time, wall = self._read_times(at)
+            decision = pipeline.check(Attempt(tool, args.copy(), time, self._state, wall), True)
         else:
             decision = self._evaluate(True, tool, args, at, **context)
         if decision.allowed or decision.effect is not Effect.ASK or self.guard._approver is None:
@@ -150,14 +150,13 @@ class Session(SessionLifetime):
         at: int | datetime | None = None,
         **context: Unpack[CallContext],
     ) -> Decision:
-        time, wall = self._pipeline.timeline.read() if at is None else validate.times("at", at)
+        time, wall = self._read_times(at)
         tool, invalid_reason = validate.text("tool", tool), ""
         try:
-            attempt = Attempt(tool, {} if args is None else {**args}, time, self._state)
+            attempt = Attempt(tool, {} if args is None else {**args}, time, self._state, wall)
         except TypeError:
-            attempt = Attempt(tool, {}, time, self._state)
+            attempt = Attempt(tool, {}, time, self._state, wall)
             invalid_reason = f"they are of type `{type(args).__name__}`, not an object"
-        attempt.wall = wall
         if context:
             set_context(attempt, self.guard._evaluator.check_tags, **context)
         attempt.split_tool_name()
@@ -213,8 +212,11 @@ class Session(SessionLifetime):
             parsed = parse_result(result, self.guard._evaluator.outcome_classifier.harness_keys)
             text, failed, pending = parsed.text, failed or parsed.failed, parsed.pending
             host_meta = {**parsed.meta, **host_meta}
-        time, wall = self._pipeline.timeline.read() if at is None else validate.times("at", at)
-        return self._pipeline.complete(
+        pipeline, wall = self._pipeline, None
+        time = monotonic_ns() + pipeline.timeline.offset
+        if time >= pipeline.timeline.next_look or at is not None:
+            time, wall = self._read_times(at)
+        return pipeline.complete(
             Completed(
                 # Positional: CPython passes more than 15 values with keywords as a dict.
                 self.id,
@@ -223,8 +225,9 @@ class Session(SessionLifetime):
                 if type(decision) is Decision and decision.session == self.id
                 else self._find_call(decision),
                 False if failed and not is_cancelled else None,
-                text=text,
-                error=error,
+                "explicit",
+                text,
+                error,
                 exit_code=None if exit_code is None else validate.integer("exit_code", exit_code),
                 status=None if status is None else validate.integer("status", status),
                 retry_after=None

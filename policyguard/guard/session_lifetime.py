@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from contextvars import ContextVar
+from datetime import datetime
 from typing import TYPE_CHECKING, Self, TypedDict
 
 from policyguard.evaluator.session_state import SessionState
+from policyguard.guard import validate
 from policyguard.guard.call_pipeline import CallPipeline
 from policyguard.guard.event_loop import run_blocking
 from policyguard.model.errors import ClosedError
@@ -127,6 +129,13 @@ class SessionLifetime:
         """Return the times of an event that happens now."""
         at, wall = self._pipeline.timeline.read()
         return Times(at=at, wall=wall)
+
+    def _read_times(self, at: int | datetime | None) -> tuple[int, int | None]:
+        """Return the time of an event and the wall clock's: both are what the host gives, if so."""
+        if at is None:
+            return self._pipeline.timeline.read()
+        given = validate.timestamp("at", at)
+        return given, given
 
 
 def _exit_session(session: SessionLifetime) -> None:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from policyguard.store.protocol import Store
 
@@ -19,7 +18,7 @@ RESOLUTION = 10**9
 
 
 def _find_elapsed_clock() -> Callable[[], int]:
-    """Return a clock that nobody sets, and that counts while the machine sleeps, if there is one.
+    """Return a clock that cannot be set, and that counts while the machine sleeps, if there is one.
 
     Elsewhere `time.monotonic_ns` does (Windows), or is all there is.
     """
@@ -34,20 +33,39 @@ elapsed_time: Callable[[], int] = _find_elapsed_clock()
 """Return the nanoseconds since some moment before the process began."""
 
 
-class Timeline(Protocol):
-    """The time that passes for the sessions of a guard, in nanoseconds since 1970 (UTC)."""
+class Timeline:
+    """The time that passes for the sessions of a guard, in nanoseconds since 1970 (UTC).
 
-    def read(self) -> tuple[int, int | None]:
-        """Return the time, which never runs backwards, and the wall clock's where that differs."""
-
-
-class SystemTimeline:
-    """The time by the system's clocks, alike for all guards of a store in one boot.
-
-    The wall clock is read once a second: at most that long a step goes unnoticed.
+    It is `offset` ahead of `time.monotonic_ns`, and the wall clock is the same, until it is
+    `next_look`. From then on `look` returns it, and updates `skew`: by how much the wall clock is
+    ahead, 0 if that is below `RESOLUTION`. So a call in between reads one clock and no more.
     """
 
-    __slots__ = ("_elapsed", "_next_look", "_offset", "_skew", "_wall")
+    __slots__ = ("next_look", "offset", "skew")
+
+    def __init__(self) -> None:
+        self.offset = self.next_look = self.skew = 0
+
+    def look(self) -> int:
+        """Look at the clocks, and return the time, which never runs backwards."""
+        raise NotImplementedError
+
+    def read(self) -> tuple[int, int | None]:
+        """Return the time, and the wall clock's where that differs."""
+        at = time.monotonic_ns() + self.offset
+        if at >= self.next_look:
+            at = self.look()
+        return at, at + self.skew if self.skew else None
+
+
+class SystemTimeline(Timeline):
+    """The time by the system's clocks, alike for all guards of a store in one boot.
+
+    While they agree it looks at the wall clock once a second: for that long a step of it, and a
+    sleep of the machine, go unnoticed.
+    """
+
+    __slots__ = ("_elapsed", "_monotonic", "_slept", "_wall")
 
     def __init__(
         self,
@@ -55,26 +73,32 @@ class SystemTimeline:
         *,
         wall: Callable[[], int] = time.time_ns,
         elapsed: Callable[[], int] = elapsed_time,
+        monotonic: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        super().__init__()
         self._wall = wall
         self._elapsed = elapsed
+        self._monotonic = monotonic
         passed = elapsed()
+        self._slept = passed - monotonic()
         offset = wall() - passed
-        self._offset = offset if store is None else store.anchor_time(offset, passed)
-        self._skew = self._next_look = 0
+        if store is not None:
+            offset = store.anchor_time(offset, passed)
+        self.offset = offset + self._slept
 
-    def read(self) -> tuple[int, int | None]:
-        """See `Timeline.read`."""
-        at = self._elapsed() + self._offset
-        if at >= self._next_look:
-            self._next_look = at + RESOLUTION
-            skew = self._wall() - at
-            self._skew = skew if abs(skew) >= RESOLUTION else 0
-        skew = self._skew
-        return at, at + skew if skew else None
+    def look(self) -> int:
+        """See `Timeline.look`."""
+        slept = self._elapsed() - self._monotonic() - self._slept
+        if slept >= RESOLUTION:
+            self._slept += slept
+            self.offset += slept
+        at = self._monotonic() + self.offset
+        self.skew = _significant(self._wall() - at)
+        self.next_look = 0 if self.skew else at + RESOLUTION
+        return at
 
 
-class HostTimeline:
+class HostTimeline(Timeline):
     """The time by a host's own clock, of which only the steps forward count.
 
     It cannot tell a clock that is set ahead from time that passes.
@@ -83,34 +107,36 @@ class HostTimeline:
     __slots__ = ("_clock", "_last", "_lock", "_now")
 
     def __init__(self, clock: Callable[[], int]) -> None:
+        super().__init__()
         self._clock = clock
         self._lock = threading.Lock()
         self._last = self._now = clock()
 
-    def read(self) -> tuple[int, int | None]:
-        """See `Timeline.read`."""
+    def look(self) -> int:
+        """See `Timeline.look`."""
         with self._lock:
             wall = self._clock()
             self._now += max(0, wall - self._last)
             self._last = wall
-            return self._now, wall if abs(wall - self._now) >= RESOLUTION else None
+            self.skew = _significant(wall - self._now)
+            return self._now
 
 
-class ShiftedTimeline:
+class ShiftedTimeline(Timeline):
     """The time of a session that is ahead of its guard's."""
 
     __slots__ = ("_shift", "_timeline")
 
     def __init__(self, timeline: Timeline, shift: int) -> None:
+        super().__init__()
         self._timeline = timeline
         self._shift = shift
 
-    def read(self) -> tuple[int, int | None]:
-        """See `Timeline.read`."""
-        at, wall = self._timeline.read()
-        shifted = at + self._shift
-        wall = at if wall is None else wall
-        return shifted, wall if abs(wall - shifted) >= RESOLUTION else None
+    def look(self) -> int:
+        """See `Timeline.look`."""
+        at, _ = self._timeline.read()
+        self.skew = _significant(self._timeline.skew - self._shift)
+        return at + self._shift
 
 
 def open_timeline(clock: Callable[[], int], store: Store | None) -> Timeline:
@@ -122,3 +148,7 @@ def continue_from(timeline: Timeline, latest: int | None) -> Timeline:
     """Return a timeline that is not before `latest` (ns), such as a session's latest event."""
     shift = 0 if latest is None else latest - timeline.read()[0]
     return ShiftedTimeline(timeline, shift) if shift > 0 else timeline
+
+
+def _significant(skew: int) -> int:
+    return skew if abs(skew) >= RESOLUTION else 0

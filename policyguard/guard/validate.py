@@ -131,12 +131,6 @@ def timestamp(name: str, value: object) -> int:
     return ((passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds) * 1000
 
 
-def times(name: str, value: object) -> tuple[int, int]:
-    """Return the time that a host gives for an event, and the wall clock's, which is the same."""
-    at = timestamp(name, value)
-    return at, at
-
-
 def duration(name: str, value: object) -> float:
     """Return seconds, given as such or as a `timedelta`: at least 0, and finite for JSON.
 

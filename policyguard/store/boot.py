@@ -1,4 +1,4 @@
-"""The machine's boot, which bounds the life of shared memory and of the clock that nobody sets."""
+"""The machine's boot, which bounds the life of shared memory and of the clock that cannot be set."""
 
 from __future__ import annotations
 

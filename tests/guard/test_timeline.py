@@ -14,6 +14,7 @@ import pytest
 from policyguard import Guard
 from policyguard.compiler import compile_policy
 from policyguard.guard import guard as guard_module
+from policyguard.guard import session as session_module
 from policyguard.guard import timeline as timelines
 from policyguard.guard.replay import ReplayGuard
 from policyguard.guard.session import Session
@@ -49,13 +50,23 @@ class Machine:
     def __init__(self) -> None:
         self.wall = EVENING
         self.elapsed = 5 * HOUR
+        self.monotonic = 4 * HOUR
 
     def wait(self, duration: int) -> None:
+        self.sleep(duration)
+        self.monotonic += duration
+
+    def sleep(self, duration: int) -> None:
         self.wall += duration
         self.elapsed += duration
 
     def timeline(self, store: Store | None = None) -> SystemTimeline:
-        return SystemTimeline(store, wall=lambda: self.wall, elapsed=lambda: self.elapsed)
+        return SystemTimeline(
+            store,
+            wall=lambda: self.wall,
+            elapsed=lambda: self.elapsed,
+            monotonic=lambda: self.monotonic,
+        )
 
 
 @pytest.fixture
@@ -67,6 +78,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
         return found.timeline(store) if clock is time.time_ns else HostTimeline(clock)
 
     monkeypatch.setattr(guard_module, "open_timeline", open_timeline)
+    monkeypatch.setattr(session_module, "monotonic_ns", lambda: found.monotonic)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: found.monotonic)
     return found
 
 
@@ -141,7 +154,18 @@ def test_cooldown_is_as_long_as_the_time_that_passes(
     assert is_allowed(session, "fetch")
 
 
-def test_time_passes_while_the_machine_sleeps() -> None:
+def test_time_passes_while_the_machine_sleeps(tmp_path: Path, machine: Machine) -> None:
+    session = load(tmp_path, TIME).session("s")
+    assert is_allowed(session)
+    machine.sleep(9 * MINUTE)
+    machine.wait(2 * SECOND)
+    assert is_allowed(session)
+    machine.sleep(MINUTE)
+    machine.wait(2 * SECOND)
+    assert not is_allowed(session)
+
+
+def test_sleep_is_measured_by_the_clock_of_the_boot() -> None:
     assert hasattr(time, "CLOCK_BOOTTIME"), "the suite runs on Linux"
     clock = timelines.elapsed_time
     assert clock.args == (time.CLOCK_BOOTTIME,)  # type: ignore[attr-defined]
@@ -276,7 +300,7 @@ def test_time_goes_on_after_a_boot_with_a_clock_set_back(tmp_path: Path, machine
         assert is_allowed(session)
         assert is_allowed(session)
     machine.wall -= DAY
-    machine.elapsed = MINUTE
+    machine.elapsed = machine.monotonic = MINUTE
     session = load(tmp_path, SHARED, store=store).session("b", user="ann")
     assert not is_allowed(session)
     machine.wait(59 * MINUTE)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from policyguard.evaluator.attempt import Attempt
-from policyguard.evaluator.budgets.charges import grant_charge, parent_charges
+from policyguard.evaluator.budgets.charges import grant_charge, negate_charges, parent_charges
 from policyguard.evaluator.evaluation import ALLOWED, Evaluation, GuardMode
 from policyguard.evaluator.session_state import SessionState
 from policyguard.evaluator.transitions import admit as admit_call
@@ -301,7 +301,7 @@ class CallPipeline:
         """Take back the admission of a call, if it is in flight. Raises what `fold` raises."""
         with self._guard._lock:
             attempt = self._state.in_flight.get(event.call)
-            refunds = _negate(attempt.charges) if attempt is not None else ()
+            refunds = negate_charges(attempt.charges) if attempt is not None else ()
             at = attempt.at if attempt is not None else event.at
             self.fold(event, partial(self._charge_ancestors, refunds, at))
 
@@ -397,8 +397,4 @@ class CallPipeline:
 
 def _reverse(event: ChildCharged) -> ChildCharged:
     """Return the event that undoes charges."""
-    return replace(event, charges=_negate(event.charges))
-
-
-def _negate(charges: Iterable[Charge]) -> tuple[Charge, ...]:
-    return tuple([replace(charge, amount=-charge.amount) for charge in charges])
+    return replace(event, charges=negate_charges(event.charges))

@@ -1,4 +1,4 @@
-"""The machine's boot, which bounds the life of shared memory and of the clock that cannot be set."""
+"""The machine's boot, which bounds the life of shared memory and of its steady clock."""
 
 from __future__ import annotations
 

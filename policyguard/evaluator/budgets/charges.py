@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.budgets.budget import CompiledBudget
 from policyguard.evaluator.budgets.usage import BudgetUsage, UsageLedger
@@ -152,3 +154,8 @@ class RebuildLedger(UsageLedger, eq=False, kw_only=True):
         if compiled is None or not outlives_call(compiled):
             return False
         return owner_session(key) != self.session
+
+
+def negate_charges(charges: Iterable[Charge]) -> tuple[Charge, ...]:
+    """Return the charges that undo these."""
+    return tuple([replace(charge, amount=-charge.amount) for charge in charges])

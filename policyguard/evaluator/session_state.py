@@ -176,6 +176,23 @@ class SessionState:
             refused = self.refused_attempts[entry] = RefusedAttempts(self.bans.max_bans)
         refused.add(subject, self.successes)
 
+    def clear_refusals(self, attempt: Attempt, *, has_succeeded: bool = False) -> None:
+        """Forget refusals of an admitted call; of a probe, once it has succeeded."""
+        plan, streak = attempt.bound_plan.plan, attempt.bound_plan.refusal_streak
+        probed: list[LimitChecker] = []
+        if attempt.limit_notes:
+            probed = [limit for limit in plan.limits if limit.is_probe(attempt)]
+        if has_succeeded:
+            if not probed:
+                return
+            probed = []
+        if self.refused_attempts:
+            for limit in plan.escalating_limits:
+                if limit.id in self.refused_attempts and limit not in probed:
+                    self.refused_attempts[limit.id].clear(limit.subject(attempt))
+        if streak is not None and not probed:
+            streak.reset()
+
     def bind_plan(self, plan: Plan) -> BoundPlan:
         """Return a plan bound to the session's trackers. At most `max_entries` are kept."""
         bound = self._bound_plans.get(plan)

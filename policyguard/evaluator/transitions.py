@@ -101,7 +101,10 @@ def admit(evaluator: Evaluator, state: EngineState, attempt: Attempt) -> None:
     if evaluator.remembers_calls:
         _remember_call(evaluator, session, attempt)
     if not session.on_fast_path:
-        _clear_refusals(session, attempt)
+        if session.approvals.requests:
+            session.approvals.clear(attempt.approval_fingerprint)
+        session.clear_refusals(attempt)
+        session.update_active_limits(bound_plan.plan)
     state.hooks.on_admitted(attempt)
 
 
@@ -149,20 +152,6 @@ def complete(evaluator: Evaluator, state: EngineState, result: CallResult) -> li
     return state.hooks.on_completed(result)
 
 
-def _clear_refusals(session: SessionState, attempt: Attempt) -> None:
-    """Forget requests and refusals of a call that is now admitted."""
-    if session.approvals.requests:
-        session.approvals.clear(attempt.approval_fingerprint)
-    bound_plan = attempt.bound_plan
-    if session.refused_attempts:
-        for limit in bound_plan.plan.escalating_limits:
-            if limit.id in session.refused_attempts:
-                session.refused_attempts[limit.id].clear(limit.subject(attempt))
-    if bound_plan.refusal_streak is not None:
-        bound_plan.refusal_streak.reset()
-    session.update_active_limits(bound_plan.plan)
-
-
 def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) -> None:
     """Pass a result to the limits that is more to them than one more success."""
     entry, bound_plan = attempt.window_entry, attempt.bound_plan
@@ -174,6 +163,8 @@ def _notify_limits(session: SessionState, attempt: Attempt, outcome: Outcome) ->
     # These trackers may be of an earlier turn; the call then counts nothing in this one.
     for limit, tracker in bound_plan.limits:
         limit.complete(tracker, attempt, outcome)
+    if outcome.state == "success" and attempt.limit_notes:
+        session.clear_refusals(attempt, has_succeeded=True)
     if session.bans.active and outcome.state == "success" and outcome.advancing:
         _lift_progress_bans(session, outcome)
     for limit, tracker in bound_plan.limits:

@@ -67,7 +67,8 @@ def build_decision(
 
 def note_unreported(decision: Decision) -> tuple[Decision, bool]:
     """Say that calls repeat of which none was ever reported. Return also whether that is so."""
-    if not any(violation.reason == "repeat" for violation in decision.violations):
+    counts = (v.used for v in decision.violations if v.reason in _COUNTS_IN_FLIGHT)
+    if all(count is None for count in counts):
         return decision, False
     warn(f"session {decision.session!r}: {_UNREPORTED.error}")
     return replace(decision, errors=(*decision.errors, _UNREPORTED)), True
@@ -81,10 +82,12 @@ def _block_closed(text: str, instead: str) -> Evaluation:
     return _block(Violation("session/closed", Effect.BLOCK, "closed", text, instead))
 
 
+NOTHING_REPORTED = "no call has been reported; call `record` after each call"
 _UNREPORTED = EvalError(
     "session/unreported",
     "no call has been reported, so all count as unchanged; call `record` after each call",
 )
+_COUNTS_IN_FLIGHT = ("repeat", "cycle", "polling")
 SESSION_ENDED = _block_closed("the session is over", "open a new session")
 SESSION_CLOSED = _block_closed("the session is closed", "open it again with `guard.session`")
 GUARD_CLOSED = _block_closed("the guard is closed", "load another guard, and open a session there")

@@ -12,6 +12,8 @@ from policyguard.evaluator.attempt import Attempt, CallResult
 from policyguard.evaluator.engine_state import EngineState, TransitionHooks
 from policyguard.evaluator.fold import fold, rebuild
 from policyguard.evaluator.session_state import SessionState
+from policyguard.guard import decisions
+from policyguard.guard.host_log import warn
 from policyguard.guard.learner import Learner
 from policyguard.guard.progress_tracker import ProgressTracker
 from policyguard.guard.radius_limiter import RadiusLimiter
@@ -139,7 +141,11 @@ class GuardState(TransitionHooks):
             self.shared_budgets.refund(attempt)
 
     def on_abandoned(self, attempt: Attempt, at: int | None) -> None:
-        """Count what shared budgets reserved for the call as used."""
+        """Count what shared budgets reserved for the call as used; warn where none is reported."""
+        session = attempt.session
+        is_first = attempt.id not in session.in_flight and not session.given_up
+        if is_first and not session.state_changes.seq:
+            warn(f"session {session.id!r}: {decisions.NOTHING_REPORTED}")
         if self.shared_budgets is not None:
             self.shared_budgets.abandon(attempt, at)
 

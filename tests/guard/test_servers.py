@@ -50,7 +50,7 @@ def test_failures_on_one_server_refuse_calls_to_that_server_only(guard: Guard, b
     session = guard.session("s", project="p")
     for number in (1, 2):
         record_failure(session, "a", blame, number)
-    args = {"n": 3, "path": "a"}
+    args = {"n": 2, "path": "a"}
     assert not session.preview("search", args, server="a").allowed
     assert session.preview("search", args, server="b").allowed
     assert session.preview("search", args).allowed

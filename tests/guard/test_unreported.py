@@ -34,3 +34,31 @@ def test_a_host_that_records_is_not_warned(caplog: pytest.LogCaptureFixture) -> 
 def test_different_calls_in_flight_are_fine() -> None:
     session = Guard.load("core").session("s")
     assert all(session.check("read_file", {"path": str(n)}, batch="b").allowed for n in range(50))
+
+
+def test_alternating_calls_are_noted_too() -> None:
+    session = Guard.load("core").session("s")
+    decisions = [session.check("bash", {"command": f"make {n % 5}"}) for n in range(30)]
+    assert sum(decision.allowed for decision in decisions) == 20
+    assert [decision.errors[0].id for decision in decisions if decision.errors] == [
+        "session/unreported"
+    ]
+
+
+def test_the_host_is_warned_where_no_limit_counts_calls_in_flight(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = Guard.load("narrowing").session("s")
+    with caplog.at_level(logging.WARNING, "policyguard"):
+        for _ in range(1100):
+            session.check("bash", {"command": "make"})
+    assert len(caplog.records) == 1
+    assert "call `record`" in caplog.text
+
+
+def test_a_lost_report_among_others_is_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
+    session = Guard.load("narrowing").session("s")
+    session.record(session.check("ls", {}), result="a")
+    for n in range(1100):
+        session.check("bash", {"command": f"make {n}"})
+    assert not caplog.records

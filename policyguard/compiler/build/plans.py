@@ -201,6 +201,7 @@ class PlanBuilder:
                 same_error=entry.same == "error",
                 signature=entry.signature or "",
                 max_names=max_entries,
+                probe_timeout=self._policy.bounds.unreported,
             )
         if kind == "outage":
             return OutageChecker(

@@ -35,10 +35,13 @@ class Ban:
         self.until = limit.until or "session"
 
     def applies_to(self, attempt: Attempt) -> bool:
-        """Whether the ban concerns this attempt."""
+        """Whether the ban concerns this attempt: its tool, or a subject under the limit."""
         if self.limit.refuse_tool:
             return attempt.full_name == self.full_name
-        return self.limit.subject(attempt) == self.subject
+        return (
+            self.limit in attempt.bound_plan.plan.limits
+            and self.limit.subject(attempt) == self.subject
+        )
 
     @property
     def duration_text(self) -> str:

@@ -90,6 +90,10 @@ class LimitChecker(LimitSettings, eq=False, kw_only=True):
         """Return what counts as the same attempt when it is refused again."""
         return attempt.fingerprint
 
+    def is_probe(self, attempt: Attempt) -> bool:
+        """Whether the attempt was admitted as a probe: it resets no refusals until it succeeds."""
+        return False
+
     def admit(self, tracker: Any, attempt: Attempt) -> None:
         """Count an admitted call."""
 

@@ -128,17 +128,28 @@ class CycleChecker(LimitChecker, eq=False, kw_only=True):
 
 
 def _is_periodic(entries: list[WindowEntry], length: int, rounds: int) -> bool:
-    """Whether the last `rounds` rounds of `length` calls are equal, and not one repeated call."""
+    """Whether the last `rounds` rounds of `length` calls are equal, and not one repeated call.
+
+    A call in flight counts as unchanged, as for `repeat`; one that was cancelled does not.
+    """
     if len(entries) < length * rounds:
         return False
     last = entries[-1].fingerprint
     if all(entry.fingerprint == last for entry in entries[-length:]):
         return False
-    for index in range(1, length * (rounds - 1) + 1):
-        entry, earlier = entries[-index], entries[-index - length]
-        if entry.fingerprint != earlier.fingerprint:
+    results: list[str | None] = [None] * length
+    for index in range(1, length * rounds + 1):
+        entry = entries[-index]
+        if index > length and entry.fingerprint != entries[length - index].fingerprint:
             return False
         result = entry.result_fingerprint
-        if result is None or result != earlier.result_fingerprint:
+        if result is None:
+            if entry.is_exempt:
+                return False
+            continue
+        position = index % length
+        if results[position] is None:
+            results[position] = result
+        elif result != results[position]:
             return False
     return True

@@ -6,9 +6,11 @@ import msgspec
 
 from policyguard.evaluator.attempt import Attempt
 from policyguard.evaluator.limits.base import LimitChecker
+from policyguard.evaluator.limits.probes import ProbeSchedule
 from policyguard.evaluator.limits.state_changes import StateChanges
 from policyguard.evaluator.messages import NEVER_ALLOWED, format_streak
 from policyguard.model.decision import Violation
+from policyguard.model.effect import Effect
 from policyguard.model.outcome import Outcome
 
 
@@ -19,6 +21,7 @@ class FailureStreak(msgspec.Struct, eq=False):
     count: int = 0
     batches: dict[str, None] = msgspec.field(default_factory=dict)
     tools: dict[str, None] = msgspec.field(default_factory=dict)
+    probes: ProbeSchedule = msgspec.field(default_factory=ProbeSchedule)
 
 
 FailureStreaks = dict[str, FailureStreak]
@@ -31,6 +34,10 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     failures of that signature; then only the tools of the streak are refused, so that another
     tool's success can end it. Pending results, and those that the host flags as the harness's
     fault, change nothing. At most `max_names` tools and batches are kept, the first goes first.
+
+    A limit that `admits_probes` admits, now and then, a call that has not failed in the streak: its
+    success ends the streak. A limit that asks or halts, or bans for a fixed time, admits none. A
+    probe without a result is given up after `probe_timeout` (ns).
     """
 
     counts_outcomes_only = True
@@ -38,6 +45,14 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
     same_error: bool
     signature: str
     max_names: int
+    probe_timeout: int
+    admits_probes: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.admits_probes = (
+            self.max > 0 and self.escalation.effect is Effect.BLOCK and not self.sets_bans
+        )
 
     def new_tracker(self) -> FailureStreaks:
         """Return no streak. There is at most one, under an empty name."""
@@ -55,29 +70,72 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         count = streak.count
         if (count < self.min_count and not refused_count) or (not count and self.max):
             return None
-        by_tool = self.same_error or bool(self.signature)
-        if by_tool and self.max and attempt.full_name not in streak.tools:
+        if self.max and not self._is_covered(streak, attempt):
             return None
         effect = self.effect_for(count, refused_count)
         if effect is None:
             return None
+        if not count:
+            return Violation(self.id, effect, "failures", NEVER_ALLOWED, _INSTEAD, 0, self.max)
+        by_tool = self.same_error or bool(self.signature)
         how = "with the same error" if self.same_error else "in a row"
-        by_tool = by_tool and bool(count)
         calls = (
             f"calls of `{attempt.shown_tool}`" if by_tool and len(streak.tools) == 1 else "calls"
         )
-        return Violation(
-            self.id,
-            effect,
-            "failures",
-            f"{calls} have failed {format_streak(count, how)}" if count else NEVER_ALLOWED,
-            _OTHER_TOOL if by_tool else _INSTEAD,
-            count,
-            self.max,
+        text = f"{calls} have failed {format_streak(count, how)}"
+        if self._is_next_probe(streak, attempt):
+            text = f"{text}; this call has not, and is tried once"
+            return Violation(self.id, Effect.ADVISE, "failures", text, _PROBED)
+        instead = _OTHER_TOOL if by_tool else _INSTEAD
+        return Violation(self.id, effect, "failures", text, instead, count, self.max)
+
+    def _is_covered(self, streak: FailureStreak, attempt: Attempt) -> bool:
+        """Whether the attempt's tool is one that the streak is about."""
+        return not (self.same_error or self.signature) or attempt.full_name in streak.tools
+
+    def _is_next_probe(self, streak: FailureStreak, attempt: Attempt) -> bool:
+        """Whether a full streak admits the attempt as its next probe."""
+        return (
+            self.admits_probes
+            and streak.count >= self.max
+            and self._is_covered(streak, attempt)
+            and streak.probes.is_due(attempt, self.max_names, self.probe_timeout)
         )
+
+    def is_probe(self, attempt: Attempt) -> bool:
+        """Whether the attempt was admitted as a probe."""
+        return self.id in attempt.limit_notes
+
+    def admit(self, tracker: FailureStreaks, attempt: Attempt) -> None:
+        """Take the call as the probe, if one is due."""
+        streak = tracker.get("")
+        if streak is None or streak.count < self.max or not self._is_covered(streak, attempt):
+            return
+        if self._is_next_probe(streak, attempt):
+            streak.probes.begin(attempt)
+            attempt.add_limit_note(self.id, streak)
+        else:  # approved, or admitted by the mode `observe`
+            streak.probes.refuse(attempt)
+
+    def refuse(self, tracker: FailureStreaks, attempt: Attempt) -> None:
+        """Count a refusal, unless the limit refused nothing but advised on a probe."""
+        streak = tracker.get("")
+        if streak is not None and not self._is_next_probe(streak, attempt):
+            streak.probes.refuse(attempt)
+
+    def release(self, tracker: FailureStreaks, attempt: Attempt) -> None:
+        """Let another call be the probe."""
+        streak = attempt.limit_notes.get(self.id)
+        if streak is not None:
+            streak.probes.end(attempt)
+
+    def cancel(self, tracker: FailureStreaks, attempt: Attempt) -> None:
+        """Let another call be the probe."""
+        self.release(tracker, attempt)
 
     def complete(self, tracker: FailureStreaks, attempt: Attempt, outcome: Outcome) -> None:
         """End the streak with a success; continue it with a failure, or begin another."""
+        self.release(tracker, attempt)
         if outcome.state == "pending" or outcome.harness_flagged:
             return
         if outcome.ok or (self.signature and outcome.signature != self.signature):
@@ -89,6 +147,8 @@ class FailuresChecker(LimitChecker, eq=False, kw_only=True):
         ):
             streak = tracker[""] = FailureStreak(outcome.error_fingerprint)
         self._add(streak.tools, attempt.full_name)
+        is_probe = attempt.limit_notes.get(self.id) is streak
+        streak.probes.add_failure(attempt, self.max_names, is_probe=is_probe)
         if attempt.batch in streak.batches:
             return
         if attempt.batch:
@@ -107,3 +167,4 @@ _OTHER_TOOL = (
     "find the cause with another tool, whose success allows this one again, or finish and report "
     "what prevents you"
 )
+_PROBED = "if it fails too, report what prevents you"

@@ -18,7 +18,8 @@ from policyguard.model.outcome import Outcome
 class PollState(msgspec.Struct, eq=False):
     """One polled call: when it was last admitted, and how often its result stayed the same.
 
-    `wait` is how long its last result asks to wait (ns), `seq` numbers its completion.
+    `wait` is how long its last result asks to wait (ns), `seq` numbers its completion. `in_flight`
+    polls have no result; they count as unchanged, since a host may never report them.
     """
 
     admitted_at: int | None = None
@@ -26,6 +27,7 @@ class PollState(msgspec.Struct, eq=False):
     unchanged: int = 0
     seq: int = 0
     wait: int = 0
+    in_flight: int = 0
 
 
 Polls = dict[str, PollState]
@@ -60,7 +62,7 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         poll = tracker.get(attempt.fingerprint)
         if poll is None:
             return None
-        same = 0 if poll.result_fingerprint is None else poll.unchanged + 1
+        same = poll.in_flight + (0 if poll.result_fingerprint is None else poll.unchanged + 1)
         if changes.last_change_except(attempt.fingerprint) > poll.seq:
             same = refused_count = 0
         is_unchanged = same > self.max
@@ -106,15 +108,21 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
                 del tracker[next(iter(tracker))]
         elif attempt.session.state_changes.last_change_except(attempt.fingerprint) > poll.seq:
             poll.result_fingerprint = None
-            poll.unchanged = 0
+            poll.unchanged = poll.in_flight = 0
+            poll.seq = attempt.session.state_changes.seq
         tracker[attempt.fingerprint] = poll
         poll.admitted_at = attempt.at
+        poll.in_flight += 1
         attempt.add_limit_note(self.id, poll)
 
     def complete(self, tracker: Polls, attempt: Attempt, outcome: Outcome) -> None:
         """Count a result that is the same as before."""
         poll: PollState = attempt.limit_notes[self.id]
         is_same = outcome.result_fingerprint == poll.result_fingerprint
+        if is_same or poll.result_fingerprint is None:
+            poll.in_flight = max(0, poll.in_flight - 1)
+        else:
+            poll.in_flight = 0  # one that is never reported must not count for ever
         poll.unchanged = poll.unchanged + 1 if is_same else 0
         poll.result_fingerprint = outcome.result_fingerprint
         poll.seq = attempt.window_entry.seq
@@ -124,6 +132,12 @@ class PollingChecker(LimitChecker, eq=False, kw_only=True):
         """Allow the poll at once."""
         poll: PollState = attempt.limit_notes[self.id]
         poll.admitted_at = None
+        poll.in_flight = max(0, poll.in_flight - 1)
+
+    def cancel(self, tracker: Polls, attempt: Attempt) -> None:
+        """Count the poll no longer as unchanged."""
+        poll: PollState = attempt.limit_notes[self.id]
+        poll.in_flight = max(0, poll.in_flight - 1)
 
 
 UNBOUNDED = 1 << 62

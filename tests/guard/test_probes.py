@@ -1,0 +1,90 @@
+"""Probes of a failure streak: the same however a session is held, and given up when cancelled."""
+
+import asyncio
+from pathlib import Path
+
+from policyguard import Guard, Session
+
+LIMITS = "limits: {default: {failures: {max: 3, same: error}, refusals: {max: 15}}}\n"
+
+
+def policy(path: Path, text: str) -> Path:
+    path.write_text(f"policyguard: 1\nname: p\n{text}")
+    return path
+
+
+def _fail(session: Session, command: str) -> str:
+    decision = session.check("bash", {"command": command})
+    if decision.allowed:
+        session.record(decision, error="No module named 'yaml'")
+    return decision.effect.value
+
+
+def test_an_agent_that_varies_a_failing_call_is_halted(tmp_path: Path) -> None:
+    with Guard.load(policy(tmp_path / "p.yaml", LIMITS)) as guard:
+        session = guard.session("s")
+        effects = [_fail(session, f"try {n}") for n in range(40)]
+    assert effects.count("advise") == 6
+    assert effects.index("halt") == 24
+    assert set(effects[24:]) == {"halt"}
+
+
+def test_a_session_that_is_reopened_decides_the_same(tmp_path: Path) -> None:
+    path = policy(tmp_path / "p.yaml", LIMITS)
+    commands = [f"try {n // 2}" for n in range(30)]
+    with Guard.load(path) as guard:
+        session = guard.session("s")
+        expected = [_fail(session, command) for command in commands]
+    reopened = []
+    for command in commands:
+        with Guard.load(path, store=tmp_path / "state.db") as guard:
+            reopened.append(_fail(guard.session("s"), command))
+    assert reopened == expected
+    assert "advise" in expected
+
+
+def test_a_probe_in_flight_is_one_in_a_reopened_session(tmp_path: Path) -> None:
+    path = policy(tmp_path / "p.yaml", LIMITS)
+    with Guard.load(path, store=tmp_path / "state.db") as guard:
+        session = guard.session("s")
+        assert [_fail(session, "a") for _ in range(4)] == ["allow", "allow", "allow", "block"]
+        assert session.check("bash", {"command": "b"}).effect == "advise"
+    with Guard.load(path, store=tmp_path / "state.db") as guard:
+        assert not guard.session("s").check("bash", {"command": "c"})
+
+
+def test_a_cancelled_probe_makes_room_for_another(tmp_path: Path) -> None:
+    with Guard.load(policy(tmp_path / "p.yaml", LIMITS)) as guard:
+        session = guard.session("s")
+        for _ in range(3):
+            _fail(session, "a")
+        probe = session.check("bash", {"command": "b"})
+        assert not session.check("bash", {"command": "c"})
+        session.record(probe, error=asyncio.CancelledError())
+        assert session.check("bash", {"command": "c"}).effect == "advise"
+
+
+def test_a_preview_is_no_probe(tmp_path: Path) -> None:
+    with Guard.load(policy(tmp_path / "p.yaml", LIMITS)) as guard:
+        session = guard.session("s")
+        for _ in range(3):
+            _fail(session, "a")
+        assert [session.preview("bash", {"command": "b"}).effect for _ in range(3)] == [
+            "advise"
+        ] * 3
+        assert session.check("bash", {"command": "b"}).effect == "advise"
+
+
+def test_observe_mode_counts_what_it_would_have_refused(tmp_path: Path) -> None:
+    with Guard.load(policy(tmp_path / "p.yaml", f"mode: observe\n{LIMITS}")) as guard:
+        session = guard.session("s")
+        would = []
+        for n in range(12):
+            decision = session.check("bash", {"command": f"try {n}"})
+            would.append([violation.effect.value for violation in decision.would])
+            session.record(decision, error="No module named 'yaml'")
+    probe, refused = ["advise"], ["block"]
+    assert would[:3] == [[], [], []]
+    assert would[3:] == [
+        probe, refused, probe, refused, refused, probe, refused, refused, refused,
+    ]  # fmt: skip

@@ -116,10 +116,10 @@ def _open_map(item: dict[str, Any]) -> list[Any]:
 
 
 def _has_text(value: Any) -> bool:
-    """Return whether there is a number, or a text that is not blank, in a value or among its keys."""
+    """Return whether a value or its keys hold a number, or a text that is not blank."""
+    leaves = _iter_leaves(value, lambda item: [*item, *item.values()])
     return any(
-        not leaf.isspace() and leaf != "" if isinstance(leaf, str) else leaf is not None
-        for leaf in _iter_leaves(value, lambda item: [*item, *item.values()])
+        leaf is not None and not (isinstance(leaf, str) and not leaf.strip()) for leaf in leaves
     )
 
 

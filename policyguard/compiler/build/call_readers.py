@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 ArgumentReader = Callable[[dict[str, Any]], Any]
@@ -124,13 +124,19 @@ def _has_text(value: Any) -> bool:
 
 
 def read_strings(args: dict[str, Any]) -> list[str]:
-    """Return every string in the arguments, at any depth (bounded by the fingerprint)."""
-    return [leaf for leaf in _iter_leaves(args) if isinstance(leaf, str)]
+    """Return every string in the arguments, at any depth (bounded by the fingerprint).
+
+    Among them are the keys that are no plain field names, such as paths.
+    """
+    return [leaf for leaf in _iter_leaves(args, _list_strings) if isinstance(leaf, str)]
 
 
-def _iter_leaves(
-    value: Any, open_object: Callable[[dict[str, Any]], Iterable[Any]] = dict.values
-) -> Iterator[Any]:
+def _list_strings(item: dict[str, Any]) -> list[Any]:
+    """Return an object's values, after the keys that are no plain field names."""
+    return [*(key for key in item if not key.isidentifier()), *item.values()]
+
+
+def _iter_leaves(value: Any, open_object: Callable[[dict[str, Any]], list[Any]]) -> Iterator[Any]:
     """Yield all scalars in a value, in order; those of an object in what `open_object` returns.
 
     Not by recursion, because the depth of arguments is bounded by the policy alone.
@@ -139,7 +145,7 @@ def _iter_leaves(
     while pending:
         item = pending.pop()
         if isinstance(item, dict):
-            pending.extend(reversed([*open_object(item)]))
+            pending.extend(reversed(open_object(item)))
         elif isinstance(item, (list, tuple)):
             pending.extend(reversed(item))
         else:
